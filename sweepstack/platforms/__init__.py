@@ -1,1 +1,1 @@
-"""One adapter a platform: `<adapter>.py` with `connect() -> Platform`; `registry.load_platform` finds it by name."""
+"""One folder for each adapter: `<adapter>/platform.py` has `connect()`; `registry.load_platform` calls it."""

@@ -1,4 +1,4 @@
-"""Finds the adapter of a platform by its name: one folder of this package each, no list to edit."""
+"""Finds the adapter of a platform by its name: each folder of this package that has `platform.py` is one."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LACKS: dict[type, str] = {
     IsHost: "{name} is no host with an address: its API says what is gone",
     ReadsVolumes: "the volume {native_id} of {name} can't be read without a box that mounts it",
 }
-"""What a refusal says where the adapter has no words of its own (`Platform.lacks`)."""
+"""What a refusal says where the adapter gives no text of its own (`Platform.lacks`)."""
 Able = TypeVar("Able", bound=Platform)
 _LOADED: dict[str, Any] = {}
-"""A look asks for the platform of each box several times: the folder is listed for the first of them."""
+"""Adapter name → its module. One command asks for the same adapter many times: the folder is listed once."""
 
 
 def adapters() -> list[str]:
@@ -45,11 +45,11 @@ def adapters() -> list[str]:
 
 
 def load_platform(adapter: str) -> Platform:
-    """The platform behind `adapter`: the result of `connect()` in `sweepstack/platforms/<adapter>/platform.py`; of
-    `connect_to(address)` where it is named with one, `<adapter>:<address>`, as hosts of the user's own are.
+    """The platform behind `adapter`: the result of `connect()` in `sweepstack/platforms/<adapter>/platform.py`; for
+    `<adapter>:<address>`, as the user's own hosts are named, the result of `connect_to(address)`.
 
-    Raises ConfigError for a name that there is no folder for. A module that is there and does not import is a broken
-    installation: that ImportError passes through and is never skipped.
+    Sends no request. Raises ConfigError when no folder has this name. An adapter that is there and can't be imported
+    is a broken installation: its ImportError is passed on.
     """
     name, _, address = adapter.partition(":")
     module = _module(adapter)
@@ -61,8 +61,8 @@ def load_platform(adapter: str) -> Platform:
 
 
 def need(platform: Platform, able: type[Able], **words: str) -> Able:
-    """The platform as one that can do what is asked of it (`CanStop`, `HasVolumes`, …). Raises Unsupported where it is
-    none, in its own words; `words` are filled into them."""
+    """`platform`, typed as the capability `able` (`CanStop`, `HasVolumes`, …). Raises Unsupported when the platform
+    does not have it; `words` are filled into the text of the refusal."""
     if isinstance(platform, able):
         return platform
     why = platform.lacks.get(able) or _LACKS[able]
@@ -70,8 +70,8 @@ def need(platform: Platform, able: type[Able], **words: str) -> Able:
 
 
 def volume_channel(platform: Platform, native_id: str, mount: str = "") -> Channel:
-    """See `ReadsVolumes.volume_channel`. Raises Unsupported where it can't be read without a box that mounts it,
-    Unreachable where it is gone."""
+    """See `ReadsVolumes.volume_channel`. Raises Unsupported when only a box that mounts the volume can read it,
+    Unreachable when the volume is gone."""
     if not isinstance(platform, ReadsVolumes):
         volume = need(platform, HasVolumes).get_volume(native_id)
         if volume is None:
@@ -81,9 +81,10 @@ def volume_channel(platform: Platform, native_id: str, mount: str = "") -> Chann
 
 
 def spelled(adapter: str, known: str = "") -> str:
-    """The adapter as a state keeps it: readable on any machine, weeks later. `known`: as the state has it now.
+    """The adapter's name as the engine's state stores it, so that another machine can use it weeks later. `known`: what
+    the state has now.
 
-    An address that is a name of this machine's configuration comes with what it leads to. Raises ConfigError.
+    An alias of this machine's SSH configuration is written together with the address behind it. Raises ConfigError.
     """
     name, _, address = adapter.partition(":")
     if not address:
@@ -93,22 +94,22 @@ def spelled(adapter: str, known: str = "") -> str:
 
 
 def has_address(adapter: str) -> bool:
-    """Whether it is named with one, `<adapter>:<address>`: then it is a single host, and no API speaks for it."""
+    """Whether the name has the form `<adapter>:<address>`: then it is a single host, and no API knows its boxes."""
     return bool(adapter.partition(":")[2])
 
 
 def at_addresses(one: object, other: object) -> bool:
-    """Whether both are of one kind, and each has an address of its own: then a change is one of address."""
+    """Whether both name the same adapter with an address: then a change from one to the other changes the address."""
     if not (isinstance(one, str) and isinstance(other, str)):
         return False
     return one.partition(":")[0] == other.partition(":")[0] and has_address(one) and has_address(other)
 
 
 def prove_same(adapter: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
-    """Returns when the machine at `adapter` is proved to be the one that was at `former`. `host_keys`: fingerprints
-    that it had there, as far as the state knows; None to leave what nobody here knows to the update.
+    """Returns when the machine at `adapter` is proved to be the one that was at `former`. `host_keys`: the fingerprints
+    that the state has of it; None: where no host key is known on this machine either, leave the proof to the update.
 
-    Raises RequestRefused for another machine, Unreachable where nobody can say.
+    Raises RequestRefused for another machine, Unreachable when it can't be proved now.
     """
     _module(adapter).prove_same(adapter.partition(":")[2], former.partition(":")[2], native_id, account, host_keys)
 

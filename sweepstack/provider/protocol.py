@@ -8,10 +8,10 @@ is a shell.
 
 from __future__ import annotations
 
-from sweepstack.platforms.common.stub_package import enter_as_shell
+from sweepstack.platforms.common.stub_package import import_as_stub
 
 for _package in ("pulumi", "pulumi.runtime"):
-    enter_as_shell(_package)
+    import_as_stub(_package)
 
 from pulumi.runtime.proto import (  # noqa: E402
     engine_pb2,

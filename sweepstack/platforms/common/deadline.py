@@ -1,6 +1,6 @@
-"""How long one verb may still take, and looking again and again until then.
+"""The deadline of one operation, and polling until a condition holds or the deadline has passed.
 
-A `Wait` says how long a caller is willing to wait, and has no clock. A `Deadline` is that wait with its clock running.
+A `Wait` says how long a caller is willing to wait; its clock does not run. A `Deadline` is a wait whose clock runs.
 """
 
 from __future__ import annotations
@@ -13,45 +13,46 @@ from collections.abc import Callable
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, Wait
 
-MOST_IN_LINE = 7200.0
-"""Seconds that a turn may be away, where time in line does not count."""
+LONGEST_QUEUE_SECONDS = 7200.0
+"""Seconds. The longest wait for the rate limit of an elastic deadline, where this wait does not count."""
 
 
 class DeadlineOver(Unreachable):
-    """Waiting ended: cancelled, or the deadline came first. Nothing was sent."""
+    """The caller cancelled, or the deadline passed, before the request was sent."""
 
 
 class Deadline:
-    """The time that one verb may still take, from now on, and who may cut it short.
+    """The seconds that one operation may take, counted from its construction. `cancelled` ends it early.
 
-    `elastic`: the time that it stands in line behind requests of this process does not count, so that a deadline of one
-    box says the same for the hundredth that is asked for at once. A turn has a moment of its own, so this ends, too.
+    `elastic`: time spent waiting for the rate limit, behind other requests of this process, does not count. So a
+    deadline means the same for one box and for the hundredth that is created at once. The rate limiter gives each
+    request a fixed time, so this wait ends, too.
     """
 
     def __init__(self, seconds: float, cancelled: threading.Event | None = None, *, elastic: bool = False) -> None:
         self.seconds = seconds
         self.elastic = elastic
-        self._stood = 0.0
+        self._queued = 0.0
         self.cancelled = cancelled or threading.Event()
         self._begin = time.monotonic()
 
     @classmethod
     def of(cls, wait: Wait) -> Deadline:
-        """That of a verb that begins now, and may stand in line."""
+        """An elastic deadline of the caller's `wait`, which begins now."""
         return cls(wait.deadline, wait.cancelled, elastic=True)
 
-    def stand(self, seconds: float) -> None:
-        """So many seconds from now are spent in line."""
+    def extend_for_queue(self, seconds: float) -> None:
+        """The next `seconds` are spent waiting for the rate limit. An elastic deadline moves by as much."""
         if self.elastic:
-            self._stood += seconds
+            self._queued += seconds
 
     def left(self) -> float:
-        """Seconds, 0 when it is over."""
-        return max(0.0, self._begin + self.seconds + self._stood - time.monotonic())
+        """Seconds until the deadline, 0 when it has passed."""
+        return max(0.0, self._begin + self.seconds + self._queued - time.monotonic())
 
-    def most_in_line(self) -> float:
-        """Seconds that a turn may be away."""
-        return MOST_IN_LINE if self.elastic else self.left()
+    def longest_queue(self) -> float:
+        """Seconds that a request may wait for the rate limit."""
+        return LONGEST_QUEUE_SECONDS if self.elastic else self.left()
 
     def why_over(self) -> str:
         """ "cancelled", "not within 600 s", or empty while there is time."""
@@ -60,7 +61,7 @@ class Deadline:
         return "" if self.left() else f"not within {self.seconds:g} s"
 
     def pause(self, seconds: float, what: str = "the platform") -> None:
-        """Blocks for `seconds`. Raises DeadlineOver as soon as it is clear that they can't be waited for."""
+        """Blocks for `seconds`. Raises DeadlineOver at once when the deadline would pass first, or upon a cancel."""
         until = time.monotonic() + seconds
         if self.cancelled.is_set():
             raise DeadlineOver(f"cancelled while waiting for {what}")
@@ -72,14 +73,14 @@ class Deadline:
 
 
 class Lasting:
-    """Whether something has been so, at every look, for `seconds`: one answer may be from before."""
+    """Whether a condition held at every look for `seconds`: a single answer of a platform may be out of date."""
 
     def __init__(self, deadline: Deadline, seconds: float) -> None:
         self._deadline, self._seconds = deadline, seconds
-        self._since: float | None = None  # seconds that were left when it began
+        self._since: float | None = None  # seconds that the deadline had left when the condition began to hold
 
-    def so(self, now: bool) -> bool:
-        """`now`: what this look says."""
+    def held(self, now: bool) -> bool:
+        """Notes whether the condition holds `now`. Returns whether it has held for the whole time."""
         if not now:
             self._since = None
             return False
@@ -88,13 +89,13 @@ class Lasting:
 
 
 class Watch:
-    """Looks again and again, at the pace that the API allows, until something is so. Tells of it every five seconds."""
+    """Polls until a condition holds, as often as the API allows. Reports progress every five seconds."""
 
     def __init__(
         self, deadline: Deadline, what: str, pace: Callable[[], float], wait: Wait | None = None, *, later: bool = False
     ) -> None:
-        """`pace`: seconds until the next look. `wait`: who hears of it. `later`: nothing is to be seen before the first
-        pause."""
+        """`pace`: gives the seconds until the next look. `wait`: receives the progress. `later`: pause once before the
+        first look, since nothing can have changed yet."""
         self._deadline = deadline
         self._what = what
         self._pace = pace
@@ -103,8 +104,8 @@ class Watch:
         self._said = deadline.left()
 
     def until(self, ready: Callable[[], bool], most: float = math.inf) -> str:
-        """Returns "" when `ready()`, else why waiting ended: after `most` seconds at the latest. DeadlineOver of
-        `ready` counts as that; others pass."""
+        """Blocks until `ready()`, the deadline, a cancel, or `most` seconds. Returns "" when ready, else why it stopped
+        waiting. A DeadlineOver of `ready` counts as the deadline; its other errors are passed on."""
         begun = self._deadline.left()
         while True:
             try:

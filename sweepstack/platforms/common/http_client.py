@@ -1,9 +1,9 @@
-"""The HTTP client of the adapters: what was carried out, what was not, and what is not known; and when to ask again.
+"""The HTTP client of the adapters: one API key, retries of reads, and no repeated write.
 
-A read is asked again when the network or the platform fails. A write is sent once: only a 429 is sent again, since it
-says that nothing was done. When the answer to a write is lost, cut, or no answer of the platform's (5xx, a proxy's
-page), that is `OutcomeUnknown`: the caller looks before it does anything else. The key goes into the header and nowhere
-else: not into a URL, a log, an error, or a chained exception. An adapter that calls through an SDK uses `retried`.
+A read is retried when the network or the platform fails. A write is sent once; only after a 429 it is sent again,
+since the platform then did nothing. When the answer to a write is lost, cut off, or not from the platform (5xx, a
+proxy's page), it raises `OutcomeUnknown`: the caller looks for the result before it does anything else. The key goes
+into the header only: never into a URL, a log, an error or a chained exception. Adapters that use an SDK call `retried`.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ T = TypeVar("T")
 
 USER_AGENT = "sweepstack/0.1 (+infrastructure as code for sweeps)"
 BODY_BYTES = 32 << 20
-"""An answer that is longer is none."""
+"""A longer answer counts as unusable."""
 TEXT_CHARS = 400
 REQUEST_SECONDS = 30.0
-"""For one request, from its first byte to the last of its answer."""
+"""Limit for one request, from its first byte to the last byte of its answer."""
 CALL_SECONDS = 90.0
-"""For one call with all its retries and its waiting for quotas, where the caller names no deadline."""
+"""Limit for one call with all retries and rate-limit waits, when the caller gives no deadline."""
 TIMEOUT_VARIABLE = "SWEEPSTACK_API_TIMEOUT"
-"""The most seconds that one answer is waited for."""
+"""Environment variable: the most seconds to wait for one answer."""
 ATTEMPTS = 4
-"""How often a read is sent that gets no answer."""
+"""How often a read is sent, at most, when no answer comes."""
 LIMITED_ATTEMPTS = 10
-"""How often a request is sent that is refused as too fast each time."""
+"""How often a request is sent, at most, when each answer is a 429."""
 BACKOFF_SECONDS = 0.5
 MOST_BACKOFF_SECONDS = 60.0
 
 
 class Final(Unreachable):
-    """There is no usable answer, and a second request would get the same."""
+    """There is no usable answer, and a retry would get the same."""
 
 
 def retried(
     send: Callable[[], T], deadline: Deadline, what: str, *, limiter: RateLimiter | None = None, writes: bool = False
 ) -> T:
-    """The result of `send`, which sends one request, each time in its turn. A read that is Unreachable is sent again.
-    A read or a write that is RateLimited was not carried out, and is sent again after a while.
+    """The result of `send`, which sends one request; each attempt waits for `limiter` first. A read that raises
+    Unreachable is retried. A read or write that raises RateLimited was not carried out, and is retried after a pause.
 
-    Blocks until `deadline`. Raises the last error of `send` when it is not sent again; DeadlineOver (QuotaUsedUp) when
-    it is not its turn in time.
+    Blocks until `deadline` at the latest. Raises the last error of `send` when there is no retry; DeadlineOver
+    (QuotaUsedUp) when the rate limit allows no attempt in time.
     """
     lost = limited = 0
     failure: Unreachable
@@ -100,9 +100,9 @@ def retried(
 
 
 def answer_seconds(deadline: Deadline, usual: float = REQUEST_SECONDS) -> float:
-    """Seconds that one answer is waited for: a second at least, since a write that is cut leaves its outcome unknown.
+    """Seconds to wait for one answer: at least one, since a write that is cut off leaves its outcome unknown.
 
-    Raises RequestRefused for a bad limit of the user's.
+    Raises RequestRefused when the user's SWEEPSTACK_API_TIMEOUT is no number.
     """
     text = os.environ.get(TIMEOUT_VARIABLE, "")
     try:
@@ -114,9 +114,9 @@ def answer_seconds(deadline: Deadline, usual: float = REQUEST_SECONDS) -> float:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the platform itself answered: 2xx, or a 4xx with a JSON body. `data` is the parsed body, None without one.
+    """An answer of the platform itself: 2xx, or a 4xx with a JSON body. `data`: the parsed body, None without one.
 
-    `text` says what was refused, for people: one line, bounded, without secrets.
+    `text`: what the platform refused, for people: one line, of limited length, without secrets.
     """
 
     status: int
@@ -126,7 +126,7 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether it was carried out."""
+        """Whether the platform carried the request out (2xx)."""
         return 200 <= self.status < 300
 
 
@@ -162,19 +162,20 @@ class HttpClient:
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
 
     def read(self, path: str, params: Mapping[str, str] | None = None, *, deadline: Deadline | None = None) -> Answer:
-        """GET. Sent again after network errors, 5xx, unreadable bodies and 429, until `deadline` (`CALL_SECONDS`).
+        """GET. Retried after network errors, 5xx, unreadable bodies and 429, until `deadline` (else `CALL_SECONDS`).
 
-        Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Unsupported (410); other refusals are returned.
+        Blocks. Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Unsupported (410); other refusals are
+        returned.
         """
         return self._sent("GET", path, params, None, deadline)
 
     def write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None
     ) -> Answer:
-        """POST, PUT, PATCH or DELETE, at most once carried out. A cancel cuts the waiting, never a request.
+        """POST, PUT, PATCH or DELETE, carried out once at most. A cancel ends the waiting, never a request under way.
 
-        Raises OutcomeUnknown when it may have been carried out; Unreachable (RateLimited) when it was certainly not;
-        NotAuthorized (401), InsufficientFunds (402), Unsupported (410); other refusals are returned.
+        Blocks. Raises OutcomeUnknown when the platform may have carried it out; Unreachable (RateLimited) when it
+        certainly did not; NotAuthorized (401), InsufficientFunds (402), Unsupported (410); other refusals are returned.
         """
         return self._sent(method, path, None, body, deadline)
 
@@ -220,7 +221,7 @@ class HttpClient:
             failure, unsent = type(error).__name__, True
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             failure = type(error).__name__
-        # Outside of the handler: a chained exception would carry the request with its headers.
+        # Raised outside of the handler: a chained exception would carry the request with its headers and the key.
         if writes and not unsent:
             raise OutcomeUnknown(self._lost(asked, f"the connection broke ({failure})"))
         raise Unreachable(
@@ -228,7 +229,7 @@ class HttpClient:
         ) from None
 
     def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> Answer:
-        """What a complete reply means, or the error for it. `raw` is None where it was too long."""
+        """The Answer of a complete reply, or the error that it means. `raw`: the body, None when it was too long."""
         status = response.status_code
         data, is_json = _parsed(response, raw)
         text = self.clean(_words(data) if is_json else "")
@@ -258,7 +259,7 @@ class HttpClient:
         return Answer(status, data, text, dict(response.headers))
 
     def refusal(self, answer: Answer, asked: str) -> PlatformError:
-        """The error for a refusal that the caller has no better word for."""
+        """The error for a refusal that the caller does not know better."""
         if answer.status == 403:
             return NotAuthorized(
                 f"{self.service} forbids {asked} (403 {answer.text}): the key lacks the right; check {self._key_hint}"
@@ -266,7 +267,7 @@ class HttpClient:
         return RequestRefused(f"{self.service} refuses {asked}: {answer.status} {answer.text}".rstrip())
 
     def clean(self, text: str) -> str:
-        """`text` of the platform's as it may be shown: one line, bounded, without secrets."""
+        """A text of the platform, made fit to be shown: one line, of limited length, without secrets."""
         if self._key:
             text = text.replace(self._key, "[key]")
         text = " ".join("".join(c if c.isprintable() else " " for c in redact.redact(text)).split())
@@ -277,7 +278,7 @@ class HttpClient:
 
 
 def _bounded(response: httpx.Response, end: float) -> bytes | None:
-    """The body; None when it is too long. Raises TimeoutError when it drips past the deadline."""
+    """The body; None when it is too long. Raises TimeoutError when it is not complete at `end` (monotonic)."""
     raw = bytearray()
     for part in response.iter_bytes():
         raw += part
@@ -289,7 +290,7 @@ def _bounded(response: httpx.Response, end: float) -> bytes | None:
 
 
 def _parsed(response: httpx.Response, raw: bytes | None) -> tuple[Any, bool]:
-    """The body as JSON, and whether it is some: a proxy's page is none, whatever its status."""
+    """The parsed body, and whether it is JSON at all: a proxy's page is not, whatever its status."""
     if raw and "json" in response.headers.get("content-type", "").lower():
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(raw), True
@@ -297,7 +298,7 @@ def _parsed(response: httpx.Response, raw: bytes | None) -> tuple[Any, bool]:
 
 
 def _words(data: Any) -> str:
-    """What an error body says, whatever envelope it comes in."""
+    """The text of an error body, in any of the forms that the platforms use."""
     if not isinstance(data, dict):
         return ""
     found = [data[key] for key in ("detail", "message", "error", "msg", "title") if isinstance(data.get(key), str)][:1]
@@ -308,7 +309,7 @@ def _words(data: Any) -> str:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Retry-After, which is seconds or a date; capped. None where it is absent or neither."""
+    """Seconds of a Retry-After header (a number or a date), at most `MOST_BACKOFF_SECONDS`; None when it is neither."""
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return min(max(0.0, float(retry_after)), MOST_BACKOFF_SECONDS)
     with contextlib.suppress(ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""What a platform's JSON says, read without trust."""
+"""Checks values of a platform's JSON before they are used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def number(value: Any, *, least: float = 0.0) -> float | None:
-    """A finite number that is not below `least`, or None: JSON's true is none, and neither is a text."""
+    """The value when it is a finite number not below `least`, else None; JSON's `true` and texts are no numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
         return None
     return float(value)

@@ -1,4 +1,4 @@
-"""Looking for what a create may have made whose answer was lost: lists lag behind, and an outage is no answer."""
+"""Looks several times for what a create with a lost answer may have made: a platform's lists lag behind."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ T = TypeVar("T")
 def look_again(
     look: Callable[[], T | None], pauses: Iterable[float], cancelled: threading.Event | None = None
 ) -> T | None:
-    """What `look` finds, each time after so many seconds; None where nothing shows, or once it is cancelled. Without
-    `cancelled` it is not to be cut: an id is worth more than the time."""
+    """The first find of `look`, which is called after each of the `pauses` (seconds); None when it finds nothing, or
+    after a cancel. A PlatformError of `look` counts as no find. Without `cancelled` it can't be ended early: to learn
+    the id of a box that may bill is worth the time."""
     cut = cancelled or threading.Event()
     for seconds in pauses:
         if seconds and cut.wait(paced(seconds)):

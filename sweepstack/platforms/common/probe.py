@@ -1,4 +1,4 @@
-"""The last proof that a rented box is ready: its sshd lets us in, and a command runs there."""
+"""Proves that a rented box is ready: its sshd accepts our key, and a command runs there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel
 
 ON = True
-"""False in tests of an API alone: no machine stands behind its boxes, so what the API says of them is enough."""
+"""False in tests against a simulated API: there is no machine behind its boxes to connect to."""
 
 
 def runs(channel: SshChannel, command: Sequence[str], *, seconds: float) -> str:
-    """Why `command` does not run there; "" when it does. Closes the channel. Raises what the channel raises."""
+    """Runs `command` on the box, `seconds` at most. Returns "" when it ended with 0, else why it did not. Closes the
+    channel. Raises what the channel raises."""
     try:
         channel.prepare()
         ended = channel.run(list(command), timeout=seconds)

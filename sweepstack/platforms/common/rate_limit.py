@@ -1,7 +1,7 @@
-"""Keeps one process inside a platform's quotas: it waits before a request instead of being told off after it.
+"""Rate limiter: keeps one process inside a platform's quotas by waiting before each request.
 
-The quotas of a platform are facts of its API, so they stand with its adapter; what is here only keeps them. Another
-process of the same user is noticed by its 429s alone.
+The quotas themselves are facts of a platform's API and stand in its adapter. Requests of another process of the same
+user are not counted; they show only as 429 answers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from sweepstack.onbox.common.errors import RateLimited, RequestRefused
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 
 PACE_VARIABLE = "SWEEPSTACK_API_PACE"
-"""Our own waiting is multiplied by this: 0.01 in tests against a simulator. What a platform allows stays as it is."""
+"""Environment variable: a factor for our own waiting times, such as 0.01 in tests against a simulator. It does not
+change the platform's quotas."""
 _MARGIN, _MOST_MARGIN = 0.05, 1.2
-"""Requests do not arrive exactly as far apart as they were sent: such a part of a window, so many seconds at most."""
+"""Requests do not arrive exactly as far apart as they were sent. A window is kept longer by this part of it, and by
+`_MOST_MARGIN` seconds at most."""
 _POLICY = re.compile(r'"(?P<name>[^"]*)"\s*;\s*q=(?P<count>\d+)\s*;\s*w=(?P<seconds>\d+)')
 _LEFT = re.compile(r'"(?P<name>[^"]*)"\s*;\s*r=(?P<left>\d+)\s*;\s*t=(?P<seconds>\d+)')
 
 
 class QuotaUsedUp(DeadlineOver, RateLimited):
-    """The turn of a request is further away than its caller waits. Nothing was sent."""
+    """The rate limit allows the request later than its caller is willing to wait. It was not sent."""
 
 
 def paced(seconds: float) -> float:
-    """`seconds` of waiting as long as they are to last in this process. Raises RequestRefused for a bad factor."""
+    """`seconds` times the factor in SWEEPSTACK_API_PACE. Raises RequestRefused when that is no factor."""
     text = os.environ.get(PACE_VARIABLE, "").strip() or "1"
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= 100:
@@ -45,13 +47,13 @@ class Quota:
     seconds: float
 
     def window(self) -> float:
-        """Seconds between a request and the one `count` later, as this process keeps them."""
+        """Seconds that this process keeps between a request and the one `count` later."""
         return paced(self.seconds + min(self.seconds * _MARGIN, _MOST_MARGIN))
 
 
 @dataclass
 class _Turn:
-    """When one request goes out, or went (monotonic)."""
+    """The time (monotonic) at which one request goes out, or went out."""
 
     at: float
 
@@ -61,44 +63,48 @@ def _moment(turn: _Turn) -> float:
 
 
 class RateLimiter:
-    """The quotas of one endpoint, or of all together, for one key. First come, first served. Threads share it.
+    """The quotas of one endpoint, or of all endpoints together, for one key. Callers are served in the order in which
+    they came. Safe to share between threads.
 
-    `learns`: the quotas are the platform's to say: replaced by what its replies name, and dropped when a reply names
-    none, since only callers that are exempt are told nothing.
+    `learns`: take the quotas from the platform's replies; a reply that names none lifts them, since the platform names
+    none only to callers that it does not limit.
     """
 
     def __init__(self, *quotas: Quota, learns: bool = False) -> None:
         self._quotas = list(quotas)
         self._learns = learns
-        self._turns: list[_Turn] = []  # of those that went out lately, then of those in line
+        self._turns: list[_Turn] = []  # requests that went out lately, then those that wait, sorted by time
         self._not_before = 0.0
         self._lock = threading.Lock()
 
     def take(self, deadline: Deadline, what: str) -> None:
-        """Blocks until it is this caller's turn to `what`. Raises QuotaUsedUp as soon as it is clear that its turn
-        comes too late, DeadlineOver when it is cancelled; then it has taken no turn."""
+        """Blocks until the quotas allow one more request, which this call reserves. `what`: the request, for messages.
+
+        Raises QuotaUsedUp as soon as it is clear that this will be after the deadline, DeadlineOver upon a cancel; then
+        nothing is reserved.
+        """
         with self._lock:
             now = time.monotonic()
             turn = _Turn(self._next(now))
-            _must_come_in_time(turn.at - now, deadline, what)
+            _refuse_if_too_late(turn.at - now, deadline, what)
             self._forget_old(now)
             self._turns.append(turn)
-            self._turns.sort(key=_moment)  # new quotas may let it go before others that stand in line
+            self._turns.sort(key=_moment)  # with new quotas it may go out before others that wait already
         rest = turn.at - now
         try:
             while True:
-                deadline.stand(rest)
+                deadline.extend_for_queue(rest)
                 deadline.pause(rest, f"a turn to {what}")
-                if (rest := turn.at - time.monotonic()) <= 0:  # else it was moved meanwhile
+                if (rest := turn.at - time.monotonic()) <= 0:  # else `hold` moved it meanwhile
                     return
-                _must_come_in_time(rest, deadline, what)
+                _refuse_if_too_late(rest, deadline, what)
         except DeadlineOver:
             with self._lock:
                 self._turns = [one for one in self._turns if one is not turn]
             raise
 
     def hold(self, seconds: float) -> None:
-        """Nothing is sent for so long, and those in line come after that: the platform said that it was too much."""
+        """Sends nothing for `seconds`, and moves all waiting requests behind that: the platform answered 429."""
         with self._lock:
             now = time.monotonic()
             if now + seconds <= self._not_before:
@@ -111,23 +117,23 @@ class RateLimiter:
                 self._turns.append(turn)
 
     def interval(self) -> float:
-        """Seconds from one request to the next at the pace that the platform allows; 0 where it names none."""
+        """Seconds between requests at the steady rate that the quotas allow; 0 without a quota."""
         with self._lock:
             return max((quota.seconds / quota.count for quota in self._quotas), default=0.0)
 
     def waiting(self) -> int:
-        """How many stand in line."""
+        """How many requests wait for the rate limit."""
         with self._lock:
             now = time.monotonic()
             return sum(1 for turn in self._turns if turn.at > now)
 
-    def ahead(self) -> float:
-        """Seconds until the last turn that was given out; 0 when nobody waits."""
+    def queue_seconds(self) -> float:
+        """Seconds until the last waiting request goes out; 0 when none waits."""
         with self._lock:
             return max(0.0, self._turns[-1].at - time.monotonic()) if self._turns else 0.0
 
     def spare(self) -> float:
-        """The part of the quotas that is left now, 0 to 1; 1 without one."""
+        """The part of the tightest quota that is unused now, 0 to 1; 1 without a quota."""
         with self._lock:
             now = time.monotonic()
             used = [
@@ -137,7 +143,8 @@ class RateLimiter:
             return max(0.0, 1.0 - max(used, default=0.0))
 
     def learn(self, policy: str, left: str) -> None:
-        """Takes over what a successful reply says of the quotas; both are header values, "" where there is none."""
+        """Takes the quotas over from a successful reply: its headers `RateLimit-Policy` and `RateLimit`, "" where one
+        is missing. Does nothing unless the limiter `learns`."""
         if not self._learns:
             return
         with self._lock:
@@ -148,21 +155,21 @@ class RateLimiter:
                 self.hold(paced(min(float(match["seconds"]), 60.0)))
 
     def _next(self, now: float) -> float:
-        """When the next who comes has its turn."""
+        """The time (monotonic) at which the quotas allow one more request."""
         turns = self._turns
         free = [turns[-quota.count].at + quota.window() for quota in self._quotas if len(turns) >= quota.count]
         return max([now, self._not_before, *free])
 
     def _forget_old(self, now: float) -> None:
-        """Those that went out count as long as a quota reaches back to them."""
+        """Drops requests that went out so long ago that no quota counts them any more."""
         out = sum(1 for turn in self._turns if turn.at <= now)
         most = max((quota.count for quota in self._quotas), default=0)
         if out > 2 * most:
             del self._turns[: out - most]
 
 
-def _must_come_in_time(rest: float, deadline: Deadline, what: str) -> None:
-    if rest > (most := deadline.most_in_line()):
+def _refuse_if_too_late(rest: float, deadline: Deadline, what: str) -> None:
+    if rest > (most := deadline.longest_queue()):
         seconds = most if deadline.elastic else deadline.seconds
         raise QuotaUsedUp(
             f"{what}: {rest:.0f} s of other requests come first at the pace that the platform allows, and "

@@ -1,4 +1,4 @@
-"""Keeps keys out of logs: a filter for the root logger, so that nobody has to remember to call it."""
+"""Keeps secrets out of logs: a filter on the root logger replaces them in every message."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ _SHAPES = re.compile(
     r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}…]+", re.IGNORECASE
 )
 _PLACES = frozenset(("SWEEPSTACK_SSH_KEY",))
-"""Variables whose value is the path of a file, which a message has to name: masked only where it is no path."""
+"""Environment variables that hold the path of a key file, which messages have to name: masked only when the value is
+no path."""
 _SHORTEST = 8
-"""Values of fewer characters are not masked: they would mask ordinary words."""
+"""Shorter values are not masked: ordinary words would be masked with them."""
 _SHORTEST_SECRET = 4
-"""The same for values that a person called secret."""
+"""The same limit for values that a person marked as secret (`learn`)."""
 _PATH = re.compile(r"(~|\.{0,2})(/[\w .@+-]+)+")
 _learned: dict[str, str] = {}
 """value → name"""
 
 
 def learn(secrets: Mapping[str, str]) -> None:
-    """From now on the values of these (name → value) are masked, too, whatever their names look like."""
+    """Masks these values (name → value) from now on, too, whatever their names look like."""
     for name, value in secrets.items():
         for part in {value, *value.splitlines()}:
             if len(part.strip()) >= _SHORTEST_SECRET:
@@ -31,7 +32,8 @@ def learn(secrets: Mapping[str, str]) -> None:
 
 
 def redact(text: str) -> str:
-    """`text` with the values of credential-like environment variables and key-shaped assignments replaced."""
+    """`text` without secrets: values of environment variables with names such as …KEY or …TOKEN, values given to
+    `learn`, and what follows `Bearer`, `api_key=` and the like are replaced."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and _NAMES.search(name) and not (name in _PLACES and _PATH.fullmatch(value)):
             text = text.replace(value, f"[{name}]")

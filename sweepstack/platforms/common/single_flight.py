@@ -1,4 +1,7 @@
-"""Callers that ask the same question at the same time share one answer: a preview of 100 boxes is one list call."""
+"""Single flight: callers that ask the same at the same time share one request and its answer.
+
+So a preview of 100 boxes makes one list call.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,27 @@ from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 
 T = TypeVar("T")
 WAIT_SECONDS = 600.0
+"""The longest wait for another caller's request, without a deadline."""
 _LOOK_SECONDS = 0.05
-"""Between two looks at a deadline, which another thread may cut."""
+"""Between two looks at a deadline, which another thread may cancel."""
 
 
 class SingleFlight(Generic[T]):
-    """The answers to one question. Threads share it.
+    """The answers to one request. Safe to share between threads.
 
-    An answer is given to a caller only when its question was asked after the caller came, or at most `max_age` seconds
-    before that and after the last `forget`. So a reading that a caller's own write could have missed never reaches it.
+    A caller gets an answer only if its request began after the caller came, or at most `max_age` seconds earlier and
+    after the last `forget`. So a caller never gets an answer that may be from before its own write.
     """
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
-        self._kept: tuple[float, T] | None = None  # when its question was asked, and the answer
+        self._kept: tuple[float, T] | None = None  # when its request began, and the answer
         self._failed: tuple[float, Exception] | None = None
         self._asking = False
         self._floor = 0.0
 
     def forget(self) -> None:
-        """From now on no caller gets an answer to a question that was asked before."""
+        """From now on no caller gets the answer of a request that began before this moment."""
         with self._turn:
             self._floor = time.monotonic()
 
@@ -44,12 +48,12 @@ class SingleFlight(Generic[T]):
         gather: float = 0.0,
         forgotten: bool = False,
     ) -> T:
-        """The answer, asked for by this caller or by another. `ask` blocks, and has a deadline of its own.
+        """The answer of `ask`, called by this caller or by another. `ask` blocks, and has a deadline of its own.
 
-        A failure is shared like an answer, but for a DeadlineOver, which is that caller's own. `deadline`: how long
-        another's question is waited for. `gather`: who asks waits so many seconds first, so that those who come
-        meanwhile need no question of their own. `forgotten`: an answer from before the last `forget` will do, too: for
-        who looks again and again anyway. Raises what `ask` raises; DeadlineOver; Unreachable.
+        A failure is shared like an answer, except DeadlineOver, which concerns only the caller whose deadline it is.
+        `deadline`: how long to wait for another caller's request. `gather`: seconds that the caller which sends the
+        request waits first, so that callers that come meanwhile share it. `forgotten`: also accept an answer from
+        before the last `forget`, for callers that poll. Raises what `ask` raises; DeadlineOver; Unreachable.
         """
         came = time.monotonic()
         with self._turn:
@@ -72,7 +76,7 @@ class SingleFlight(Generic[T]):
     def _wait(self, deadline: Deadline | None) -> None:
         if deadline is None:
             if not self._turn.wait(WAIT_SECONDS):
-                raise Unreachable("the answer that others wait for did not come")
+                raise Unreachable("another request for the same got no answer")
             return
         if why := deadline.why_over():
             raise DeadlineOver(f"{why}: another request for the same is still on its way")

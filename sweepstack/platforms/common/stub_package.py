@@ -1,4 +1,4 @@
-"""Packages entered without what they import on their way: for SDKs of which one module is needed."""
+"""Imports single modules of a package without running its `__init__`, for SDKs that import slowly."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import sys
 from types import ModuleType
 
 
-def enter_as_shell(name: str, **said: object) -> None:
-    """Puts an empty package in the place of `name`: its modules can be imported from below it, and it says only `said`.
+def import_as_stub(name: str, **said: object) -> None:
+    """Registers an empty package under `name` in `sys.modules`: its submodules can be imported, its `__init__` is not
+    run, and its only attributes are `said`.
 
-    Nothing is done where the package was imported before. Nothing in this process may need the whole one afterwards.
-    Raises ImportError where it is not installed.
+    Does nothing when the package was imported before. From then on no code of this process may need the whole package.
+    Raises ImportError when it is not installed.
     """
     if name in sys.modules:
         return

@@ -1,9 +1,9 @@
-"""One create at a time per tag on this machine: no rental platform refuses a second box with the same name.
+"""A file lock for each tag: this machine runs one create of a tag at a time.
 
-Two commands of one person that run at once would both look, find nothing, and both rent. The lock is a file below the
-user's data folder; the kernel frees it when its holder ends, however that comes. A list may lie to the second, so the
-holder leaves a note of what it made beside the lock (`tag_memory`). Against another machine the lease in the evidence
-stands.
+No rental platform refuses a second box with the same name. Two commands of one person that run at once would both
+look, find nothing, and both rent. The lock is a file in the user's data folder; the kernel releases it when the process
+that holds it ends, in whatever way. The platform's list may be out of date for the second command, so the first leaves
+a note of what it made beside the lock (`tag_memory`). The lease in the evidence protects against other machines.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from sweepstack.platforms.common.tag_memory import Memory
 
 
 @contextlib.contextmanager
-def one_at_a_time(
+def hold_tag_lock(
     platform: str, account: str, tag: str, wait: Wait, tell: Callable[[bool], None] = lambda asked: None
 ) -> Iterator[Memory]:
-    """Holds the lock of this tag, and gives what earlier holders on this machine have left for the next. `tell`: as in
+    """Holds the lock of this tag, and gives the `Memory` that earlier holders on this machine left. `tell`: as in
     `Memory`.
 
-    Raises PlatformError on deadline or cancel, and when the folder can't be written: nothing was rented then."""
+    Blocks while another process holds the lock. Raises PlatformError upon the deadline or a cancel of `wait`, and when
+    the folder can't be written: nothing was rented then."""
     name = hashlib.sha256("\0".join((platform, account, tag)).encode()).hexdigest()[:32]
     path = _folder() / name
     try:

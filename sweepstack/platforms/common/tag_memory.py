@@ -1,8 +1,8 @@
-"""What this machine remembers of the creates of one tag: that one was sent, and which box it made.
+"""A note on this machine for each tag: that a create was sent, and which box it made.
 
-Whoever holds the tag's lock writes it: before the request goes out, and as soon as its answer is known. So the next
-holder does not have to believe a list, which may be from before the request: it asks for the box by its number. There:
-it is adopted. Proved gone: forgotten. Unknown: nothing is rented.
+The process that holds the tag's lock writes it: before the request goes out, and as soon as its answer is known. So the
+next holder need not rely on a list, which may be from before the request: it asks for the box by its id. If the box is
+there, it is adopted. If it is proved gone, the note is removed. If neither is known, nothing is rented.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.rate_limit import paced
 
 LAG_SECONDS = 60.0
-"""So long may what was made a moment ago not be found by its number, and still be there."""
+"""For so long a box that was just made may not be found by its id, and still be there."""
 LOOKS = 3
-"""That a number is gone is believed when so many looks have said it, and none within `LAG_SECONDS` of the request."""
+"""A box counts as gone after so many looks that did not find it, the last one `LAG_SECONDS` after the request."""
 LOOK_SECONDS = 2.0
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -32,28 +32,28 @@ Look = Callable[[], BoxRecord | None]
 
 
 class Unanswered(OutcomeUnknown):
-    """The answer to the last create was lost, and no list shows what it may have made. `sent`: when that was."""
+    """The answer to the last create was lost, and no list shows what it may have made. `sent`: when it was sent."""
 
     def __init__(self, words: str, sent: datetime) -> None:
         super().__init__(words)
         self.sent = sent
 
 
-def _untold(_asked: bool) -> None:
-    """No record is kept of what is asked for."""
+def _no_record(_asked: bool) -> None:
+    """The default of `tell`: keeps no record of the requests."""
 
 
 @dataclass(frozen=True)
 class _Last:
-    """The last create that was sent. `made`: its box; "" where its answer never came."""
+    """The last create that was sent. `made`: the id of its box; "" when its answer never came."""
 
     sent: datetime
     made: str
 
 
 class Memory:
-    """That of one tag, for the holder of its lock. `first`: the lock was never held here before. `tell`:
-    is called with True before each request that may make a box, and with False once it is proved that it made none."""
+    """The note of one tag, for the process that holds its lock. `first`: the lock was never held here before. `tell`:
+    called with True before each request that may make a box, and with False once it is proved that it made none."""
 
     def __init__(
         self,
@@ -63,14 +63,15 @@ class Memory:
         wait: Wait,
         *,
         first: bool,
-        tell: Callable[[bool], None] = _untold,
+        tell: Callable[[bool], None] = _no_record,
     ) -> None:
         self.first = first
         self._tell = tell
         self._path, self._platform, self._tag, self._wait = path, platform, tag, wait
 
     def sending(self) -> None:
-        """Call it before every request that may make a box. Raises PlatformError: then none may be sent."""
+        """Notes that a request is about to be sent. Call it before every request that may make a box. Raises
+        PlatformError when it can't be noted: then no request may be sent."""
         try:
             self._write("")
         except OSError as error:
@@ -86,7 +87,8 @@ class Memory:
 
     @contextlib.contextmanager
     def renting(self) -> Iterator[None]:
-        """Around the requests of one create: an error that leaves no outcome unknown proves that they made nothing."""
+        """A context around the requests of one create: any PlatformError but OutcomeUnknown proves that they made
+        nothing, and removes the note."""
         try:
             yield
         except OutcomeUnknown:
@@ -96,7 +98,7 @@ class Memory:
             raise
 
     def made(self, native_id: str) -> None:
-        """The box of this tag is known. Never raises: it bills, and its id is the caller's to keep."""
+        """Notes the id of this tag's box. Never raises: the box bills, and the caller must not lose its id."""
         with contextlib.suppress(PlatformError):
             last = self._read()
             if last is not None and last.made == native_id:
@@ -110,28 +112,28 @@ class Memory:
             )
 
     def nothing(self) -> None:
-        """It is proved that the last request made nothing, or that what it made is gone."""
+        """Removes the note: it is proved that the last request made nothing, or that what it made is gone."""
         self._tell(False)
         self._forget()
 
     def _forget(self) -> None:
-        with contextlib.suppress(OSError):  # else the next one looks again
+        with contextlib.suppress(OSError):  # if it stays, the next holder looks for the box again
             self._path.unlink(missing_ok=True)
 
-    def box(self, by_number: Callable[[str], BoxRecord | None], by_tag: Look) -> BoxRecord | None:
-        """The box that an earlier holder has made and that a complete list lacks; None when it is proved that there is
-        none. `by_number` and `by_tag` give None only for what is proved absent.
+    def box(self, by_id: Callable[[str], BoxRecord | None], by_tag: Look) -> BoxRecord | None:
+        """The box that an earlier holder made and that a complete list lacks; None when it is proved that there is
+        none. `by_id` and `by_tag` return None only for a box that is proved absent.
 
-        Asks nothing where no request of it is remembered. Blocks until `LAG_SECONDS` have passed since the request
-        where its box is known by its number and is not found. Raises Unanswered where no answer came, and no list shows
-        a box: no list proves that there is none. Unreachable when it can't be said; PlatformError when the memory can't
-        be read, or when the box is another's by now.
+        Sends no request when there is no note. Blocks until `LAG_SECONDS` after the noted request when the note has an
+        id and no box is found under it. Raises Unanswered when the answer was lost and no list shows a box: a list
+        alone proves no absence. Raises Unreachable when the platform can't tell; PlatformError when the note can't be
+        read, or when the box carries another tag by now.
         """
         last = self._read()
         if last is None:
             return None
         what = f"{last.made} of {self._platform}" if last.made else "what an earlier command may have rented"
-        look: Look = (lambda: by_number(last.made)) if last.made else by_tag
+        look: Look = (lambda: by_id(last.made)) if last.made else by_tag
         try:
             found, why = self._looked(look, what, last)
         except Unreachable as error:
@@ -156,9 +158,11 @@ class Memory:
         return found
 
     def _looked(self, look: Look, what: str, last: _Last) -> tuple[BoxRecord | None, str]:
-        """What was found; else why waiting for it ended, "" where it is absent at every look."""
+        """The box, if found; and why the looking ended without a proof, "" when there is one (found or proved gone)."""
         lag = paced(LAG_SECONDS) if last.made else 0.0
-        rest = min(lag, lag - (datetime.now(UTC) - last.sent).total_seconds())  # a clock set back proves nothing
+        rest = min(
+            lag, lag - (datetime.now(UTC) - last.sent).total_seconds()
+        )  # `min`: the clock may have been set back
         begin, looks = time.monotonic(), 0
         found: BoxRecord | None = None
 
@@ -179,7 +183,7 @@ class Memory:
         return f"whether {what} ({self._tag}) is there is not known: it may bill, and no second box is rented: {why}"
 
     def _read(self) -> _Last | None:
-        """None where nothing is remembered. Raises PlatformError when it can't be read."""
+        """The note, None when there is none. Raises PlatformError when it can't be read."""
         try:
             told = json.loads(self._path.read_bytes())
             sent, made, tag = datetime.fromisoformat(told["sent"]), told["made"], told["tag"]

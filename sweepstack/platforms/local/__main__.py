@@ -1,4 +1,4 @@
-"""`python -m sweepstack.platforms.local --also HOST/ID`: a person's word that this machine's boxes are HOST/ID's."""
+"""`python -m sweepstack.platforms.local --also HOST/ID`: a person says that this machine was HOST/ID before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sweepstack.onbox.host.box_folders import LocalStore, default_root
 
 
 def main(arguments: list[str]) -> int:
-    """Exit 0: on record. A HOST that is not this machine's name is one that it had: its evidence is here, too."""
+    """Records that this machine's registry answers for the account HOST/ID, too, and that HOST is a former name of this
+    machine. Returns the exit code: 0 when that is on record, 1 when it was refused, 2 for wrong arguments."""
     if len(arguments) != 2 or arguments[0] != "--also" or "/" not in arguments[1]:
         print("usage: python -m sweepstack.platforms.local --also HOST/ID   (the box's `account` in the state)")
         return 2

@@ -1,4 +1,4 @@
-"""Boxes on this machine: folders and processes of the user, kept by `sweepstack.onbox.host`."""
+"""Boxes on this machine: the user's folders and processes, managed by `sweepstack.onbox.host`."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 
 
 def connect() -> LocalPlatform:
-    """The local platform of this user, at `$XDG_DATA_HOME/sweepstack/local`."""
+    """The local platform of this user, in `$XDG_DATA_HOME/sweepstack/local`. Creates nothing."""
     return LocalPlatform(default_root())

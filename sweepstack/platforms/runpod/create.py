@@ -23,13 +23,13 @@ from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Lasting
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, problem, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.lookup import LOOKS, by_number, by_tag, mounts_of, recorded
+from sweepstack.platforms.runpod.lookup import LOOKS, by_id, by_tag, mounts_of, recorded
 from sweepstack.platforms.runpod.offers import candidates, must_be_possible
 from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
 from sweepstack.platforms.runpod.volumes import Placed, for_box
@@ -49,13 +49,13 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     at_hand, deadline = session(), Deadline(wait.deadline, wait.cancelled)
     account = at_hand.account()
     volume = for_box(at_hand, request)
-    with one_at_a_time("runpod", account, request.tag, wait, request.asked) as memory:
+    with hold_tag_lock("runpod", account, request.tag, wait, request.asked) as memory:
         # Nobody here ever asked for this tag: a list that others have just read will do.
         age, known = paced(NEW_TAG_SECONDS) if memory.first else 0, request.known
         record = by_tag(at_hand, request.tag, max_age=age, known=known)
         if record is None:
             record = memory.box(
-                lambda native_id: by_number(at_hand, native_id),
+                lambda native_id: by_id(at_hand, native_id),
                 lambda: by_tag(at_hand, request.tag, max_age=0, known=known),
             )
         made = record is None
@@ -184,7 +184,7 @@ def until_ready(
         except Unreachable as error:  # an outage is no reason to leave it: the deadline is
             why_not = problem(error)
             return False
-        if absent.so(pod is None):
+        if absent.held(pod is None):
             seen = BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
             return True
         if pod is None:

@@ -69,7 +69,7 @@ def _only_older(session: Session, tag: str, max_age: float) -> BoxRecord | None:
     return None
 
 
-def by_number(session: Session, native_id: str) -> BoxRecord | None:
+def by_id(session: Session, native_id: str) -> BoxRecord | None:
     """The box of this id; None only when it is proved that there is none. Raises Unreachable, RequestRefused for what
     can't be an id."""
     pod = session.pod(native_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sweepstack.onbox.host.capabilities import CanStop, HasBalance, HasMarket, HasVolumes, ReadsVolumes, RentsSpot
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, VolumeRecord, Wait
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import offers as market
 from sweepstack.platforms.runpod import power, volumes
 from sweepstack.platforms.runpod.api import checked_id, session
@@ -84,7 +84,7 @@ class RunpodPlatform(CanStop, HasMarket, HasBalance, HasVolumes):
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         at_hand = session()
-        with one_at_a_time(self.name, at_hand.account(), f"volume {tag}", Wait(LOCK_SECONDS)):
+        with hold_tag_lock(self.name, at_hand.account(), f"volume {tag}", Wait(LOCK_SECONDS)):
             return volumes.ensure(at_hand, tag, size_gb=size_gb, region=region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:

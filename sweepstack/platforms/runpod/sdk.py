@@ -10,7 +10,7 @@ import logging
 from types import ModuleType
 
 from sweepstack.onbox.common.errors import NotAuthorized, RequestRefused
-from sweepstack.platforms.common.stub_package import enter_as_shell
+from sweepstack.platforms.common.stub_package import import_as_stub
 
 KEY_FILE = "~/.runpod/config.toml"
 
@@ -21,8 +21,8 @@ def module(name: str) -> ModuleType:
     root = logging.getLogger()
     kept = root.level, list(root.handlers)
     try:
-        enter_as_shell("runpod", api_key=None)
-        enter_as_shell("runpod.cli")  # its own imports bring a second SSH
+        import_as_stub("runpod", api_key=None)
+        import_as_stub("runpod.cli")  # its own imports bring a second SSH
         return importlib.import_module(f"runpod.{name}")
     except ImportError as missing:
         raise RequestRefused(f"RunPod's SDK is not installed ({missing.name}): `uv sync` brings it") from None

@@ -98,7 +98,7 @@ class AccountState:
     def pace(self, usual: float, most: float, behind: str) -> float:
         """Seconds between two looks: `usual`, and up to `most` while calls of the endpoint `behind` wait their turn:
         so many boxes come up or end one after the other, and a look serves all that did since the last."""
-        return max(usual, min(most, self.limiters[behind].ahead() / 4)) if behind else usual
+        return max(usual, min(most, self.limiters[behind].queue_seconds() / 4)) if behind else usual
 
 
 _states: dict[Source, AccountState] = {}

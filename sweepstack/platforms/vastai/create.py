@@ -25,7 +25,7 @@ from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.vastai import volumes
 from sweepstack.platforms.vastai.api import VERB_SECONDS
@@ -77,8 +77,8 @@ class Renting:
         if request.public_key and len(request.public_key.split()) < 2:
             raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
         try:
-            with one_at_a_time("vastai", self._session.account, request.tag, self._wait, request.asked) as memory:
-                present = self._found() or memory.box(self._by_number, self._found)
+            with hold_tag_lock("vastai", self._session.account, request.tag, self._wait, request.asked) as memory:
+                present = self._found() or memory.box(self._by_id, self._found)
                 if present is None:
                     self._must_be_wanted()
                     with memory.renting():  # only after OutcomeUnknown and StillCreating may there be a box
@@ -117,7 +117,7 @@ class Renting:
     def _found(self) -> BoxRecord | None:
         return self._session.found(self._request.tag, known=self._request.known)
 
-    def _by_number(self, native_id: str) -> BoxRecord | None:
+    def _by_id(self, native_id: str) -> BoxRecord | None:
         row = self._session.row(box_number(native_id))
         return None if row is None else self._session.record(row)
 
@@ -162,7 +162,7 @@ class Renting:
             if not busy:
                 return
             self._wait.progress(f"{self._request.name}: other boxes of this run take what vast.ai shows; asking again")
-            self._session.deadline.stand(paced(SEARCH_AGAIN_SECONDS))
+            self._session.deadline.extend_for_queue(paced(SEARCH_AGAIN_SECONDS))
             self._session.deadline.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
 
     def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
@@ -275,13 +275,13 @@ class Renting:
             except Unreachable as error:  # a box boots on while nobody tells of it
                 told = f" ({error})"
                 return False
-            if absent.so(row is None and shown):
+            if absent.held(row is None and shown):
                 raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
             if row is None:
                 return False  # made a moment ago: not every answer knows it yet
             shown, seen, told = True, self._session.record(row), status_message(row)
             keyed = keyed or self._let_in(identifier, adopted=adopted)
-            stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
+            stuck = dead_end.held(seen.phase not in (Phase.RUNNING, Phase.CREATING))
             if seen.phase is Phase.RUNNING:
                 return keyed and self._answers(seen)
             if is_fatal(row):

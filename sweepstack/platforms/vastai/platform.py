@@ -24,7 +24,7 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeR
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.channel import channel_to, closed
 from sweepstack.platforms.vastai.create import Renting
@@ -153,7 +153,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         """`region`: machine:<number>, the machine that it is to lie on."""
         session = Session.open()
-        with one_at_a_time(self.name, session.account, f"volume {tag}", Wait(session.deadline.left())):
+        with hold_tag_lock(self.name, session.account, f"volume {tag}", Wait(session.deadline.left())):
             return volumes.ensure(session, tag, size_gb, region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:

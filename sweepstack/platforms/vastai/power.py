@@ -180,14 +180,14 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         except Unreachable as error:  # it boots on while nobody tells of it
             told = f" ({error})"
             return False
-        if absent.so(row is None):
+        if absent.held(row is None):
             raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
         if row is None:
             return False
         seen, told = session.record(row), status_message(row)
         if seen.phase is Phase.ENDING:
             raise _Gone(f"instance {identifier} is being destroyed: nothing is started")
-        stuck = dead_end.so(seen.phase not in (Phase.RUNNING, Phase.CREATING))
+        stuck = dead_end.held(seen.phase not in (Phase.RUNNING, Phase.CREATING))
         return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
 
     try:

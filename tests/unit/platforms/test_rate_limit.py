@@ -121,7 +121,7 @@ def test_time_in_line_is_not_the_boxs_own() -> None:
 
 
 def test_a_line_that_is_too_long_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline_module, "MOST_IN_LINE", 900.0)
+    monkeypatch.setattr(deadline_module, "LONGEST_QUEUE_SECONDS", 900.0)
     limiter = RateLimiter(Quota(1, 1000.0))
     limiter.take(Deadline(1, elastic=True), "end a box")
     with pytest.raises(QuotaUsedUp, match="900 s is all there is"):

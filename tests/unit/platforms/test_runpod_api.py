@@ -34,7 +34,7 @@ from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import api, keys
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from tests.addresses import at_a_new_address
@@ -563,7 +563,7 @@ def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
 
 
 def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(server: Server) -> None:
-    with one_at_a_time("runpod", "me", TAG, Wait(1)) as memory:
+    with hold_tag_lock("runpod", "me", TAG, Wait(1)) as memory:
         memory.sending()
     empty = reply(200, {"pods": []})
     server.routes["GET /v2/pods"] = [empty, empty, reply(200, {"pods": [pod()]})]

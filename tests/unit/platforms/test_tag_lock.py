@@ -10,13 +10,13 @@ import pytest
 
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import Wait
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 
 HOLD = """
 import sys
 from sweepstack.onbox.host.platform import Wait
-from sweepstack.platforms.common.tag_lock import one_at_a_time
-with one_at_a_time("acme", "me", sys.argv[1], Wait(20)):
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
+with hold_tag_lock("acme", "me", sys.argv[1], Wait(20)):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -33,20 +33,20 @@ def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with one_at_a_time("acme", "me", "tag-2", Wait(0.1)), one_at_a_time("acme", "you", "tag-1", Wait(0.1)):
+    with hold_tag_lock("acme", "me", "tag-2", Wait(0.1)), hold_tag_lock("acme", "you", "tag-1", Wait(0.1)):
         pass  # other tags and accounts are other locks
-    with pytest.raises(PlatformError, match="nothing was rented"), one_at_a_time("acme", "me", "tag-1", Wait(0.2)):
+    with pytest.raises(PlatformError, match="nothing was rented"), hold_tag_lock("acme", "me", "tag-1", Wait(0.2)):
         raise AssertionError("two at once")
     holder.kill()
     holder.wait(120)
-    with one_at_a_time("acme", "me", "tag-1", Wait(20)) as memory:
+    with hold_tag_lock("acme", "me", "tag-1", Wait(20)) as memory:
         assert not memory.first
 
 
 def test_who_is_the_first_is_known_once_the_lock_is_held() -> None:
-    with one_at_a_time("acme", "me", "new", Wait(1)) as memory:
+    with hold_tag_lock("acme", "me", "new", Wait(1)) as memory:
         assert memory.first
-    with one_at_a_time("acme", "me", "new", Wait(1)) as memory:
+    with hold_tag_lock("acme", "me", "new", Wait(1)) as memory:
         assert not memory.first
 
 
@@ -54,9 +54,9 @@ def test_a_cancel_ends_the_waiting() -> None:
     wait = Wait(20)
     wait.cancelled.set()
     with (
-        one_at_a_time("acme", "me", "tag", Wait(1)),
+        hold_tag_lock("acme", "me", "tag", Wait(1)),
         pytest.raises(PlatformError, match="cancelled"),
-        one_at_a_time("acme", "me", "tag", wait),
+        hold_tag_lock("acme", "me", "tag", wait),
     ):
         raise AssertionError("two at once")
 
@@ -64,5 +64,5 @@ def test_a_cancel_ends_the_waiting() -> None:
 def test_a_folder_that_cannot_be_written_rents_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    with pytest.raises(PlatformError, match="nothing was rented"), one_at_a_time("acme", "me", "tag", Wait(1)):
+    with pytest.raises(PlatformError, match="nothing was rented"), hold_tag_lock("acme", "me", "tag", Wait(1)):
         raise AssertionError("without a lock")

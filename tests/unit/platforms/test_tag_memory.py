@@ -199,9 +199,9 @@ def test_an_id_that_the_platform_can_not_have_given_is_no_memory(path: Path) -> 
     refused_with_the_fix(path, refuse)
 
 
-def refused_with_the_fix(path: Path, by_number: Callable[[str], BoxRecord | None]) -> None:
+def refused_with_the_fix(path: Path, by_id: Callable[[str], BoxRecord | None]) -> None:
     with pytest.raises(PlatformError) as caught:
-        memory(path).box(by_number, unasked)
+        memory(path).box(by_id, unasked)
     for part in (str(path), TAG, "no second one is rented", "`sweepctl audit`", f"`rm {path}`"):
         assert part in str(caught.value)
     assert path.exists()

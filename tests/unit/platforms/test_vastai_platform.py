@@ -30,7 +30,7 @@ from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.http_client import ATTEMPTS
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.common.tag_lock import one_at_a_time
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
@@ -508,7 +508,7 @@ def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
 
 
 def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(world: World) -> None:
-    with one_at_a_time("vastai", "77", TAG, Wait(1)) as memory:
+    with hold_tag_lock("vastai", "77", TAG, Wait(1)) as memory:
         memory.sending()
     looks, whole = iter([False, False]), world.list
 

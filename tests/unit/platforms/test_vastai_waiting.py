@@ -138,7 +138,7 @@ def test_looks_come_slower_while_others_stand_in_line(world: World, session: Ses
     for _ in BOXES:
         threading.Thread(target=session.client.state.limiters["create"].take, args=(Deadline(60), "rent")).start()
     end = time.monotonic() + 10
-    while session.client.state.limiters["create"].ahead() < 0.5:
+    while session.client.state.limiters["create"].queue_seconds() < 0.5:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert usual < session.poll_seconds("create") <= MOST_POLL_SECONDS / 100
