@@ -6,10 +6,8 @@ A test runs the check, so what these pages say of commands, resources and platfo
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
-import itertools
 import operator
 import re
 import sys
@@ -90,6 +88,7 @@ def _default(parameter: Any) -> str:
 
 def resources_page() -> str:
     """Inputs of every resource, what a change of each does, and what the state adds."""
+    from sweepstack.core.attribute_docs import inherited_docs
     from sweepstack.provider.dispatch import HANDLERS, handler_for
     from sweepstack.provider.resources.base import Decision
 
@@ -108,19 +107,20 @@ def resources_page() -> str:
     for token in HANDLERS:
         handler = handler_for(token)
         parts += [f"## {token.rsplit(':', 1)[-1]}\n", f"`{token}`\n", words_of(handler.inputs_type) + "\n"]
-        fields = handler.inputs_type.model_fields
+        fields, said = handler.inputs_type.model_fields, inherited_docs(handler.state_type)
         parts.append(
             table(
-                ("input", "needed", "a change is"),
+                ("input", "needed", "a change is", "what"),
                 (
-                    (f"`{name}`", "yes" if fields[name].is_required() else "", meaning[decision])
+                    (f"`{name}`", "yes" if fields[name].is_required() else "", meaning[decision], said[name])
                     for name, decision in handler.decisions.items()
                 ),
             )
         )
         added = [name for name in handler.state_type.model_fields if name not in fields]
         if added:
-            parts.append("The state adds " + ", ".join(f"`{name}`" for name in added) + ".\n")
+            parts.append("The state adds:\n")
+            parts.append(table(("output", "what"), ((f"`{name}`", said[name]) for name in added)))
     return "\n".join(parts)
 
 
@@ -227,6 +227,7 @@ def stack_config_page() -> str:
     """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
     from sweepstack.config.model import SweepConfig, anchor_of
     from sweepstack.config.store import StoreShape
+    from sweepstack.core.attribute_docs import attribute_docs
     from sweepstack.core.records import Approval
 
     page = (DOCS / "stack-config.md").read_text(encoding="utf-8")
@@ -253,34 +254,14 @@ def stack_config_page() -> str:
 
 def shapes_below(shape: Any) -> set[Any]:
     """`shape` and every model that its fields hold, but for those inside an approval: its rows describe them."""
+    from sweepstack.core.attribute_docs import models_in
     from sweepstack.core.records import Approval
 
     found = {shape}
     if shape is not Approval:
         for field in shape.model_fields.values():
-            found |= {below for model in _models(field.annotation) for below in shapes_below(model)}
+            found |= {below for model in models_in(field.annotation) for below in shapes_below(model)}
     return found
-
-
-def _models(annotation: Any) -> list[Any]:
-    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
-        return [annotation]
-    return [model for argument in typing.get_args(annotation) for model in _models(argument)]
-
-
-def attribute_docs(cls: type) -> dict[str, str]:
-    """Attribute → the string that stands below it in the class."""
-    (body,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        statement.target.id: following.value.value
-        for statement, following in itertools.pairwise(body.body)
-        if isinstance(statement, ast.AnnAssign)
-        and isinstance(statement.target, ast.Name)
-        and isinstance(following, ast.Expr)
-        and isinstance(following.value, ast.Constant)
-        and isinstance(following.value.value, str)
-    }
 
 
 PAGES: dict[str, Callable[[], str]] = {

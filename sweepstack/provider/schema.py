@@ -1,25 +1,75 @@
-"""The package schema, made from the models, so that other languages get typed SDKs and it cannot drift."""
+"""The package schema, made from the models, so that other languages get typed SDKs and it cannot drift.
+
+What describes the package as a whole comes from the metadata of the installed distribution, that is pyproject.toml.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from typing import Any
+from collections.abc import Mapping
+from importlib.metadata import metadata
+from typing import Any, Final
 
+from sweepstack.core.attribute_docs import inherited_docs, models_in
+from sweepstack.launch.cell_shares import FUNCTION
 from sweepstack.provider.dispatch import HANDLERS, handler_for
 from sweepstack.provider.resources.base import Decision
 
+LANGUAGE: Final = {
+    "nodejs": {
+        "packageName": "pulumi-sweepstack",
+        "dependencies": {"@pulumi/pulumi": "^3.0.0"},
+        "respectSchemaVersion": True,
+    },
+    "python": {
+        "packageName": "pulumi_sweepstack",
+        "requires": {"pulumi": ">=3.0.0,<4.0.0"},
+        "pyproject": {"enabled": True},
+        "respectSchemaVersion": True,
+    },
+}
 
-def schema_json(version: str) -> str:
+_SHARES: Final = {
+    "description": "Which box is to run which cell, by the evidence and what the boxes say. Changes nothing.",
+    "inputs": {
+        "description": "The question.",
+        "type": "object",
+        "properties": {
+            "asked": {"type": "string", "description": "whose evidence, which cells, which boxes: JSON text"}
+        },
+        "required": ["asked"],
+    },
+    "outputs": {
+        "description": "The answer.",
+        "type": "object",
+        "properties": {"shares": {"type": "string", "description": "box → its cells: JSON text"}},
+        "required": ["shares"],
+    },
+}
+
+
+def schema_json() -> str:
     """The Pulumi package schema as JSON text."""
     types: dict[str, Any] = {}
     resources = {token: _resource(token, types) for token in HANDLERS}
+    about = metadata("sweepstack")
+    urls = dict(text.split(", ", 1) for text in about.get_all("Project-URL") or ())
     return json.dumps(
         {
             "name": "sweepstack",
-            "version": version,
-            "description": "Boxes, queues and teardown gates for sweeps of training runs.",
+            "displayName": "Sweepstack",
+            "publisher": "sweepstack",
+            "version": about["Version"],
+            "description": about["Summary"],
+            "keywords": about["Keywords"].split(","),
+            "license": about["License-Expression"],
+            "homepage": urls["Homepage"],
+            "repository": urls["Repository"],
+            "language": LANGUAGE,
             "types": types,
             "resources": resources,
+            "functions": {FUNCTION: _SHARES},
         }
     )
 
@@ -28,28 +78,41 @@ def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:
     handler = handler_for(token)
     inputs = handler.inputs_type.model_json_schema(mode="validation")
     state = handler.state_type.model_json_schema(mode="validation")
-    for name, definition in {**inputs.get("$defs", {}), **state.get("$defs", {})}.items():
-        types[f"sweepstack:index:{name}"] = _object(definition)
-    properties = {name: _property(value) for name, value in inputs["properties"].items()}
+    said = inherited_docs(handler.state_type)
+    _add_types(types, handler.state_type, state.get("$defs", {}))
+    properties = _properties(inputs, said)
     for name, decision in handler.decisions.items():
         if decision in (Decision.REPLACE, Decision.MOVE):
             properties[name]["willReplaceOnChanges"] = True
     return {
-        "description": (handler.inputs_type.__doc__ or "").strip(),
+        "description": inspect.getdoc(handler.inputs_type) or "",
         "inputProperties": properties,
         "requiredInputs": inputs.get("required", []),
-        "properties": {name: _property(value) for name, value in state["properties"].items()},
+        "properties": _properties(state, said),
         "required": state.get("required", []),
     }
 
 
-def _object(definition: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": (definition.get("description") or "").strip(),
-        "properties": {name: _property(value) for name, value in definition.get("properties", {}).items()},
-        "required": definition.get("required", []),
-    }
+def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]) -> None:
+    """The models that `model` holds, however deep, each once. One that travels as a text has no definition."""
+    for field in model.model_fields.values():
+        for held in models_in(field.annotation):
+            token = f"sweepstack:index:{held.__name__}"
+            if token not in types and held.__name__ in definitions:
+                definition = definitions[held.__name__]
+                types[token] = {
+                    "type": "object",
+                    "description": inspect.getdoc(held) or "",
+                    "properties": _properties(definition, inherited_docs(held)),
+                    "required": definition.get("required", []),
+                }
+                _add_types(types, held, definitions)
+
+
+def _properties(schema: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
+    """The properties of a model, each with what its class says of it."""
+    found = {name: _property(value) for name, value in schema.get("properties", {}).items()}
+    return {name: {**value, "description": said[name]} if name in said else value for name, value in found.items()}
 
 
 def _property(schema: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +126,8 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
     if kind == "array":
         return {"type": "array", "items": _property(schema.get("items", {}))}
     if kind == "object":
-        extra = schema.get("additionalProperties")
+        patterns = list(schema.get("patternProperties", {}).values())  # where a key has a form, such as a cell's name
+        extra = patterns[0] if patterns else schema.get("additionalProperties")
         return {"type": "object", "additionalProperties": _property(extra) if isinstance(extra, dict) else _ANY}
     if kind in ("string", "integer", "number", "boolean"):
         return {"type": kind}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.commands import Result, ok, run
+from tests.engine.test_schema import assert_whole, schema_of
 
 pytestmark = pytest.mark.engine
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,9 @@ def test_the_loop_of_a_wheel_and_of_its_next_version(project: Project, tmp_path:
     ok(project.run("sweepctl", "init"))
     assert (project.folder / "Pulumi.yaml").read_text().startswith("name: my-lab\n")
     assert ok(project.run("sweepctl", "--version")).out == "sweepctl 7.1.0\n"
+    schema = schema_of(project.folder / ".venv" / "bin" / "pulumi-resource-sweepstack", tmp_path, project.env)
+    assert_whole(schema)
+    assert schema["version"] == "7.1.0"
     again = project.run("sweepctl", "init")
     assert again.rc == 1
     assert "Pulumi.yaml" in again.err

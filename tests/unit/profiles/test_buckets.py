@@ -12,7 +12,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.provider.models import JobInput
+from sweepstack.provider.job_input import JobInput
 from tests.unit.config.helpers import GOOD, write
 
 SECRETS = "      secrets: [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY]\n"

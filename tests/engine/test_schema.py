@@ -1,0 +1,48 @@
+"""The package schema, by the engine's own commands: it is taken from the plugin, and passes the engine's check."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import ok, run
+
+pytestmark = pytest.mark.engine
+ROOT = Path(__file__).resolve().parents[2]
+PULUMI = str(ROOT / ".venv" / "bin" / "pulumi")
+PLUGIN = ROOT / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
+METADATA = ("displayName", "publisher", "repository", "homepage", "license", "keywords", "description", "version")
+DESCRIBED = ("inputProperties", "properties")
+
+
+def schema_of(plugin: Path, folder: Path, env: dict[str, str]) -> Any:
+    """The schema that the engine gets from a plugin, checked by the engine."""
+    text = ok(run([PULUMI, "package", "get-schema", str(plugin)], cwd=folder, env=env)).out
+    (folder / "schema.json").write_text(text)
+    ok(run([PULUMI, "schema", "check", "schema.json"], cwd=folder, env=env))
+    return json.loads(text)
+
+
+def assert_whole(schema: Any) -> None:
+    """It says whose it is, which SDKs are made of it, and what each input and output means."""
+    assert [name for name in METADATA if not schema.get(name)] == []
+    assert set(schema.get("language", {})) == {"nodejs", "python"}
+    bare = [
+        f"{token}.{name}"
+        for token, resource in schema["resources"].items()
+        for kind in DESCRIBED
+        for name, value in resource[kind].items()
+        if not value.get("description")
+    ]
+    assert bare == []
+
+
+def test_the_engine_takes_the_schema_of_the_checkouts_plugin(tmp_path: Path) -> None:
+    schema = schema_of(PLUGIN, tmp_path, {**os.environ, "PULUMI_HOME": str(tmp_path / "pulumi-home")})
+    assert_whole(schema)
+    assert {token.rpartition(":")[2] for token in schema["resources"]} == {"Identity", "Volume", "Box", "Queue", "Gate"}
+    assert schema["functions"].keys() == {"sweepstack:index:shares"}
