@@ -256,6 +256,5 @@ def _head(answer: dict[str, Any]) -> Head:
 
 
 def _bare_404(error: EvidenceError) -> bool:
-
     cause = error.__cause__
     return isinstance(cause, ClientError) and cause.response["ResponseMetadata"].get("HTTPStatusCode") == 404

@@ -30,10 +30,9 @@ def sdk_of(adapter: str) -> set[str]:
     return {module.partition(".")[0] for module in imports} - {"httpx"}
 
 
-HEAVY = {"boto3", "botocore", "fastapi", "sentry_sdk", "torch", "numpy", "pandas", "paramiko"}.union(
-    *map(sdk_of, rentals())
-)
-"""What no command should wait for unless it needs it. `requests` and `httpx` may come with what is needed."""
+HEAVY = {"boto3", "fastapi", "sentry_sdk", "torch", "numpy", "pandas", "paramiko"}.union(*map(sdk_of, rentals()))
+"""What no command should wait for unless it needs it. `requests` and `httpx` may come with what is needed, and of
+botocore its exceptions come with the evidence: boto3 is what takes time."""
 _IMPORT = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
 
