@@ -14,6 +14,7 @@ from tests.engine.test_two_people import both
 Make = Callable[..., Stack]
 
 
+@pytest.mark.proof  # what ran again locks its box: test_approvals.py, tests/unit/teardown/test_cleared.py
 def test_retry_of_a_verified_cell_after_the_clearance(small_finished: Stack) -> None:
     """Refused while the box is cleared. Revoked and run again: the word of before, put back, clears nothing."""
     stack = small_finished
@@ -83,7 +84,10 @@ def three_once(make_stack: Make) -> Stack:
     return stack
 
 
-@pytest.mark.parametrize("second", ["seed1", "seed0"], ids=["another cell", "the same cell"])
+@pytest.mark.parametrize(
+    "second",
+    [pytest.param("seed1", id="another cell", marks=pytest.mark.proof), pytest.param("seed0", id="the same cell")],
+)
 def test_two_people_retry_at_once(three_once: Stack, second: str) -> None:
     """Both words count, once: each cell named runs exactly once more, the others do not."""
     stack = three_once

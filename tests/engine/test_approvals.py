@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
 
@@ -59,6 +61,7 @@ def test_receipt_edited(cleared: Stack) -> None:
     locked_again(cleared, "receipt")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_receipt_removed(cleared: Stack) -> None:
     """A receipt that can't be found clears nothing."""
     (cleared.evidence / "receipts" / f"{receipt_of(cleared).removeprefix('sha256:')}.json").unlink()
@@ -66,6 +69,7 @@ def test_receipt_removed(cleared: Stack) -> None:
     locked_again(cleared, "receipt")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_receipt_of_another_sweep(cleared: Stack) -> None:
     """A09: a good receipt of another sweep, put where this one's are, clears nothing here."""
     folder = cleared.evidence / "receipts"
@@ -78,12 +82,14 @@ def test_receipt_of_another_sweep(cleared: Stack) -> None:
     locked_again(cleared, "another sweep")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_approval_expired(cleared: Stack) -> None:
     """An approval ends by itself."""
     edit_approval(cleared, expires=(datetime.now(UTC) - timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ"))
     locked_again(cleared, "expired")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_cell_added_after_the_approval(cleared: Stack) -> None:
     """A cell more on the roster is a cell that nobody has verified."""
     cleared.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 9}]}))
@@ -138,6 +144,7 @@ def test_approval_of_another_box(verified: Stack) -> None:
     assert "does not name this box" in result.text or "not approved" in result.text, str(result)
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_approval_with_another_boxs_id(cleared: Stack) -> None:
     """A word for box-0 by its native id is not a word for the box that is called box-1."""
     ids = {box: cleared.native_id(box) for box in cleared.boxes}
@@ -150,6 +157,7 @@ def test_approval_with_another_boxs_id(cleared: Stack) -> None:
     locked_again(cleared, "the approval is for local-")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_approval_of_another_verb(cleared: Stack) -> None:
     """Allowing a stop does not allow a destroy."""
 
@@ -161,6 +169,7 @@ def test_approval_of_another_verb(cleared: Stack) -> None:
     locked_again(cleared, "stop, not destroy|verb")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_waiver_slipped_into_the_approval(cleared: Stack) -> None:
     """Waivers are part of what was approved: one that is added afterwards voids it."""
     edit_approval(cleared, waive=[{"cell": cleared.cells[0], "reason": "nobody looked"}])
@@ -175,6 +184,7 @@ def test_approval_taken_out(cleared: Stack) -> None:
     still_refused(cleared)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_create.py
 def test_approval_taken_out_while_the_state_had_lost_the_box(cleared: Stack) -> None:
     """A box that is adopted again without an approval is locked: what once cleared it is over."""
     for box in cleared.boxes:
@@ -185,6 +195,7 @@ def test_approval_taken_out_while_the_state_had_lost_the_box(cleared: Stack) -> 
     still_refused(cleared)
 
 
+@pytest.mark.proof  # an approval that is taken out, by another way
 def test_want_gone_taken_back_before_it_happened(verified: Stack) -> None:
     """Approved and on its way out, then taken back with its approval: the box is locked as if nothing had been said."""
     verified.approve("--box", "box-1")

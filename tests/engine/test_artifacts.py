@@ -113,7 +113,7 @@ def many(make_stack: Callable[..., Stack]) -> Stack:
     return stack
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "metrics.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", pytest.param("metrics.json", marks=pytest.mark.proof)])
 def test_copy_changed_after_the_pull(many: Stack, name: str) -> None:
     """Zero bytes, truncated, a bit flipped, removed, a link, another cell's file, one file more: none is verified."""
     many.restore("pulled")
@@ -164,6 +164,7 @@ def test_manifest_rewritten_to_fit_the_bad_file(verified: Stack) -> None:
     refuses(verified, verified.cells[0])
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/evidence/test_verify.py
 def test_stale_copy(verified: Stack) -> None:
     """The copy of an earlier attempt, when the box has sealed a later one, is not a copy of the result."""
     cell = verified.cells[0]

@@ -80,6 +80,7 @@ def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> 
     assert ledger["usd"] > 500
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_budget.py
 def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
     stack = dear
     one_more(stack)
@@ -111,6 +112,7 @@ def test_an_up_tells_the_webhook_once_and_a_preview_nobody(dear: Stack) -> None:
     assert SECRET not in kept
 
 
+@pytest.mark.proof  # against a real server: tests/unit/billing/test_webhook.py
 def test_a_webhook_that_hangs_holds_no_up_up(dear: Stack) -> None:
     stack = dear
     with hook("hang") as server:

@@ -165,6 +165,7 @@ def test_row_16_replace_every_resource_of_a_box(locked: Attack) -> None:
     locked.refused(locked.stack.up(*[word for urn in urns for word in ("--replace", urn)]))
 
 
+@EXHAUSTIVE
 def test_row_16_taint(locked: Attack) -> None:
     """A box marked with `state taint` is not replaced by the next `up`; `state untaint` is the way back."""
     urn = locked.stack.urn("Box", "box-0")
@@ -186,7 +187,7 @@ def wants_more_cpus(stack: Stack) -> None:
         pytest.param(lambda stack: (), id="15 plain"),
         pytest.param(lambda stack: ("--continue-on-error",), id="15 continue-on-error", marks=EXHAUSTIVE),
         pytest.param(lambda stack: ("--refresh=false",), id="15 refresh=false", marks=EXHAUSTIVE),
-        pytest.param(lambda stack: ("--target", stack.urn("Box", "box-0")), id="17 target"),
+        pytest.param(lambda stack: ("--target", stack.urn("Box", "box-0")), id="17 target", marks=EXHAUSTIVE),
         pytest.param(
             lambda stack: ("--target-replace", stack.urn("Box", "box-0")), id="18 target-replace", marks=EXHAUSTIVE
         ),
@@ -208,11 +209,13 @@ def test_row_15_the_preview_says_so(locked: Attack) -> None:
     locked.refused(result)
 
 
+@EXHAUSTIVE
 def test_row_18_target_replace_without_a_change(locked: Attack) -> None:
     """`--target-replace` needs no changed input to replace a box, and is refused."""
     locked.refused(locked.stack.up("--target-replace", locked.stack.urn("Box", "box-0")))
 
 
+@EXHAUSTIVE
 def test_ignore_protect_and_state_unprotect(locked: Attack) -> None:
     """Protection is not the lock: `--ignore-protect` and `state unprotect` open nothing."""
     stack, urn = locked.stack, locked.stack.urn("Box", "box-0")

@@ -184,6 +184,7 @@ def ends(stack: Stack) -> None:
     assert len(stack.births()) == births
 
 
+@EXHAUSTIVE
 def test_row_12_the_way_back(training: Training) -> None:
     """A forced create-first replace adopts the same id; once the force is gone, at most three commands end the box."""
     stack = training.get()

@@ -78,6 +78,7 @@ def test_row_20_gate_deleted_from_the_state(edited: Edited) -> None:
     edited.safe(result)
 
 
+@pytest.mark.proof  # the same two, and three commands: row 27 in test_by_program.py
 def test_row_20_gate_and_queue_deleted_from_the_state(edited: Edited) -> None:
     """With the queues gone from the state too the boxes' own deletes are all there is, and hold."""
     for box in edited.stack.boxes:
@@ -154,6 +155,7 @@ def test_state_edited_to_cleared(edited: Edited) -> None:
     edited.safe(result)
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_state_edited_to_cleared_by_a_receipt_of_unfinished_cells(edited: Edited) -> None:
     """Nor by a real receipt in which cells are not verified."""
     stack = edited.stack

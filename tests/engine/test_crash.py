@@ -96,6 +96,7 @@ def test_provider_killed_in_create(stack: Stack) -> None:
     one_box_adopted(stack, native_id)
 
 
+@pytest.mark.proof  # the same kill, and another command after it
 def test_provider_killed_in_create_and_given_up(stack: Stack) -> None:
     """The state has nothing of it, and the records do: a word by name, `up` and `destroy` end it. Three commands."""
     process = creating(stack)
@@ -125,6 +126,7 @@ def test_cli_killed_in_create(stack: Stack) -> None:
     one_box_adopted(stack, native_id)
 
 
+@pytest.mark.proof  # the same kill, and another command after it
 def test_cli_killed_in_create_then_destroy(stack: Stack) -> None:
     """And a destroy instead of an `up` does not report that all is gone: it names the box that bills."""
     process = creating(stack)
@@ -138,7 +140,7 @@ def test_cli_killed_in_create_then_destroy(stack: Stack) -> None:
     one_box_adopted(stack, native_id)
 
 
-@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("times", [pytest.param(1, id="once"), pytest.param(2, id="twice", marks=pytest.mark.proof)])
 def test_sigint_in_create(stack: Stack, times: int) -> None:
     """Ctrl-C in Create, once and twice: the command ends, however long the boot, and the next `up` adopts the box."""
     process = creating(stack)
@@ -155,6 +157,7 @@ def test_sigint_in_create(stack: Stack, times: int) -> None:
     one_box_adopted(stack, native_id)
 
 
+@pytest.mark.proof  # from two clones: test_two_people.py
 def test_two_ups_at_once(stack: Stack) -> None:
     """Two `up`s at the same time rent one box: the engine's lock, and behind it the tag."""
     first = stack.start("pulumi", "up", "--stack", stack.name, "--yes", "--non-interactive", "--skip-preview")
@@ -185,6 +188,7 @@ def test_killed_in_destroy(small_finished: Stack) -> None:
     assert not (stack.evidence / "records" / "teardown.json").exists()
 
 
+@pytest.mark.proof  # for each platform: tests/conformance/test_platforms.py
 def test_two_sweeps_with_the_same_box_names(stack: Stack, make_stack: Callable[..., Stack]) -> None:
     """A box is adopted by its whole tag: another sweep's box of the same name is another box."""
     ok(stack.up())

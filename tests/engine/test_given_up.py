@@ -56,6 +56,7 @@ def test_without_evidence_that_reads(small_finished: Stack) -> None:
     given_up(small_finished)
 
 
+@pytest.mark.proof  # on the handlers: tests/states/test_handlers.py; the command: tests/unit/cli/test_adopt.py
 def test_after_the_computer_was_renamed(small_finished: Stack) -> None:
     """One command says so; then everything goes on as before: no evidence is lost over a name."""
     stack = small_finished

@@ -88,6 +88,7 @@ def test_create_failed_before_the_queue_existed(small: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # an `up` that goes on with what was made: test_crash.py
 def test_create_failed_and_up_goes_on(small: Stack) -> None:
     """The other way from there: `up` again finishes the create with the box that is there."""
     assert small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"}).rc != 0
@@ -98,6 +99,7 @@ def test_create_failed_and_up_goes_on(small: Stack) -> None:
     assert len(small.births()) == 1
 
 
+@pytest.mark.proof  # for each platform: tests/conformance/test_platforms.py
 def test_answer_of_the_create_lost(small: Stack) -> None:
     """The platform's answer was lost: the box is found by its tag, now or at the next `up`, never rented twice."""
     small.up(env={"SWEEPSTACK_DRILL_CREATE": "lose-answer"})
@@ -107,6 +109,7 @@ def test_answer_of_the_create_lost(small: Stack) -> None:
     assert len(small.births()) == 1
 
 
+@pytest.mark.proof  # a box that is given up: the tests beside it
 def test_box_killed_before_anything_was_sealed(training: Stack) -> None:
     """All processes of the box die and nothing is sealed: abandoned by name, it ends in three commands."""
     training.kill_box(training.native_id("box-0"))
@@ -117,6 +120,7 @@ def test_box_killed_before_anything_was_sealed(training: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_launch.py
 def test_box_killed_and_up_resumes(training: Stack) -> None:
     """The other way from there: `up` starts the runner again on the same box, the cell's next attempt begins."""
     native_id = training.native_id("box-0")
@@ -180,6 +184,7 @@ def test_journal_unreadable(small_finished: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_other_ways.py
 def test_journal_replaced_by_nothing(small_finished: Stack) -> None:
     """An empty journal on a box whose queue was given cells does not pass for "nothing ever ran"."""
     small = small_finished
@@ -242,6 +247,7 @@ def test_destroy_failed_at_box_two_of_two_and_the_approval_expired(cleared: Stac
     way_out.is_over()
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_teardown_revoked(cleared: Stack) -> None:
     """A destroy that stopped half-way can be taken back: the sweep goes on with what is there. All is verified, so that
     the box that has ended is not rented again."""
@@ -272,6 +278,7 @@ def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
     assert small.native_ids() == []
 
 
+@pytest.mark.proof  # a box that is given up: the tests beside it
 def test_wrong_settings_given_up(small: Stack) -> None:
     """The other way from there: abandoned, it ends in three commands without the settings being mended."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))

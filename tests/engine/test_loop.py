@@ -110,6 +110,7 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
     assert all(ended)
 
 
+@pytest.mark.proof  # what an `up` rents once all is verified: test_shares.py
 def test_the_next_sweep_in_the_same_place(finished: Stack) -> None:
     """After a whole loop `up` rents nothing; with a new cell it rents one box for it, and trains nothing verified."""
     finished.run_loop()

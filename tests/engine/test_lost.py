@@ -6,6 +6,8 @@ import json
 import shutil
 from collections.abc import Callable
 
+import pytest
+
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.test_liveness import WayOut
@@ -71,6 +73,7 @@ def test_registry_lost(small_finished: Stack) -> None:
     assert len(small_finished.births()) == 1
 
 
+@pytest.mark.proof  # on the handlers: tests/states/test_handlers.py
 def test_box_that_does_not_say_what_it_is(small_finished: Stack) -> None:
     """A box whose own record is damaged is unknown, not gone: no second one is rented, and given up it ends."""
     (small_finished.box_dir("box-0") / "box.json").write_text("{")
@@ -118,6 +121,7 @@ def test_volume_deleted_before_anything_was_pulled(small_finished: Stack) -> Non
     out.is_over()
 
 
+@pytest.mark.proof  # on the handlers: tests/states/test_handlers.py
 def test_launch_record_lost(small_finished: Stack) -> None:
     """A box that ran cells does not pass for one on which nothing was launched because a record is gone."""
     for record in (small_finished.evidence / "records" / "launches").iterdir():
@@ -130,6 +134,7 @@ def test_launch_record_lost(small_finished: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # on the handlers: tests/states/test_handlers.py
 def test_records_damaged(small_finished: Stack) -> None:
     """Damaged records are a reason to refuse, with the file's name, and no obstacle to giving up."""
     record = next((small_finished.evidence / "records" / "launches").iterdir())

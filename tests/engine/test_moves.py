@@ -105,6 +105,7 @@ def test_cells_of_a_box_that_is_refused_go_on_where_they_are(one_box: Stack) -> 
     assert ran(stack) == Counter(SEEDS)
 
 
+@pytest.mark.proof  # decided by one function: tests/unit/launch/test_shares.py
 def test_sealed_cells_stay_when_boxes_come(one_box: Stack) -> None:
     """What is sealed is not trained again elsewhere, though the new box would have been given it."""
     stack = one_box
@@ -120,6 +121,7 @@ def test_sealed_cells_stay_when_boxes_come(one_box: Stack) -> None:
     assert set(stack.started("box-0")) >= set(SEEDS)
 
 
+@pytest.mark.proof  # with two boxes: test_want_gone.py
 def test_a_box_goes_while_two_others_run(one_box: Stack) -> None:
     """The one that goes gives its unstarted cells to the others first; what it had started, it finished or it stays."""
     stack = one_box
@@ -152,6 +154,7 @@ def receipt_after_pull(stack: Stack) -> str:
     return str(stack.verify()["receipt"])
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_cells_of_an_abandoned_box_are_brought_in_elsewhere(one_box: Stack) -> None:
     """Its started cell is lost with it, and the next `up` gives it to a box that runs."""
     stack = one_box
@@ -170,6 +173,7 @@ def test_cells_of_an_abandoned_box_are_brought_in_elsewhere(one_box: Stack) -> N
     assert ran(stack) == Counter(SEEDS)
 
 
+@pytest.mark.proof  # at each step: tests/unit/provider/test_killed_moves.py
 def test_a_move_that_was_cut_off_is_finished_by_the_next_up(one_box: Stack) -> None:
     """Tombstones are there and the launch record still names the cells: nobody would run them."""
     stack = one_box
@@ -218,6 +222,7 @@ def test_a_refused_change_of_resources_names_the_way_and_the_way_works(one_box: 
     assert len(stack.native_ids()) == 1
 
 
+@pytest.mark.proof  # two people at once: test_two_people.py
 def test_two_people_add_the_same_box_at_once(one_box: Stack) -> None:
     """Two clones would share backend and evidence: one of them waits for its turn, or is told of the lock."""
     stack = one_box

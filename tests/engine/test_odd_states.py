@@ -24,7 +24,7 @@ def everywhere(change: Callable[[dict[str, Any]], object]) -> Callable[[list[dic
     return edit
 
 
-@pytest.mark.parametrize("field", ["from_the_future", "schema"])
+@pytest.mark.parametrize("field", [pytest.param("from_the_future", marks=pytest.mark.proof), "schema"])
 def test_a_newer_version_s_state(cleared: Stack, field: str) -> None:
     cleared.edit_state(everywhere(lambda side: side.update({field: 2})))
     for refused in (cleared.destroy(), cleared.up()):
@@ -34,6 +34,7 @@ def test_a_newer_version_s_state(cleared: Stack, field: str) -> None:
     assert len(cleared.native_ids()) == 2
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_dispatch.py
 def test_a_state_that_a_hand_has_damaged(small_finished: Stack) -> None:
     stack = small_finished
     stack.edit_state(everywhere(lambda side: side["teardown"].update(verb="stop") if "teardown" in side else None))

@@ -8,6 +8,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.engine.commands import Result, ok
 from tests.engine.harness import Stack
 
@@ -42,6 +44,7 @@ def silent(result: Result, value: str = VALUE) -> Result:
     return result
 
 
+@pytest.mark.proof  # the same: tests/acceptance/test_secrets_stack.py
 def test_a_secret_that_is_not_set_is_refused_before_anything_is_rented(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("unset", cells=("seed0",), boxes=("box-0",))
     with_secret(stack)
@@ -53,6 +56,7 @@ def test_a_secret_that_is_not_set_is_refused_before_anything_is_rented(make_stac
     assert stack.births() == []
 
 
+@pytest.mark.proof  # the scan: tests/acceptance/test_secrets_stack.py; a new value: unit/provider/test_queue.py
 def test_the_job_has_the_secret_and_nothing_else_does(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("secret", cells=("seed0", "seed1", "seed2"), boxes=("box-0",))
     with_secret(stack)

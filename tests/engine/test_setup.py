@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -59,6 +61,7 @@ def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..
     assert "failed (commands)" in ok(stack.sweepctl("logs", "--runner")).out
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_versions.py
 def test_the_time_of_a_setup_is_not_that_of_the_first_step(make_stack: Callable[..., Stack]) -> None:
     """The preview says what it waits for, and shows how far the setup is."""
     stack = make_stack("slow", cells=("seed0",), boxes=("box-0",))

@@ -113,6 +113,7 @@ def test_what_dies_with_a_stop_and_is_nowhere_else_must_be_let_go(at_work: Stack
     assert tree(stack.platform_root / "boxes" / box) == kept
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_stopping.py
 def test_a_sealed_cells_scratch_needs_no_word(finished: Stack) -> None:
     """What a sealed cell left on its scratch was declared dispensable."""
     stack = finished
@@ -128,6 +129,7 @@ def test_a_sealed_cells_scratch_needs_no_word(finished: Stack) -> None:
     assert stack.verify()["verified"] == len(stack.cells)
 
 
+@pytest.mark.proof  # one box of two, and its end: the first test
 def test_both_boxes_stopped_and_destroyed_from_there(finished: Stack) -> None:
     """From "stopped" the way to "nothing bills" is the ordinary one."""
     for box in finished.boxes:

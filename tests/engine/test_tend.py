@@ -176,6 +176,7 @@ def test_a_wanted_stop_is_not_undone(at_work: Stack) -> None:
     assert phases(stack)["box-1"][0] == "stopped"
 
 
+@pytest.mark.proof  # decided by one function: tests/unit/launch/test_shares.py
 def test_a_box_at_rest_is_not_woken_for_what_others_have(at_work: Stack) -> None:
     """The other box leaves, so the program gives this one all cells: they are verified, and nothing is started."""
     stack = at_work

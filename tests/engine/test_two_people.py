@@ -82,6 +82,7 @@ def test_two_ups_from_two_clones(stack: Stack) -> None:
     assert set(starts(stack)) == set(stack.cells)
 
 
+@pytest.mark.proof  # two `up`s from two clones, with more cells
 def test_two_people_add_cells(stack: Stack) -> None:
     """Each adds a cell of their own at the same moment. Whoever is second has the other's cell in their config by then,
     as after a merge; nothing starts twice, and nothing that runs is restarted."""

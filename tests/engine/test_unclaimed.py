@@ -63,6 +63,7 @@ def test_it_grew_after_the_word(cleared: Stack) -> None:
     locked_again(cleared, "belong to no sealed cell", box="box-0")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_unclaimed.py
 def test_it_grew_beyond_what_was_let_go(verified: Stack) -> None:
     """The word is for these very files: one that grew locks the box, and the reason says the difference."""
     leave(verified, "box-0", "optimizer.bin", BIG)
@@ -72,6 +73,7 @@ def test_it_grew_beyond_what_was_let_go(verified: Stack) -> None:
     still_refused(verified, box="box-0", reason="the unclaimed files are not those that were let go")
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_unclaimed.py
 @pytest.mark.parametrize("way", ["abandoned", "gone"])
 def test_given_up_or_gone_needs_no_word(verified: Stack, way: str) -> None:
     """A box that is given up, or is not there any more, has nothing left to speak of."""

@@ -87,6 +87,7 @@ def test_all_run_again_with_the_new_code_when_a_person_says_so(half_done: Stack)
     assert {cell["state"] for cell in verified["cells"]} == {"verified"}, verified
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_mixing_that_is_allowed_is_said_and_done(half_done: Stack) -> None:
     stack = half_done
     before, after = change_code(stack)
@@ -103,6 +104,7 @@ def test_mixing_that_is_allowed_is_said_and_done(half_done: Stack) -> None:
     assert archived == sorted([before, after])
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_a_new_cell_may_be_pinned_to_the_old_code(half_done: Stack) -> None:
     stack = half_done
     before, after = change_code(stack)
@@ -139,6 +141,7 @@ def test_what_failed_is_tried_again_without_any_other_change(half_done: Stack) -
     assert steps(stack) == {}
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_launch.py
 def test_a_dropped_cell_is_stopped_by_two_commands(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("drop", cells=("seed0", "seed1"), boxes=("box-0",))
     stack.hold("seed0")

@@ -61,6 +61,7 @@ def test_one_box_goes_while_the_other_trains(half_done: Stack) -> None:
     assert stack.native_ids() == []
 
 
+@pytest.mark.proof  # one box's end, by another way
 def test_new_cells_after_a_box_has_gone(half_done: Stack) -> None:
     """The box that went leaves no open teardown behind: the other box takes new cells."""
     stack = half_done
@@ -75,6 +76,7 @@ def test_new_cells_after_a_box_has_gone(half_done: Stack) -> None:
     stack.wait_done()
 
 
+@pytest.mark.proof  # with a stop beside it: test_stop.py
 def test_approval_and_want_gone_in_one_change(half_done: Stack) -> None:
     """A pull request carries the approval and the delete: one `up` does both, as its preview has shown."""
     stack = half_done
@@ -101,6 +103,7 @@ def test_a_box_comes_back(half_done: Stack) -> None:
     assert not set(stack.started("box-1")) & set(verified)
 
 
+@pytest.mark.proof  # one box's end, by another way
 def test_both_boxes_gone(verified: Stack) -> None:
     """All boxes may go this way; the sweep stays, and `destroy` ends the rest."""
     verified.approve()

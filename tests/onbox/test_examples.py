@@ -30,6 +30,7 @@ def start(example: str, out: Path) -> subprocess.Popen[bytes]:
             "digits-torch",
             "best.pt",
             marks=[
+                pytest.mark.proof,  # its checkpoints are those of test_training_torch.py
                 pytest.mark.torch,
                 pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
             ],

@@ -295,6 +295,7 @@ def test_a_state_that_was_edited_to_cleared(locked: Locked) -> None:
     locked.refused(locked.stack.destroy("--refresh=false"))
 
 
+@EXHAUSTIVE
 def test_rows_21_and_22_a_box_that_the_state_forgot(locked: Locked) -> None:
     """It is named by `status` and by a destroy, and `up` finds it on the host by its tag."""
     stack, (native_id,) = locked.stack, locked.before.boxes

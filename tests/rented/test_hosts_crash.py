@@ -60,6 +60,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return out + err
 
 
+@pytest.mark.proof  # rows of tests/engine/test_crash.py again, on a host: tags are looked for above it
 def test_killed_again_and_again_in_create(stack: HostStack) -> None:
     process = waiting(stack, "making its folders there")
     stack.wait_for(lambda: len(stack.native_ids()) == 1, "a box to be made")

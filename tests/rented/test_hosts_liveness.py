@@ -1,19 +1,16 @@
-"""From a broken state to "nothing bills any more" in three commands, with the box behind an sshd.
+"""What is asked of copies, and of a box that vanished, with the box behind an sshd.
 
-Those rows of tests/engine/test_liveness.py that take another way there, and what is asked of copies and of boxes that
-vanish. The others: test_hosts_again.py. A destroy that stopped half-way with an approval that expired: test_hosts.py.
-An `up` that goes on with what was made: test_hosts_crash.py.
+The rows of tests/engine/test_liveness.py: test_hosts_again.py. A destroy that stopped half-way with an approval that
+expired: test_hosts.py. An `up` that goes on with what was made: test_hosts_crash.py.
 """
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.looking import tree
-from tests.engine.test_liveness import test_box_deleted_by_hand, test_box_killed_and_up_resumes  # noqa: F401
-from tests.engine.test_pull import (  # noqa: F401
-    test_copies_survive_rm_rf,
-    test_copies_survive_truncation_in_place,
-)
+from tests.engine.test_pull import test_copies_survive_rm_rf  # noqa: F401
 from tests.rented.host_stack import NAMES, HostStack
 
 
@@ -26,6 +23,7 @@ def test_files_of_any_name_come_home(verified: HostStack) -> None:
         }
 
 
+@pytest.mark.proof  # tests/engine/test_vanished.py again, on a host
 def test_a_box_that_vanished_after_all_was_verified(verified: HostStack) -> None:
     """`up` makes no box there: no cell is left, and what was verified stays so."""
     verified.vanish("box-0")

@@ -60,6 +60,7 @@ def finish(world: World) -> None:
     assert world.rentals() == set()
 
 
+@pytest.mark.proof  # without cards it is stopped and started, too; each adapter: tests/conformance/test_boxes.py
 def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> None:
     """The stop keeps the disk and its price; the start reads the port anew; a new cell runs, sealed ones are kept."""
     grid(vast, lr=[0.1], seed=[0, 1])
@@ -82,6 +83,7 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     finish(vast)
 
 
+@pytest.mark.proof  # tests/engine/test_vanished.py; each adapter: tests/conformance/test_platforms.py
 def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: World) -> None:
     """Verified cells come from the evidence; what was on the box alone is run again; nothing is rented twice."""
     grid(vast, lr=[0.1], seed=[0, 1])

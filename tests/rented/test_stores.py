@@ -69,7 +69,10 @@ class Lab:
         return {rental.id for rental in self.world.sim.ledger.live() if rental.kind == "volume"}
 
 
-@pytest.fixture(params=rentals())
+FIRST, *OTHERS = rentals()
+
+
+@pytest.fixture(params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     with rented(request.param, tmp_path, stack_of(request.param)) as world:
         without_internet(world.stack)

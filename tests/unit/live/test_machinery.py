@@ -121,7 +121,7 @@ def test_what_a_failing_test_rented_is_ended(world: Account) -> None:
     assert (world.creates(), world.billing()) == (1, set())
 
 
-@pytest.mark.parametrize("word", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("word", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof)])
 def test_ctrl_c_ends_what_runs(world: Account, word: signal.Signals) -> None:
     running = world.begin(
         "--live", world.platform, "--spend", "1", "-k", ONE, plugins=("api_only", "hangs")
