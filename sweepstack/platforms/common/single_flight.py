@@ -73,6 +73,18 @@ class SingleFlight(Generic[T]):
             begun = time.monotonic()
         return self._asked(ask, begun)
 
+    def keep(self, begun: float, answer: T) -> None:
+        """An answer that the answer to another question held, which was asked at that moment (monotonic)."""
+        with self._turn:
+            if self._kept is None or self._kept[0] < begun:
+                self._kept = begun, answer
+
+    def kept(self, max_age: float) -> T | None:
+        """The answer that is here already, if `get` would give it; None where that would ask."""
+        with self._turn:
+            oldest = max(time.monotonic() - max_age, self._floor)
+            return self._kept[1] if self._kept and self._kept[0] >= oldest else None
+
     def _wait(self, deadline: Deadline | None) -> None:
         if deadline is None:
             if not self._turn.wait(WAIT_SECONDS):

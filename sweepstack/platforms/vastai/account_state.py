@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ QUOTAS = {
 """Of each endpoint: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
 LATELY_SECONDS = 20.0
 """So long after it was asked about last do lists ask for a box, too."""
+GATHER_SECONDS = 0.1
+MOST_GATHER_SECONDS = 5.0
+"""Of who only reads: a list waits until so long no new box was asked about, so that it has all of a preview."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,24 @@ class Lately:
 
     def __init__(self) -> None:
         self._asked: dict[int | str, tuple[float, float]] = {}  # since when without a break, and when last
+        self._newest = -math.inf  # when one was asked about that no list asks for yet
         self._lock = threading.Lock()
 
     def ask(self, key: int | str) -> float:
         """Seconds for which lists have asked for this one, too: an answer from before that says nothing of it."""
         with self._lock:
             now = time.monotonic()
-            since, last = self._asked.get(key, (now, now))
-            self._asked[key] = (since if now - last <= paced(LATELY_SECONDS) else now, now)
-            return now - self._asked[key][0]
+            since, last = self._asked.get(key, (now, -math.inf))
+            if now - last > paced(LATELY_SECONDS):
+                since = self._newest = now
+            self._asked[key] = since, now
+            return now - since
+
+    def gather(self) -> None:
+        """Waits while others come that are new. Whoever comes after a list was begun needs one of its own."""
+        end = time.monotonic() + paced(MOST_GATHER_SECONDS)
+        while (rest := min(self._newest + paced(GATHER_SECONDS), end) - time.monotonic()) > 0:
+            time.sleep(rest)
 
     def keys(self) -> list[int | str]:
         """For the list that is about to be asked for."""
@@ -86,6 +99,8 @@ class AccountState:
         """How many requests the last list took."""
         self.narrow = True
         """Whether a list of some ids or labels alone is to be had: false once it was refused."""
+        self.small = True
+        """Whether all of the account may be no longer than a list of those that were asked about: false once it was."""
         self.made: dict[str, int] = {}
         """Label → id of what this process rented last: a list may be from before that."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -103,18 +104,42 @@ class Client:
         """A list of those that were asked about lately, these among them, which all who ask at once share."""
         state, shared = self.state, self.state.some[column]
 
+        only_reads = age > 0 and not forgotten
+
         def read() -> dict[int, Row]:
             asked: Any = state.lately[column].keys()
+            if only_reads and (rows := self._whole(len(asked), deadline)) is not None:
+                return rows
             rows, state.pages = pages.some(lambda page: self._page(page, deadline), column, asked)
             return rows
 
         if state.narrow:
             try:
                 known = min(state.lately[column].ask(key) for key in wanted)
+                if only_reads and not known:
+                    state.lately[column].gather()
+                    known = min(state.lately[column].ask(key) for key in wanted)
                 return shared.get(read, deadline, max_age=min(age, known), forgotten=forgotten)
             except RequestRefused:  # no such filter: it is not asked for again
                 state.narrow = False
         return self.instances(deadline, age=age, forgotten=forgotten)
+
+    def _whole(self, asked: int, deadline: Deadline) -> dict[int, Row] | None:
+        """All of the account, where that is no more pages than a list of so many: it answers `kept`, too. Else None."""
+        begun, most = time.monotonic(), -(-asked // pages.SIZE) * pages.SIZE
+        if most == pages.SIZE or not self.state.small:
+            return None
+        found = pages.complete_if_few(lambda page: self._page(page, deadline), most)
+        if found is None:
+            self.state.small = False
+            return None
+        rows, self.state.pages = found
+        self.state.instances.keep(begun, rows)
+        return rows
+
+    def kept(self, age: float) -> dict[int, Row] | None:
+        """Every instance of the account by id, where a list of at most this age showed them all. Asks for nothing."""
+        return self.state.instances.kept(age)
 
     def instance(self, identifier: int, deadline: Deadline) -> Row | None:
         """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeGuard
 
-from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import RequestRefused, SweepstackError, Unreachable
 
 Row = dict[str, Any]
 Asking = Callable[[Row], Row]
@@ -28,6 +28,25 @@ _READINGS = 4
 def complete(ask: Asking) -> tuple[dict[int, Row], int]:
     """All instances by id, and how many pages they took. Raises Unreachable when no reading can be relied on."""
     return _reliable(ask, {}, lambda row: True)
+
+
+def complete_if_few(ask: Asking, most: int) -> tuple[dict[int, Row], int] | None:
+    """As `complete`; None, after one page, where the account has more than `most`."""
+
+    def few(asked: Row) -> Row:
+        page = ask(asked)
+        if page["total_instances"] > most:
+            raise _Many
+        return page
+
+    try:
+        return complete(few)
+    except _Many:
+        return None
+
+
+class _Many(SweepstackError):
+    """More than are wanted."""
 
 
 def some(ask: Asking, column: Column, wanted: Collection[int] | Collection[str]) -> tuple[dict[int, Row], int]:

@@ -123,9 +123,10 @@ class Session:
 
     def prefixed(self, prefix: str, *, age: float = 0.0) -> list[Row]:
         """The instances whose label begins with this, by id; with the empty prefix those without a label, too."""
-        counts = self.client.labels(self.deadline, age=age) if prefix else None
+        whole = self.client.kept(age)
+        counts = self.client.labels(self.deadline, age=age) if prefix and whole is None else None
         if counts is None:
-            rows = list(self.client.instances(self.deadline, age=age).values())
+            rows = list((whole or self.client.instances(self.deadline, age=age)).values())
         else:
             rows = self._counted(counts, [label for label in counts if label.startswith(prefix)], age)
         said = {row["id"]: row.get("label") or "" for row in rows}

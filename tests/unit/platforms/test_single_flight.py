@@ -123,3 +123,19 @@ def test_another_s_question_is_waited_for_until_the_deadline_or_a_cancel() -> No
         asked.let_go.release()
         assert first.result(20) == 1
     assert asked.count == 1
+
+
+def test_an_answer_that_came_with_another_is_kept_like_one_of_its_own() -> None:
+    flight = SingleFlight[str]()
+    assert flight.kept(60.0) is None
+    begun = time.monotonic()
+    flight.keep(begun, "new")
+    flight.keep(begun - 1.0, "older")
+    assert flight.kept(60.0) == "new"
+    assert flight.get(lambda: "asked", max_age=60.0) == "new"
+    assert flight.kept(0.0) is None
+    flight.forget()
+    assert flight.kept(60.0) is None
+    flight.keep(begun, "from before")
+    assert flight.kept(60.0) is None
+    assert flight.get(lambda: "asked", max_age=60.0) == "asked"

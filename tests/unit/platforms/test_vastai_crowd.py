@@ -14,6 +14,7 @@ import pytest
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.vastai import account_state
 from sweepstack.platforms.vastai.account_state import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.simulators.core import SimServer, VirtualClock
@@ -81,15 +82,40 @@ def test_each_verb_asks_for_its_own_box_among_thousands(sim: VastSimulator) -> N
 
 
 @pytest.mark.parametrize("sim", [500], indirect=True)
-def test_boxes_that_are_looked_at_at_once_share_a_list(sim: VastSimulator) -> None:
-    numbers = sim.act("strangers", {"account": ACCOUNT, "count": 20})
+def test_boxes_that_are_looked_at_at_once_share_a_list(sim: VastSimulator, unhurried: None) -> None:
+    """One, although they come one after the other: each that came after a list was begun would need another."""
+    look_at(sim.act("strangers", {"account": ACCOUNT, "count": 20}))
+    assert lists(sim) == 1
+
+
+@pytest.mark.parametrize("sim", [40], indirect=True)
+def test_a_list_of_most_of_the_account_is_one_of_all(sim: VastSimulator, unhurried: None) -> None:
+    """It takes as many pages, and answers what else a preview asks."""
+    look_at(sim.act("strangers", {"account": ACCOUNT, "count": 30}))
+    assert len(VastPlatform().list_tagged("sweepstack-")) == 0
+    assert lists(sim) == 1 + 3  # its first page tells that the 70 are more than the two pages of 30; then labels
+    look_at(sorted(sim.world.instances)[-60:])
+    assert len(VastPlatform().list_tagged("")) == 70
+    assert lists(sim) == 3
+
+
+def look_at(numbers: list[int]) -> None:
+    """All at once, as a preview does."""
     platform = VastPlatform()
     threads = [threading.Thread(target=platform.get, args=(str(number), ACCOUNT)) for number in numbers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert lists(sim) < len(numbers)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is: they count as at once within two seconds, and a list is young for longer."""
+    monkeypatch.setattr(account_state, "GATHER_SECONDS", 200.0)
+    monkeypatch.setattr(account_state, "MOST_GATHER_SECONDS", 6000.0)
+    monkeypatch.setattr(account_state, "LATELY_SECONDS", 12_000.0)
+    monkeypatch.setattr("sweepstack.platforms.vastai.platform.READ_AGE_SECONDS", 12_000.0)
 
 
 @pytest.mark.parametrize("sim", [500], indirect=True)
