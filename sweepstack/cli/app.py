@@ -1,4 +1,4 @@
-"""The `sweepctl` application itself: what it says of itself, and its one option of its own."""
+"""The `sweepctl` application: its help text and its own option, `--version`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweepstack.cli.group import Commands
 app = typer.Typer(
     name="sweepctl",
     cls=Commands,
-    help="Runs beside `pulumi`: where a sweep is, what it left behind, and a person's approval before a box is ended.",
+    help="Runs beside `pulumi`: shows a sweep, copies and verifies its results, and asks before a box ends.",
     epilog="What words such as sealed, receipt or gate mean: docs/glossary.md",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""Which files of a cell hold its results: as the state has it, and after a teardown as the stack file says."""
+"""Which files of a cell hold its results: by the state, or after a teardown by the stack file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweepstack.status.snapshot import Scene
 def files_of(
     target: Target, scene: Scene, cell: str | None = None
 ) -> tuple[tuple[ArtifactSpec, ...], MetricsEntry | None]:
-    """Artifacts, and the metrics file or None, of a cell (of any). Never raises: where nobody says, there are none."""
+    """The artifacts of a cell (None: of any cell), and its metrics file or None. Never raises: if unknown, empty."""
     queues = [sight.queue for sight in scene.sights if sight.queue is not None]
     own: QueueEntry | None = next((queue for queue in queues if cell in queue.names), None)
     queue = own or next(iter(queues), None)
@@ -26,13 +26,13 @@ def files_of(
 
 
 def artifacts_of(target: Target) -> tuple[ArtifactSpec, ...]:
-    """The artifacts that the stack file names; none where it can't be read."""
+    """The artifacts that the stack file names; none if it can't be read."""
     return _by_file(target.root, target.stack)[0]
 
 
 @lru_cache(maxsize=1)
 def _by_file(root: Path, stack: str) -> tuple[tuple[ArtifactSpec, ...], MetricsEntry | None]:
-    """Read once a command: it is asked for every cell."""
+    """Cached: a command asks for every cell."""
     try:
         config = StackConfig.load(root, stack)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""A person on a box (`ssh`, `exec`, `forward`): through the same channel that everything else goes through."""
+"""Gives a person access to a box (`ssh`, `exec`, `forward`), over the channel that all commands use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry
 
 NO_WAY = 255
-"""As `ssh` does: the box could not be reached, or nothing may run there. Every other code is the command's own."""
+"""As with `ssh`: the box could not be reached, or nothing may run there. Other exit codes are the command's own."""
 
 
 def find_box(target: Target, name: str) -> BoxEntry:
-    """The box of this name in the state. Raises No, with those that there are."""
+    """The box of this name in the state. Raises No, which lists the boxes of the state."""
     sources = open_sources(target)
     box = sources.state.box(name)
     if box is not None:
@@ -33,7 +33,7 @@ def find_box(target: Target, name: str) -> BoxEntry:
 
 
 def way_to(target: Target, box: BoxEntry) -> Channel:
-    """A channel to a box on which something may run now. Raises No or Unsure with the command that helps."""
+    """A channel to a box that runs. Raises No or Unsure, with the command that helps."""
     try:
         platform = load_platform(box.adapter)
         record = platform.get(box.native_id, box.account)
@@ -53,7 +53,7 @@ def way_to(target: Target, box: BoxEntry) -> Channel:
 
 
 def visit(target: Target, name: str, command: Sequence[str], *, terminal: bool) -> int:
-    """Runs `command` (a shell where it is empty) on the box. Its exit code, or 255 when it could not be run there."""
+    """Runs `command` (a shell if it is empty) on the box. Returns its exit code, or 255 if it could not be run."""
     try:
         box = find_box(target, name)
         channel = way_to(target, box)

@@ -1,6 +1,6 @@
-"""What is read of a box beside its journal: the last patrol line, and where the curves stand.
+"""Reads a box's last heartbeat (a patrol line) and the last points of its cells' curves.
 
-A cut connection takes nothing away of what is known; what a box says is data, and read in bounded pieces.
+If the connection breaks, what was read before stays. What a box sends is data, and is read in pieces of limited size.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sweepstack.status.snapshot import Sight
 
 END_BYTES = 8192
 WHOLE_BYTES = 8 << 20
-"""Of a longer metrics file only the end is searched for the first NaN."""
+"""In a longer metrics file only the end is searched for the first NaN."""
 SHOWN = 60
-"""So many cells have their curve read for the table; of more, those that run or failed, and some sealed ones."""
+"""Up to so many cells the curve of each is read; of more cells, those that run or failed, and some sealed ones."""
 SAMPLE = 3
 
 
 def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
-    """What `with_telemetry` will ask of a box, for a look that asks it all at once."""
+    """The reads that `with_telemetry` will make, so that the caller can prefetch them."""
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES)]
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
 
 
 def with_telemetry(sight: Sight, platform: Platform) -> Sight:
-    """The same box with its heartbeat and the curves of what runs. Blocks for a few reads of the box."""
+    """The box with its heartbeat and the curves of its running cells. Blocks for a few reads of the box."""
     try:
         channel = platform.channel(sight.box.native_id, sight.box.account)
         sight = replace(sight, patrol=last_patrol(channel))
@@ -68,7 +68,7 @@ def last_patrol(channel: Channel) -> Patrol | None:
 
 
 def _interval(spec: bytes) -> float:
-    """The seconds between two heartbeats, as the box was told."""
+    """The seconds between two heartbeats, from the box's spec."""
     try:
         return number(json.loads(spec).get("patrol_seconds")) or INTERVAL
     except (ValueError, AttributeError, RecursionError):
@@ -76,7 +76,7 @@ def _interval(spec: bytes) -> float:
 
 
 def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:
-    """Those whose curve is worth a read: all of a small sweep, else what runs or failed, and the last few sealed."""
+    """The cells whose curve is read: all of a small sweep, else those that run or failed, and the last few sealed."""
     begun = [cell for cell in cells if cell.attempts and cell.state in ("running", "failed", "sealed")]
     if len(begun) <= SHOWN:
         return begun
@@ -92,8 +92,10 @@ def _curve(progress: CellProgress, metrics: MetricsEntry) -> str:
 def read_point(
     channel: Channel, progress: CellProgress, metrics: MetricsEntry, tail: tuple[int, bytes] | None
 ) -> Point | None:
-    """Where a cell's curve stands; None when it has written none yet. `tail`: size and end of its file, where there is
-    one; more of it is read where that is not enough."""
+    """The last point of a cell's curve; None before the first.
+
+    `tail`: size and end of the metrics file, if they were read already; more is read if that is not enough.
+    """
     path = _curve(progress, metrics)
     size, data = tail or (0, b"")
     if not size:

@@ -1,4 +1,7 @@
-"""Telling the webhook of a budget's thresholds, from whichever command looks first. No command waits long for it."""
+"""Sends an alert to the webhook when a threshold of the budget is crossed.
+
+The first command that sees it sends it, and no command waits long for the answer.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from sweepstack.status.money import outlook_of
 from sweepstack.status.snapshot import Scene
 
 PATIENCE = 5.0
-"""Seconds that a command which has said all it has to say still gives the webhook."""
+"""Seconds that a finished command still waits for the webhook."""
 AGAIN_SECONDS = 60.0
-"""How long a command that looks again and again leaves a webhook alone that it could not reach."""
+"""Seconds until a command that runs on tries an unreachable webhook again."""
 
 
 class BudgetAlerts:
-    """One command's messages. `look` after each look, `end` as the last thing; neither changes the answer."""
+    """The alerts of one command.
+
+    It calls `look` after each snapshot and `end` at its end; neither changes its answer.
+    """
 
     def __init__(self) -> None:
         self._telling: Telling | None = None
@@ -26,7 +32,7 @@ class BudgetAlerts:
         self._said = ""
 
     def look(self, sources: Sources, scene: Scene, view: SweepView) -> None:
-        """Begins to tell, if a threshold was crossed that nobody was told of. Returns at once."""
+        """Starts to send, if a threshold was crossed for which no alert was sent yet. Returns at once."""
         if self._telling is not None and time.monotonic() - self._begun < AGAIN_SECONDS:
             return
         self._say(0)
@@ -40,7 +46,7 @@ class BudgetAlerts:
         self._begun = time.monotonic()
 
     def end(self) -> None:
-        """Waits a moment for the answer, and says on stderr where there was none."""
+        """Waits a moment for the answer; if there is none, says so on stderr."""
         self._say(PATIENCE)
 
     def _say(self, seconds: float) -> None:

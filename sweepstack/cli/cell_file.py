@@ -1,4 +1,4 @@
-"""A file of a cell, wherever it can be read: on its box, in a pulled copy, or sealed on the volume."""
+"""Finds a file of a cell: on its box, in a pulled copy, or sealed on the volume."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class CellFile:
-    """Where a file of one attempt is read from. Reading raises what the place raises: SweepstackError, OSError.
+    """A file of one attempt, and how to read it. A read raises SweepstackError or OSError.
 
-    `begins`: where in the file on the box this begins, and `at`: when it was copied, of a copy for which that is known.
+    Of a copy, if known: `begins`, the offset in the box's file at which the copy begins; `at`, when it was copied.
     """
 
     words: str
     read: Callable[[int, int], bytes]
-    """(offset, limit) → bytes; fewer at the end"""
+    """(offset, limit) → bytes; fewer at the end of the file"""
     size: Callable[[], int]
     attempt: int
     begins: int = 0
     at: datetime | None = None
 
     def whole(self, most: int, offset: int = 0) -> bytes:
-        """At most so many bytes from `offset`."""
+        """At most `most` bytes from `offset`."""
         parts = []
         while most > 0 and (data := self.read(offset, min(CHUNK, most))):
             parts.append(data)
@@ -48,7 +48,7 @@ class CellFile:
 
 
 def holder_of(scene: Scene, cell: str) -> Sight | None:
-    """The box that has the cell most surely; None where no box has it."""
+    """The box that most likely has the cell; None if no box has it."""
     holder = max(scene.sights, key=lambda sight: sight.holds(cell), default=None)
     return holder if holder is not None and holder.holds(cell) else None
 
@@ -86,7 +86,7 @@ def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, fi
 
 
 def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started: bool, problems: list[str]) -> Unsure:
-    """Why a cell has no such file anywhere, and what leads on. That it never ran is said only where that is known."""
+    """The error for a file that was found nowhere: why, and what to type. Says "never ran" only if that is known."""
     stack, what = sources.target.stack, "log" if file == LOG else file
     ran_on = _ran_on(sources, cell)
     following = [f"sweepctl status --stack {stack}" if sources.target.evidence is None else _results(sources)]
@@ -110,7 +110,7 @@ def _results(sources: Sources) -> str:
 
 
 def _ran_on(sources: Sources, cell: str) -> list[str]:
-    """The boxes on which it ran, by the pulled copies of their journals; the last one last."""
+    """The boxes on which the cell ran, by the pulled copies of their journals; the last one last."""
     store = sources.store
     if store is None:
         return []
@@ -127,7 +127,7 @@ def _ran_on(sources: Sources, cell: str) -> list[str]:
 
 
 def find_pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
-    """A copy, of the sealed attempt or of one that ended without a seal: of the later one. Raises Unsure."""
+    """A copy of the sealed attempt or of one without a seal, whichever is later. Raises Unsure."""
     left = _left(sources, cell, attempt, file)
     try:
         sealed = find_copy(sources, cell, attempt, file)
@@ -139,7 +139,7 @@ def find_pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> 
 
 
 def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
-    """The pulled copy, else the sealed copy on the volume: of the attempt that was sealed. Raises Unsure."""
+    """The pulled copy of the sealed attempt, else the sealed copy on the volume. Raises Unsure."""
     problems = []
     for offer in (_pulled, _on_volume):
         found, problem = offer(sources, cell, attempt, file)
@@ -150,7 +150,7 @@ def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> Ce
 
 
 def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile | None:
-    """What `pull` copied of an attempt that ended without a seal: of the last one, where none is named."""
+    """The file that `pull` copied from an attempt without a seal; `attempt` None: from the last one."""
     store, path = sources.store, file if file == LOG else f"out/{file}"
     if store is None:
         return None
@@ -169,7 +169,7 @@ def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFi
 
 
 def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: datetime | None = None) -> CellFile:
-    """The same of a file that was read already."""
+    """A CellFile of bytes that were read already."""
     return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt, begins, at)
 
 
@@ -182,7 +182,7 @@ def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None
 
 
 def attempt_file(cell: str, attempt: int, file: str) -> str:
-    """Where an attempt's file lies on its box: the log beside its write path, all else in it."""
+    """The path of an attempt's file on its box: the log lies beside the attempt's output folder, all else in it."""
     return f"{box_layout.attempt_dir(cell, attempt)}/{file if file == LOG else f'out/{file}'}"
 
 
@@ -233,7 +233,7 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
 
 
 def over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:
-    """The same of a file that is read as it is asked for."""
+    """A CellFile that is read over a channel."""
     return CellFile(
         words,
         lambda offset, limit: channel.read(path, offset=offset, limit=limit),

@@ -1,6 +1,6 @@
-"""Gathers one scene: asks the engine for its state, the evidence for its records, the platforms for every box.
+"""Collects a scene: the engine's state, the evidence's records, and what each box and platform says now.
 
-Boxes are asked side by side, each with a deadline. Whoever does not answer is unknown, never gone.
+Boxes are asked in parallel, each with a deadline. A box that does not answer is unknown, never gone.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ ValueT = TypeVar("ValueT")
 
 
 def look(sources: Sources, *, files: bool = True) -> Scene:
-    """Everything for one picture. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
+    """The scene now. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
 
-    Not `files`: the files on a box are listed only where something approves its end. Without an approval it is locked
-    whatever lies on it, and to list the folders of ten thousand cells takes longer than all the rest.
+    `files` False: the files on a box are listed only if an approval covers its end. Without one the box is locked
+    whatever lies on it, and listing the folders of ten thousand cells takes longer than all other reads.
     """
     state, store, target = sources.state, sources.store, sources.target
     now = datetime.now(UTC)
@@ -62,8 +62,8 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
-    digest, receipt, broken = _receipt(store, notes)  # before the boxes, which all ask for it
-    asked: dict[str, Platform] = {}  # each with what it lists for the sweep, which is asked for together with the box
+    digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
+    asked: dict[str, Platform] = {}  # they list the sweep's boxes too
     tasks: dict[Any, Callable[[], Any]] = {
         index: _looker(box, sources, births, proposed, now, asked, files) for index, box in enumerate(state.boxes)
     }
@@ -76,7 +76,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
     others, left = Search(searched=False), ()
-    if target.evidence is None:  # else a person named the evidence, and no other source is asked
+    if target.evidence is None:  # with --evidence no other source is asked
         both: dict[str, Callable[[], Any]] = {
             "search": lambda: search(state, store, births, target, sources.evidence or "", asked, late_hosts(sights)),
             "left": lambda: leftovers(state, store, births),
@@ -93,7 +93,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         orphans = tuple(replace(one, next=again) for one in orphans)
     elif orphans and held_by_another(store, target.root):
         orphans = tuple(replace(one, next=adopt_command(target.stack)) for one in orphans)
-    elif not sources.known:  # `pulumi up` takes no stack that its backend does not have
+    elif not sources.known:  # `pulumi up` needs the stack in its backend
         init = f"pulumi stack init {target.stack} && pulumi up"
         orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
     return Scene(
@@ -167,7 +167,7 @@ def _looker(
 
 
 def _approved(box: BoxEntry, store: EvidenceStore | None, proposed: Approval | None) -> bool:
-    """Whether there is any approval that `may_end` may be asked with for this box, good or not."""
+    """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
     return bool(proposed or box.word()[0]) or next(iter(on_record(box.facts(), store)), None) is not None
 
 
@@ -191,9 +191,7 @@ def _sight(
     approval, unreadable = box.word()
     facts = box.facts()
     verdict = may_end(facts, approval, seen, now=now, full=False)
-    for recorded in (
-        () if verdict.allowed else on_record(facts, store)
-    ):  # what a delete goes by where the state has nothing
+    for recorded in () if verdict.allowed else on_record(facts, store):  # a delete uses it if the state has none
         if recorded != approval and (by_record := may_end(facts, recorded, seen, now=now, full=False)).allowed:
             verdict = by_record
             break
@@ -228,8 +226,11 @@ def _sight(
 
 
 def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
-    """The boxes that the next `pulumi up` would rent: the stack file wants them, and none of that name is there, or on
-    record as rented. On the way out that is a box more to end. None where no cell is left for it to train."""
+    """The boxes that the next `pulumi up` would rent.
+
+    The stack file wants them, and no box of that name is in the state or recorded as rented. A finish would have to end
+    them too. Empty if no cell is left to train.
+    """
     try:
         boxes = target.file.sweep().get("boxes") if scene.unstarted or scene.broken else None
     except ConfigError:
@@ -246,7 +247,7 @@ def _gone(scene: Scene) -> set[str]:
 
 
 def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
-    """Of the cells that were sealed on a box which is gone: those that are not lost with it."""
+    """The cells that were sealed on a box that is gone and that are not lost with it."""
     progresses = sight.journal.cells.values() if sight.journal else ()
     sealed = {one.name: one.manifest for one in progresses if one.state == "sealed" and one.manifest}
     if not sealed:
@@ -267,7 +268,7 @@ def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
 
 
 def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None, Receipt | None, dict[str, str]]:
-    """The latest receipt, and which of its verified cells are not there any more as they were."""
+    """The latest receipt with its digest, and the verified cells that are missing or changed since, with why."""
     if store is None:
         return None, None, {}
     try:
@@ -284,13 +285,13 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
 
 
 def _waived(digest: str | None, words: Iterable[Approval | None]) -> dict[str, str]:
-    """What the approvals for this receipt waive."""
+    """The cells that the approvals for this receipt waive, each with its reason."""
     good = [word for word in words if word is not None and word.receipt is not None and word.receipt == digest]
     return {waiver.cell: waiver.reason for word in good for waiver in word.waive}
 
 
 def _budget(state: StackState, notes: list[str]) -> Budget | None:
-    """The budget that the last `up` brought in."""
+    """The budget as of the last `up`."""
     raw = state.identity.budget if state.identity else None
     try:
         return None if raw is None else Budget.model_validate(raw)
@@ -300,7 +301,7 @@ def _budget(state: StackState, notes: list[str]) -> Budget | None:
 
 
 def _proposed(target: Target, notes: list[str]) -> Approval | None:
-    """The approval in the stack file: what the next `up` would take."""
+    """The approval in the stack file, which the next `up` would write into the state."""
     if not target.file.path.exists():
         return None
     try:
@@ -311,7 +312,7 @@ def _proposed(target: Target, notes: list[str]) -> Approval | None:
 
 
 def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
-    """USD per hour now. What a stopped box still costs the platform says, else the profile."""
+    """USD per hour now. For a stopped box the platform's price, else the profile's."""
     if record is not None and record.phase is Phase.STOPPED:
         return _first(record.stopped_per_hour, box.teardown.stop.price_per_hour if box.teardown.stop else None)
     return _first(

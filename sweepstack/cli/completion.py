@@ -1,6 +1,7 @@
-"""What the shell offers on Tab: stacks, cells, boxes. Quick: a roster is expanded once per version of its stack file.
+"""The shell's Tab completion: names of stacks, cells and boxes.
 
-Never raises and prints nothing: a shell has no place for it.
+Quick: the cells are expanded once for each version of a stack file, and cached. Never raises and prints nothing: a
+shell can't show errors here.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from sweepstack.core.paths import cache_folder
 from sweepstack.onbox.common.canonical import write_atomically
 
 MOST = 500
-"""Nobody reads more; the shell would ask whether to show them all."""
+"""For more names than this the shell asks whether to show them all."""
 
 
 def stacks(incomplete: str) -> list[str]:
-    """Stacks that have a file here."""
+    """The stacks that have a file in this project."""
     folder = _config_dir()
     found = folder.glob("Pulumi.*.yaml") if folder is not None else ()
     return _fitting((path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in found), incomplete)
 
 
 def cells(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Cells of the stack named so far, or in PULUMI_STACK."""
+    """The cells of the stack that is named on the line so far, or in PULUMI_STACK."""
     return _fitting(_names(ctx).get("cells", []), incomplete)
 
 
 def boxes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Boxes of that stack."""
+    """The boxes of that stack."""
     return _fitting(_names(ctx).get("boxes", []), incomplete)
 
 
@@ -49,7 +50,7 @@ def _fitting(names: Any, incomplete: str) -> list[str]:
 
 
 def _config_dir() -> Path | None:
-    """Where the stack files are. One line of Pulumi.yaml is looked for; parsing it would take longer than all else."""
+    """The folder of the stack files. Searches one line of Pulumi.yaml: parsing the file would take longest of all."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         try:
@@ -62,7 +63,7 @@ def _config_dir() -> Path | None:
 
 
 def _names(ctx: typer.Context) -> dict[str, list[str]]:
-    """`cells` and `boxes` of the stack file, from the cache where that is of this very file."""
+    """`cells` and `boxes` of the stack file; from the cache if the file has not changed."""
     stack, folder = ctx.params.get("stack") or os.environ.get("PULUMI_STACK"), _config_dir()
     if not stack or folder is None:
         return {}
@@ -90,7 +91,7 @@ def _cache(path: Path) -> Path:
 
 
 def _expanded(path: Path) -> dict[str, list[str]]:
-    """The slow way: half a second of imports, and the roster."""
+    """Reads the stack file and expands its roster: slow, half a second of imports."""
     from sweepstack.config.edit.stack_file import StackFile
     from sweepstack.core.cells import CellsConfig
     from sweepstack.core.roster import expand

@@ -1,4 +1,4 @@
-"""Verbs that begin with the state of a stack: the engine takes longest, so it is asked before all else is done."""
+"""Commands that ask the engine for the state before anything else, because that takes longest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typer.exceptions import TyperException
 
 
 class AsksState(TyperCommand):
-    """Its `context.obj` is the call that asks for the state (`sweepstack.status.engine.call.ExportCall`), or None. Its
-    verb's module imports what it works with when it runs, while the engine works."""
+    """Its `context.obj` is the running call (`sweepstack.status.engine.call.ExportCall`), or None.
+
+    The command's module makes its other imports when it runs, while the engine works.
+    """
 
     def begin(self, above: Any, name: str, args: Sequence[str]) -> Any:
-        """Begins the call for the stack that these words name. None where there is no stack or no project, or where the
-        words are wrong, or ask for something else: the command itself then finds that out, and says it.
+        """Starts the call for the stack that these arguments name.
 
-        The words are told apart, and no value is read: for that typer imports pydantic.
+        None if there is no stack or no project, or if the arguments are wrong or ask for something else: the command itself
+        then reports that. The arguments are split, but their values are not converted: for that typer imports pydantic.
         """
         from sweepstack.onbox.common.errors import SweepstackError
         from sweepstack.status.engine.call import ExportCall, find_project_root

@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Runs one command. Raises SystemExit with its exit code; errors that no command answers leave it as they are."""
+    """Runs one command. Raises SystemExit with its exit code; an error that no command handles passes through."""
     _with_streams()
     gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
     from sweepstack.cli.app import app
@@ -17,8 +17,10 @@ def main() -> None:
 
 
 def _with_streams() -> None:
-    """Opens the null device where a shell closed a stream (`<&-`, `>&-`): Python has None there, and a file that is
-    opened later would get the stream's number, and with it what was meant for a person."""
+    """Opens the null device for each stream that the shell closed (`<&-`, `>&-`).
+
+    Otherwise a file that is opened later would get the number of that stream, and output for a person would go into it.
+    """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""How the answer of a verb, or its error, becomes the exit code of `sweepctl`."""
+"""Turns the answer of a command, or its error, into the exit code of `sweepctl`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typer.exceptions import TyperException
 
 
 def answer(ask: Callable[[], int]) -> None:
-    """Runs one verb. Every error is one clear message, an unforeseen one too; with `--json` also one document on
-    stdout, where the verb had printed none. Exit codes: see `output`. What typer says of the words is left to typer."""
+    """Runs one command. Each error, also an unexpected one, becomes one message.
+
+    With `--json` it is also one document on stdout, unless the command has printed one. Exit codes: see `output`. Typer
+    itself reports wrong arguments.
+    """
     from sweepstack.cli.output import NO, UNSURE, No, Unsure, complain
     from sweepstack.onbox.common.errors import SweepstackError
 
@@ -31,7 +34,7 @@ def answer(ask: Callable[[], int]) -> None:
         complain("interrupted; nothing is half done: run it again")
         code = 130
     except BrokenPipeError:
-        _no_more_output()  # the reader has left: no second complaint
+        _no_more_output()  # the reader has closed the pipe, so no message can reach it
         code = UNSURE
     except Exception as error:
         if isinstance(error, OSError) and (why := _unwritable()):
@@ -48,7 +51,7 @@ def answer(ask: Callable[[], int]) -> None:
 
 
 def _unwritable() -> str:
-    """Why stdout takes nothing; empty where it does. What could not be written is still waiting to be."""
+    """Why stdout can't be written to; "" if it can. The unwritten output is still in the buffer."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Boxes that the state lost and the records know: a word for them may be given before `up` has adopted them.
+"""Boxes that are in the records but not in the state, so that they can be approved before `up` adopts them.
 
-After a provider that was killed in a create, the state has nothing, while the box bills. Its birth record says whose it
-is, and the platform that it is there: enough for the check that every end goes through, which asks again anyway.
+If the provider is killed during a create, the state has no box, but the box bills. Its birth record says which sweep it
+belongs to, and the platform says that it exists. That is enough for an approval; the delete checks everything again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sweepstack.status.snapshot import Orphan, Scene, Sight
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
-"""What an end does to each tier is in the state, which has forgotten this box: so the worst is said."""
+"""What an end does to each tier is written in the state, which lacks this box: so the worst case is assumed."""
 
 
 def with_forgotten(scene: Scene, store: EvidenceStore | None) -> Scene:
-    """The scene with those boxes among its sights, as far as the platform proves them there. Reads only."""
+    """The scene with those of these boxes that the platform proves to exist. Reads only."""
     if store is None:
         return scene
     known = {sight.box.name for sight in scene.sights if not sight.gone}
@@ -39,7 +39,7 @@ def with_forgotten(scene: Scene, store: EvidenceStore | None) -> Scene:
 
 
 def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
-    """A box as its record of birth knows it. It has a native id."""
+    """A state entry made from a birth record, which must have a native id."""
     return BoxEntry(
         urn="",
         identity=store.marker.identity,
@@ -59,7 +59,7 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
 
 
 def _birth(scene: Scene, orphan: Orphan) -> Birth | None:
-    """The open record of a box that is proved to be there."""
+    """The open birth record of a box that is proved to exist."""
     if orphan.kind != "box" or not orphan.proved or orphan.native_id is None:
         return None
     open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == orphan.tag)
@@ -97,7 +97,7 @@ def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> 
 
 
 def cells_of_forgotten(state: StackState, store: EvidenceStore | None, orphans: Iterable[Orphan]) -> dict[str, str]:
-    """Cells that a box has which the state does not know: name → box. Only where there is such a box."""
+    """The cells of boxes that the state lacks: cell → box. Empty if there is no such box."""
     names = {orphan.box for orphan in orphans if orphan.kind == "box"}
     if store is None or not names:
         return {}

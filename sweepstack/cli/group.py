@@ -1,4 +1,4 @@
-"""The application's group of verbs: in the order of a day, with errors as JSON where programs ask for it."""
+"""The group of all commands: lists them by sections, and reports errors as JSON if `--json` is given."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ SECTIONS = (
     ("Money", ("ledger", "audit")),
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )
-"""A verb that stands in none of them is shown last, under "More"."""
+"""A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "pull", "verify")
-"""The engine takes longest of what they do first, so it is asked before anything else: see `sweepstack.cli.early`."""
+"""These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
 
 
 class Commands(TyperGroup):
-    """Lists the verbs by sections. Its `main` never raises a usage error as text alone where `--json` is given."""
+    """Lists the commands by sections. With `--json`, its `main` reports a usage error as a document too."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = {name: verbs.Listed(name) for name in verbs.names()}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names, in the order of `SECTIONS`."""
+        """All command names, in the order of `SECTIONS`."""
         order = [name for _, names in SECTIONS for name in names]
         known = set(self.commands)
         return [name for name in order if name in known] + sorted(known - set(order))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """One block for each section."""
+        """Writes one block for each section."""
         listed = {name for _, names in SECTIONS for name in names}
         more = tuple(name for name in self.list_commands(ctx) if name not in listed)
         width = max(len(name) for name in self.commands)
@@ -56,23 +56,23 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the words before the verb. Those of `EARLY` begin first."""
-        if args and args[0] in EARLY and not ctx.resilient_parsing:  # else the shell completes a line
+        """Reads the arguments before the command. Commands in `EARLY` start their call of the engine here."""
+        if args and args[0] in EARLY and not ctx.resilient_parsing:  # resilient parsing: the shell completes a line
             verb: Any = verbs.load(args[0])
             ctx.obj = verb.begin(ctx, args[0], args[1:])
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Imports the verb that is asked for."""
+        """Imports the command that was typed."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, verbs.load(name) if name is not None and found is not None else None, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the asked verb, and raises typer.Exit with its exit code."""
+        """Runs the command, and raises typer.Exit with its exit code."""
         answer(functools.partial(super().invoke, ctx))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
-        """Runs one verb and raises SystemExit with its exit code."""
+        """Runs one command and raises SystemExit with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         ours = words[: words.index("--")] if "--" in words else words
         if "--json" not in ours:

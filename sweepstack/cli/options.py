@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs have."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Stack = Annotated[
         envvar="PULUMI_STACK",
         help="The stack, as in `pulumi --stack`.",
         autocompletion=completion.stacks,
-        is_eager=True,  # what completes after it needs to know it
+        is_eager=True,  # read first: the completion of later arguments needs it
     ),
 ]
 Evidence = Annotated[
@@ -24,11 +24,13 @@ Evidence = Annotated[
     typer.Option(
         "--evidence",
         metavar="PATH|s3://…",
-        help="Read this evidence alone: it needs neither the stack nor its file, and asks no platform.",
+        help="Read only this evidence, without the stack or its file; no platform is asked.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for programs.")]
-ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Errors as one JSON document; the rest is the program's.")]
+ErrorsAsJson = Annotated[
+    bool, typer.Option("--json", help="Errors as one JSON document; other output is the program's.")
+]
 Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.", autocompletion=completion.boxes)]
 Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")

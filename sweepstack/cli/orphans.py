@@ -1,4 +1,7 @@
-"""What runs, or may run, for a sweep and is not in its state: by the records first, then by tag on every platform."""
+"""Finds orphans: boxes that run, or may run, for a sweep and are not in its state.
+
+The records are asked first, then every platform for boxes with the sweep's tag.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
 
 SEARCH_SECONDS = 36.0
-"""All that one search may take. Who did not answer within it is named; who did is heard all the same."""
+"""The most seconds for one search. Platforms that do not answer in time are named; the answers of others count."""
 CONNECT_SECONDS = 18.0
-"""What each step but the last may take of that: as long as ssh waits for a connection, and a little more."""
+"""The most seconds for each step but the last: as long as ssh waits for a connection, and a little more."""
 _LATE = "it did not answer in time"
 
 
 @dataclass(frozen=True)
 class Search:
-    """What was found. `searched`: every platform that could bill was asked and answered."""
+    """The result. `searched`: every platform that could bill was asked and answered."""
 
     orphans: tuple[Orphan, ...] = ()
     notes: tuple[str, ...] = ()
@@ -46,12 +49,14 @@ def search(
     known_as: Mapping[str, Platform] | None = None,
     late: Collection[str] = (),
 ) -> Search:
-    """Asks which hosts are off by the records and do not answer, then after every birth record that is not settled by
-    that or by the state, then for everything that carries the sweep's tag. Reads only.
+    """Searches in three steps. Reads only.
 
-    Each step asks all at once, and the next one asks nobody in vain who was silent. Blocks for SEARCH_SECONDS at most.
-    `known_as`: platforms by adapter that may have been asked already; `late`: those that did not answer a look just
-    now, for as long as each may take: they are not asked again.
+    First the hosts that are off by the records and do not answer; then every birth record that neither the state nor
+    the first step settles; then everything with the sweep's tag.
+
+    Each step asks all platforms in parallel, and skips those that did not answer an earlier step. Blocks for
+    SEARCH_SECONDS at most. `known_as`: platforms by adapter that are loaded already; `late`: adapters that have just
+    timed out, and are not asked again.
     """
     ends = time.monotonic() + SEARCH_SECONDS
     known = {box.native_id for box in state.boxes}
@@ -106,12 +111,12 @@ def search(
 
 
 def identity_of(state: StackState, store: EvidenceStore | None) -> str | None:
-    """The sweep's, by its state, else by its evidence."""
+    """The sweep's identity, from its state, else from its evidence."""
     return state.identity.identity if state.identity else store.marker.identity if store else None
 
 
 def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[[], list[BoxRecord] | str]:
-    """What the platform lists for the sweep, or why it can't be known. One that is down makes no other wait."""
+    """A call that returns what the platform lists for the sweep, or why that is not known. Never raises."""
 
     def listed() -> list[BoxRecord] | str:
         try:
@@ -123,7 +128,7 @@ def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[
 
 
 def over(birth: Birth, evidence: str) -> bool:
-    """Whether it ended, or stands still, by a word or a command that is on record, and nobody answers there now."""
+    """Whether the box ended or stopped by a recorded command or confirmation, and its host does not answer now."""
     if birth.native_id is None or not has_address(birth.platform):
         return False
     try:
@@ -133,7 +138,7 @@ def over(birth: Birth, evidence: str) -> bool:
 
 
 def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dict[str, tuple[Orphan | None, str]]:
-    """What is behind each of these records of one platform, and what somebody should know of it, by tag."""
+    """For each of these records of one platform, by tag: its orphan or None, and a note for the person or ""."""
     return {
         birth.tag: _by_record(birth, known, target) if birth.ended_at is None else _ended(birth, target)
         for birth in births
@@ -141,7 +146,7 @@ def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dic
 
 
 def _late(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
-    """What is said of a record whose platform did not answer in time."""
+    """The orphan and note of a record whose platform did not answer in time."""
     return (_unknown(birth, target, _LATE), "") if birth.ended_at is None else (None, _unconfirmed(birth, _LATE))
 
 
@@ -154,8 +159,10 @@ def _unconfirmed(birth: Birth, why: object) -> str:
 
 
 def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
-    """A record that says "ended" is asked after too: it may be wrong, and it proves that the account is the right one
-    to ask what else there is."""
+    """Asks the platform about a record that says "ended": it may be wrong.
+
+    The answer also proves that this is the account to ask for other boxes.
+    """
     if birth.native_id is None:
         return None, ""
     try:
@@ -168,7 +175,7 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
 
 
 def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | None, str]:
-    """The box behind a birth record that has not ended and that the state does not have."""
+    """The box of a birth record that is open and not in the state."""
     try:
         platform = load_platform(birth.platform)
         if birth.native_id is None:
@@ -192,7 +199,7 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | 
 
 
 def _unanswered(birth: Birth, target: Target) -> Orphan:
-    """A box that was asked for, whose answer was lost, and that no list shows: only a person can say that it is not."""
+    """A create whose answer was lost and that no list shows: only a person can confirm that nothing was rented."""
     assert birth.asked_at is not None
     asked = f"asked for at {birth.asked_at:%H:%M} UTC, and the answer was lost"
     if birth.shown_by is not None and datetime.now(UTC) < birth.shown_by:
@@ -224,7 +231,7 @@ def _orphan(birth: Birth, target: Target, why: str, record: BoxRecord | None) ->
 
 
 def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Orphan]) -> str:
-    """Which box this tag is known to be of, for people; "" where none is: then an `up` adopts what carries it."""
+    """Which box already has this tag, as text; "" if none has: then an `up` adopts the box that carries it."""
     if inside := next((box.native_id for box in state.boxes if box.tag == tag), ""):
         return f"{inside} is the one in the state"
     birth = next((birth for birth in births if birth.tag == tag), None)
@@ -268,7 +275,7 @@ def _entry(problem: str, target: Target) -> Orphan:
 
 
 def _adopt(box: str, target: Target) -> str:
-    """The command that takes a box back into the state: `up` finds it by its tag, if the stack file still names it."""
+    """The command that brings a box back into the state: `up` finds it by its tag, if the stack file still names it."""
     up = f"pulumi up --stack {target.stack}"
     try:
         boxes = target.file.sweep().get("boxes")

@@ -1,4 +1,4 @@
-"""The volumes that outlived a sweep's boxes: found by the sweep's records, asked for at their platforms."""
+"""Finds the volumes that outlived a sweep's boxes, by its records and the platforms."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from sweepstack.status.engine.state import StackState
 
 ASK_SECONDS = 10.0
 COUNT_SECONDS = 0.5
-"""How long the files of one volume may be counted: a status waits for it."""
+"""The most seconds for counting the files of one volume: a status waits for it."""
 PLACE = "place-"
-"""What the id of a host's own tier begins with: it is the host's, and no volume of ours."""
+"""Ids with this prefix are a tier of the host itself, and no volume of ours."""
 
 
 def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[Birth]) -> tuple[Leftover, ...]:
-    """The volumes of this sweep that are in no box's way any more and in no state; nothing while it has boxes.
+    """The volumes of this sweep that no box uses and no state has; empty while the sweep has boxes.
 
-    Blocks for seconds at most; reads only. A platform that does not answer is a note. A single host is not asked: one
-    that was given back would keep every later look waiting.
+    Blocks for seconds at most; reads only. A platform that does not answer becomes a note. Single hosts are not asked:
+    a host that was given back would delay every later command.
     """
     if store is None or state.boxes:
         return ()
     known, births = {volume.native_id for volume in state.volumes}, list(births)
-    # A box that has not ended by its records has it still, though the state was lost.
+    # A box whose record is open still uses its volumes, even if the state was lost.
     known |= {native_id for birth in births if birth.ended_at is None for native_id in birth.mounts.values()}
     mounted = {(birth.platform, native_id) for birth in births for native_id in birth.mounts.values()}
     left = sorted(one for one in mounted if one[1] not in known and not one[1].startswith(PLACE))
@@ -44,7 +44,7 @@ def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[B
 
 
 def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore) -> Leftover | None:
-    """None: it is gone, or another sweep's, or a stack of volumes keeps it."""
+    """The volume as a leftover; None if it is gone, belongs to another sweep, or a stack of volumes keeps it."""
     if has_address(adapter):
         if _was_ended(store, native_id):
             return None
@@ -63,8 +63,10 @@ def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore)
 
 
 def used_bytes(platform: Platform, native_id: str, seconds: float = COUNT_SECONDS) -> tuple[int | None, bool]:
-    """Bytes of the files on a volume, and whether there are more: not all could be counted. None: it can't be read
-    without a box."""
+    """The bytes on a volume, and whether there are more because not all could be counted.
+
+    None: the volume can't be read without a box.
+    """
     try:
         listing = volume_channel(platform, native_id, box_layout.DURABLE).walk([box_layout.DURABLE], seconds=seconds)
     except (PlatformError, OSError):

@@ -1,4 +1,4 @@
-"""How `sweepctl` speaks: tables for people on stdout, one JSON document for programs, errors and progress on stderr."""
+"""The output of `sweepctl`: tables or one JSON document on stdout, errors and progress on stderr."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ YES, NO, UNSURE = 0, 1, 2
 
 
 def plain(text: str) -> str:
-    r"""What a file, a box or an API said, with what would steer a terminal or can't be seen as `\u{1b}`."""
+    r"""Text of a file, a box or an API, with control and invisible characters written as `\u{1b}`."""
     return visible(text, keep="\n\t")
 
 
 asked_for_json = False
-"""Whether the command line has `--json`: then an error is a document, too."""
+"""Whether the command line has `--json`: then an error is printed as a document too."""
 _documents = 0
 """How many JSON documents this process has printed; a command prints one."""
 
@@ -43,53 +43,56 @@ class No(SweepstackError):
 
 
 class Unsure(No):
-    """It can't be told."""
+    """The answer is not known."""
 
 
 class Out:
-    """Where a command's answer goes. With `as_json` only the document reaches stdout."""
+    """Prints a command's answer. With `as_json` only the document goes to stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     def document(self, value: Any) -> None:
-        """The one JSON document of this command."""
+        """Prints the one JSON document of this command."""
         global _documents
         if self.as_json:
             _documents += 1
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
 
     def line(self, text: str = "", style: str | None = None, *, wrap: bool = True) -> None:
-        """A line for people, wrapped (`core.columns.fitted`); nothing with `--json`. Not `wrap`: a line of a log."""
+        """Prints a line for people, wrapped (`core.columns.fitted`); nothing with `--json`.
+
+        `wrap` False: a log line.
+        """
         if not self.as_json:
             shown = fitted(plain(text)) if wrap else plain(text)
             console().print(shown, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Left-aligned columns without lines, as wide as the terminal; all of it where the output is piped."""
+        """Prints left-aligned columns, as wide as the terminal; in full width if the output is piped."""
         if not self.as_json:
             print("\n".join(printed(console(), headers, rows)), flush=True)
 
     def next(self, commands: Sequence[str]) -> None:
-        """The last lines of every command: what to type now."""
+        """Prints the last lines of the command: what to type next."""
         for line in following(commands):
             self.line(line)
 
 
 def warm() -> None:
-    """Imports what a screen needs while boxes are waited for. Returns at once."""
+    """Starts to import the modules of a screen while the command waits for boxes. Returns at once."""
     threading.Thread(target=console, daemon=True, name="screen").start()
 
 
 def console() -> Console:
-    """Stdout for people. Tables are not squeezed into 80 columns where they are piped. NO_COLOR is honoured by rich."""
+    """Stdout for people. Piped tables are not narrowed to 80 columns. rich respects NO_COLOR."""
     from rich.console import Console
 
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False, emoji=False)
 
 
 def complain(message: str, next: Sequence[str] = ()) -> None:
-    """The error that a command ends with, on stderr, with what helps; where `--json` was given a document as well."""
+    """Prints the error that ends a command on stderr, with what helps; with `--json` also as a document."""
     if asked_for_json:
         error_document(message, next)
     from rich.console import Console
@@ -102,29 +105,29 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
 
 
 def error_document(message: str, next: Sequence[str]) -> None:
-    """`{"error": …, "next": […]}` on stdout, unless this command has printed its document already."""
+    """Prints `{"error": …, "next": […]}` on stdout, unless this command has printed its document already."""
     if not _documents:
         Out(as_json=True).document({"error": message, "next": list(next)})
 
 
 def following(commands: Sequence[str]) -> list[str]:
-    """What to type now, as the last lines of a screen."""
+    """The last lines of a screen: what to type next."""
     return [f"{'next' if index == 0 else '    '}   {command}" for index, command in enumerate(commands)]
 
 
 def aside(*lines: str) -> None:
-    """Lines for people on stderr, wrapped: what is no answer, or stands beside the output of another program."""
+    """Prints lines on stderr, wrapped: text beside the answer, or beside the output of another program."""
     for line in lines:
         print(fitted(plain(line)), file=sys.stderr, flush=True)
 
 
 def note(message: str) -> None:
-    """A note on stderr about something that changes no answer."""
+    """Prints a note on stderr; it does not change the answer."""
     aside(f"note   {message}")
 
 
 def money(usd: float | None) -> str:
-    """`1.89`, or `?` where nobody knows."""
+    """`1.89`, or `?` if it is not known."""
     return "?" if usd is None else f"{usd:.2f}"
 
 
@@ -134,12 +137,12 @@ def size(count: float) -> str:
 
 
 def moved(traffic: Traffic | None) -> str:
-    """What went over the line for evidence in object storage, and what was proved the same without; else empty."""
+    """How many bytes were transferred for evidence in object storage, and how many were unchanged; "" for a folder."""
     return f"moved {size(traffic.moved)}, {size(traffic.unchanged)} unchanged" if traffic else ""
 
 
 def moved_json(traffic: Traffic | None) -> dict[str, int] | None:
-    """The same for programs, in bytes."""
+    """The same in bytes, for the JSON document."""
     return {"up": traffic.up, "down": traffic.down, "unchanged": traffic.unchanged} if traffic else None
 
 

@@ -1,4 +1,4 @@
-"""Signs of life on stderr for whatever takes longer than two seconds."""
+"""Shows progress on stderr for work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import TracebackType
 from sweepstack.cli.output import size, span
 
 PATIENCE = 2.0
-"""Seconds of silence that nobody minds."""
+"""Seconds before progress is shown."""
 LINE_SECONDS = 10.0
 
 
 class Progress:
-    """A bar on a terminal, a line every ten seconds elsewhere; nothing when the work is done within two.
+    """A bar on a terminal, elsewhere a line every ten seconds; nothing if the work takes less than two.
 
-    Thread-safe. `total` and `done` are bytes when `unit` is "bytes", else things.
+    Thread-safe. `total` and `done` count bytes if `unit` is "bytes", else items.
     """
 
     def __init__(self, what: str, *, unit: str = "", quiet: bool = False) -> None:
@@ -32,16 +32,16 @@ class Progress:
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
     def say(self, text: str) -> None:
-        """What is going on now; replaces what was said before."""
+        """Sets the text of the current step."""
         self.text = text
 
     def advance(self, amount: float = 1) -> None:
-        """So much more is done."""
+        """Adds to the amount that is done."""
         with self._lock:
             self.done += amount
 
     def expect(self, amount: float) -> None:
-        """So much more is to do."""
+        """Adds to the amount that is to do."""
         with self._lock:
             self.total = (self.total or 0) + amount
 

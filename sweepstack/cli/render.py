@@ -10,19 +10,19 @@ from sweepstack.core.records import SETTLED
 from sweepstack.status.compose import BoxView, CellView, GateView, SweepView
 
 WIDE = 100
-"""Columns of a terminal on which all columns of the boxes' table have room."""
+"""From this terminal width on all columns of the boxes' table are shown."""
 LONG = 40
-"""Characters of a note from which on it is shown once."""
+"""A note of at least so many characters is shown only once."""
 SHORT = 0.8
-"""The used part of a box's inodes from which on they are shown."""
+"""Inodes are shown once this part of them is used."""
 SHOWN = 60
-"""Cells in the table; of more, the settled ones are only counted."""
+"""The most cells in the table; of more, finished ones are only counted."""
 URGENT = ("lost", "damaged", "unexpected", "missing", "failed", "running", "blocked_disk", "sealed", "pending")
-"""Which cells are shown first where there is no room for all."""
+"""The states of the cells that are shown first if there is no room for all."""
 
 
 def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
-    """The screen for people, with at most so many cells."""
+    """Prints the screen, with at most `most` cells."""
     out.line(headline(view), style="bold")
     if view.cells:
         shown = _chosen(view.cells, most)
@@ -41,7 +41,7 @@ def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
 
 
 def trouble(view: SweepView) -> list[tuple[str, str | None]]:
-    """Alarms, notes, why a gate is locked, and what the state does not know: text and style."""
+    """Alarms, notes, why gates are locked, and orphans: (text, style)."""
     lines: list[tuple[str, str | None]] = []
     for box in view.boxes:
         lines += [(f"ALARM  box {box.name}: {alarm}", "bold red") for alarm in box.alarms]
@@ -66,7 +66,7 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
 
 
 def own_stops(view: SweepView) -> list[str]:
-    """A line for each box that should have ended its own bill and could not: it bills, whatever else is asked."""
+    """A line for each box that should have ended its own bill and could not, so that it still bills."""
     return [f"ALARM  box {box.name}: {alarm}" for box in view.boxes for alarm in box.alarms if alarm.startswith(BEGINS)]
 
 
@@ -97,7 +97,7 @@ def _chosen(cells: Sequence[CellView], most: int) -> Sequence[CellView]:
 
 
 def _cells(cells: Sequence[CellView], out: Out) -> None:
-    """A column of which no cell has anything is left out."""
+    """Prints the cells' table; a column that is empty for all cells is left out."""
     columns = {
         "CELL": [cell.name for cell in cells],
         "STATE": [cell.state for cell in cells],
@@ -113,8 +113,11 @@ def _cells(cells: Sequence[CellView], out: Out) -> None:
 
 
 def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> None:
-    """Without the ids where each place names its own, and on a narrow terminal: `--json` has them. Inodes are shown
-    when they run short."""
+    """Prints the boxes' table.
+
+    Ids are left out if the platform's name has them, and on a narrow terminal; `--json` has them. Inodes are shown when
+    few are left.
+    """
     columns = {
         "BOX": [box.name for box in boxes],
         "ID": [box.native_id for box in boxes],
@@ -139,7 +142,7 @@ def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> Non
 
 
 def _where(box: BoxView) -> str:
-    """What the platform says; of a path on this machine its first and its last part: the rest is the same for all."""
+    """Where the platform says that the box is; a path on this machine is shortened to its first and last part."""
     text = box.where or box.platform
     before, slash, _ = text.partition("/")
     return f"{before}…/{box.native_id}" if slash and text.endswith(f"/{box.native_id}") else text
@@ -154,7 +157,7 @@ def _idle(box: BoxView) -> str:
 
 
 def _part(used: float | None, free: int | None) -> str:
-    """`61%`; where the total is not known, what is free."""
+    """`61%`; if the total is not known, what is free."""
     if used is not None:
         return f"{used:.0%}"
     return f"{free / 1e9:.1f} GB free" if free is not None else ""

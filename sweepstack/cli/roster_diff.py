@@ -1,4 +1,4 @@
-"""Which cells a command talks about: those that the state's queues were given, compared with the stack file's."""
+"""Compares the cells of the state's queues with those of the stack file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sweepstack.status.engine.state import StackState
 
 @dataclass(frozen=True)
 class Rosters:
-    """`cells` and `dropped` as the state has them, or the file's where the state's queues don't make up a whole roster.
+    """`cells` and `dropped` of the state, or of the file if the state's queues do not make a whole roster.
 
-    `complete`: `digest` is the one that the boxes were rented for, so a receipt over these cells can clear them.
+    `complete`: the boxes were rented for the roster with this `digest`, so a receipt over these cells can clear them.
     """
 
     cells: tuple[Cell, ...]
@@ -29,18 +29,18 @@ class Rosters:
     """The stack file names other cells than the state: the next `up` changes the roster."""
     notes: tuple[str, ...] = field(default_factory=tuple)
     ahead: tuple[str, ...] = ()
-    """Cells that the person wrote down and no `up` has brought in yet."""
+    """Cells that are in the stack file and that no `up` has brought into the state yet."""
     unreadable: str = ""
-    """Why the stack file's roster, which is what the person wants, can't be told."""
+    """Why the stack file's roster can't be read; "" if it can."""
 
     @property
     def roster(self) -> Roster:
-        """As verifying takes it."""
+        """The roster for `verify`."""
         return Roster(self.cells, dict(self.dropped))
 
 
 def rosters(target: Target, state: StackState) -> Rosters:
-    """Reads both. Never raises for the file: a broken one is a note."""
+    """Reads the state and the stack file. Never raises for the file: a broken one becomes a note."""
     cells: dict[str, Cell] = {}
     dropped: dict[str, str] = {}
     for queue in state.queues:
@@ -56,9 +56,9 @@ def rosters(target: Target, state: StackState) -> Rosters:
         notes.append(problem)
     if len(wanted) > 1:
         notes.append("the boxes were rented for different lists of cells: `pulumi up` did not finish")
-    fits = written is not None and wanted == {written.digest}  # first: the state's own digest takes a while
+    fits = written is not None and wanted == {written.digest}  # first: the state's own digest takes longer to compute
     if written is not None and (fits or not state.boxes or written.digest == given.digest):
-        # The file's order is the person's; and it knows cells whose queue was never made.
+        # The file has the order that the person wrote, and cells whose queue was never made.
         return Rosters(written.cells, written.dropped, fits, notes=tuple(notes))
     if written is not None:
         notes.append(f"{target.file.shown} {_difference(written, given)}: `pulumi up` brings it in")
@@ -68,7 +68,7 @@ def rosters(target: Target, state: StackState) -> Rosters:
 
 
 def file_roster(file: StackFile) -> tuple[Roster | None, str]:
-    """The roster that the stack file describes, or None and why."""
+    """The roster of the stack file, or None and why."""
     if not file.path.exists():
         return None, ""
     try:

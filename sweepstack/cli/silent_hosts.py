@@ -1,4 +1,4 @@
-"""Hosts that answer no look in time: whom no later step asks again, and why nothing comes from them."""
+"""Hosts that do not answer in time: later steps skip them, and the likely cause is tested."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.snapshot import Sight
 
 LOOK_SECONDS = 20.0
-"""How long one box may take to answer all questions."""
+"""The most seconds for one box to answer all questions."""
 LATE = f"it did not answer within {LOOK_SECONDS:.0f} s"
 TRY_SECONDS = 5.0
-"""After so much silence it is tried why nothing comes, beside the look, which goes on: a slow line loses nothing."""
+"""Seconds without an answer after which a test for the cause starts, while the command still waits for the box."""
 
 ValueT = TypeVar("ValueT")
 
 
 def late_hosts(sights: Iterable[Sight]) -> frozenset[str]:
-    """The hosts of which no box answered in time. To ask one of them again would take as long, and tell no more."""
+    """The hosts with no box that answered in time. Asking them again would take as long and give no answer."""
     answered: dict[str, bool] = {}
     for sight in sights:
         if has_address(sight.box.adapter):
@@ -31,7 +31,7 @@ def late_hosts(sights: Iterable[Sight]) -> frozenset[str]:
 
 
 def beside(adapter: str, look: Callable[[], ValueT]) -> tuple[Callable[[], ValueT], Callable[[], None]]:
-    """The look at a host's box, and what is to run beside it: it tries why nothing comes, while nothing does."""
+    """Two calls to run in parallel: the look at a host's box, and the test for why it does not answer."""
     came = threading.Event()
 
     def looked() -> ValueT:
@@ -48,7 +48,7 @@ def beside(adapter: str, look: Callable[[], ValueT]) -> tuple[Callable[[], Value
 
 
 def _try(adapter: str) -> None:
-    """Keeps what is found for `ssh_mtu.known`."""
+    """Runs the test; `ssh_mtu.known` keeps its result."""
     try:
         way = getattr(load_platform(adapter), "way", None)
     except SweepstackError:
@@ -58,7 +58,7 @@ def _try(adapter: str) -> None:
 
 
 def remedied(sight: Sight) -> Sight:
-    """The same, with what was found meanwhile of why nothing came in time from its host, where that is known."""
+    """The sight with the cause of the silence added to its note, if the test has found one."""
     if sight.seen.note != LATE or not has_address(sight.box.adapter):
         return sight
     try:

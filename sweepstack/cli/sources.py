@@ -1,4 +1,4 @@
-"""What every command works from: the state of its stack, and the evidence."""
+"""The sources of every command: the state of its stack, and the evidence."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from sweepstack.status.next_commands import give_up
 
 @dataclass(frozen=True)
 class Sources:
-    """What every command works from. `store` is None when the evidence can't be used, and `problem` says why."""
+    """State and evidence of a stack. `store` is None if the evidence can't be used, and `problem` says why."""
 
     target: Target
     state: StackState
     known: bool
-    """Whether the backend has the stack at all."""
+    """Whether the backend has the stack."""
     evidence: str | None
     store: EvidenceStore | None
     problem: str
 
 
 def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
-    """The state and the evidence of a stack. Raises Unsure when neither has ever heard of it.
+    """The state and the evidence of a stack. Raises Unsure if neither has it.
 
-    `begun`: the engine was asked for a state before; where it is this stack's, that is waited for.
+    `begun`: a call to the engine that is already running; it is used if it asks for this stack's state.
 
-    A stack that the backend forgot is looked for in the evidence folder that its stack file names. Where a person named
-    the evidence, it is all that is read.
+    If the backend does not have the stack, the evidence that its stack file names is read. With `--evidence`, only that
+    evidence is read.
     """
     if target.evidence is not None:
         alone = StackState(stack=target.stack)
@@ -62,7 +62,7 @@ def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
 
 
 def _forgotten(target: Target) -> tuple[str | None, str]:
-    """The evidence that the stack file points to, where it is this stack's; and what was in the way of knowing."""
+    """The evidence that the stack file names, if it belongs to this stack, else None; and what could not be read."""
     evidence = target.likely_evidence()
     if evidence is None:
         return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
@@ -74,7 +74,7 @@ def _forgotten(target: Target) -> tuple[str | None, str]:
 
 
 def usable(sources: Sources) -> EvidenceStore:
-    """The evidence, or the reason why nothing can be told."""
+    """The evidence. Raises Unsure, with the reason, if it can't be used."""
     if sources.store is None:
         again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
         raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
@@ -82,6 +82,6 @@ def usable(sources: Sources) -> EvidenceStore:
 
 
 def gives_up(sources: Sources) -> list[str]:
-    """The way that needs no copy of anything; none where the state has no box."""
+    """The command that gives the boxes up and needs no copies; empty if the state has no box."""
     boxes = [box.name for box in sources.state.boxes]
     return [give_up(sources.target.stack, boxes)] if boxes else []

@@ -1,4 +1,4 @@
-"""Tables for people: columns without lines, within the terminal's width. No name is cut where it stands alone."""
+"""Tables for people: columns without lines, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 GAP = 2
 NOTE, NARROW = 24, 12
-"""Columns that are kept for the last column, which may wrap: before a name leaves its row, and before one is cut."""
+"""Width kept for the last column, which may wrap: more before a name moves above its row, less before one is cut."""
 LEAST = 9
-"""So short a name in the middle of a row is not shortened."""
+"""A name of at most so many characters is not shortened."""
 STYLES = {
     "verified": "green",
     "waived": "green",
@@ -32,12 +32,15 @@ STYLES = {
     "unknown": "yellow",
 }
 _ABOVE = "\ue000"
-"""Marks a row whose name stands above it."""
+"""Marks a row whose name is printed above it."""
 
 
 def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table. A name for which its row has no room gets a line of its own, above the row; the names in
-    further columns are shortened in the middle then."""
+    """The lines of a table.
+
+    A name that does not fit into its row gets a line of its own above the row; then the names in the other columns are
+    shortened in the middle.
+    """
     cells = [[visible(value, keep="\n\t") for value in row] for row in rows]
     room = _room(headers, cells, screen.width)
     above = []
@@ -58,20 +61,20 @@ def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str
 
 
 def in_one_line(width: int, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table in which each row is a line: long names are shortened in the middle, and the last column is cut off."""
+    """A table with one line for each row: long names are shortened in the middle, and the last column is cut off."""
     cells = [[visible(value, keep="\n\t") for value in row] for row in rows]
     _shorten(headers, cells, width, first=0)
     return table_of(headers, cells, wrap=False)
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> Table:
-    """Left-aligned columns; the last may wrap. Known states are coloured."""
+    """Left-aligned columns; the last one may wrap. Known states are coloured."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, GAP, 0, 0))
     for index, header in enumerate(headers):
-        table.add_column(header, no_wrap=index < len(headers) - 1)  # what may wrap is what is made narrow
+        table.add_column(header, no_wrap=index < len(headers) - 1)  # rich narrows the column that may wrap
     for row in rows:
         table.add_row(
             *(Text(text, STYLES.get(text, ""), no_wrap=not wrap or None, overflow="ellipsis") for text in row)
@@ -87,12 +90,12 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], last: int) ->
 
 
 def _beside(widths: Sequence[int]) -> int:
-    """Columns of a row without its first."""
+    """The width of a row without its first column."""
     return sum(widths[1:]) + GAP * (len(widths) - 1)
 
 
 def _room(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """Characters of a first column that its row has room for; its header always has."""
+    """The width that is left for the first column, at least that of its header."""
     widths = _widths(headers, rows, NOTE)
     if len(widths) < 2 or widths[0] + _beside(widths) <= width:
         return widths[0]
@@ -100,7 +103,7 @@ def _room(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def _shorten(headers: Sequence[str], rows: Sequence[list[str]], width: int, *, first: int) -> None:
-    """Shortens the names of the columns from `first` on, but for the last, as little as makes a row fit."""
+    """Shortens names in the columns from `first` on, except the last, just enough to make the rows fit."""
     widths = _widths(headers, rows, NARROW)
     middle = range(first, len(widths) - 1)
     most = max((widths[index] for index in middle), default=0)
@@ -114,7 +117,7 @@ def _shorten(headers: Sequence[str], rows: Sequence[list[str]], width: int, *, f
 
 
 def _middle(name: str, most: int) -> str:
-    """`a-long-…-box-3`: its beginning and its end."""
+    """The name's beginning and end: `a-long-…-box-3`."""
     if len(name) <= most:
         return name
     tail = (most - 1) // 2

@@ -1,4 +1,4 @@
-"""Which sweep a command is about: the project, the stack, its file, and where its evidence should be."""
+"""Finds the stack that a command works on: project, stack file, and the expected evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root
 
 LONGEST = timedelta(days=30)
-"""No approval holds longer: what it was given for is forgotten by then."""
+"""The longest that an approval may hold; later, people no longer remember what they approved."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,14 @@ class Target:
     stack: str
     file: StackFile
     evidence: str | None = None
-    """Set where a person named the evidence: it alone is read, and `file` is the copy that lies in it."""
+    """Set by `--evidence`: only it is read, and `file` is the copy of the stack file in it."""
 
     @classmethod
     def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
-        """The project at or above the working folder. Raises Unsure without a stack's name, ConfigError outside one."""
+        """The stack, in the project at or above the working folder.
+
+        Raises Unsure: no stack named; ConfigError: no project.
+        """
         root = find_project_root((start or Path.cwd()).resolve())
         if not stack:
             here = StackFile.stacks(root)
@@ -46,7 +49,7 @@ class Target:
 
     @classmethod
     def find_sweep(cls, stack: str | None) -> Target:
-        """The same for a command about cells or boxes. Raises Unsure for a stack of volumes, too."""
+        """The same for a command about cells or boxes. Also raises Unsure for a stack of volumes."""
         target = cls.find(stack)
         if target.is_store:
             raise Unsure(
@@ -58,12 +61,12 @@ class Target:
 
     @classmethod
     def find_to_read(cls, stack: str | None, evidence: str | None) -> Target:
-        """`find_sweep`; or, with `evidence` (a folder, or an address), what that alone says. Raises Unsure."""
+        """`find_sweep`; or with `evidence` (a folder or an address) the sweep of that evidence. Raises Unsure."""
         return cls.find_sweep(stack) if evidence is None else cls._of_evidence(evidence)
 
     @classmethod
     def _of_evidence(cls, place: str) -> Target:
-        """The stack file that the evidence holds, as a project of its own that ends with this process."""
+        """The copy of the stack file in the evidence, as a temporary project that ends with this process."""
         from sweepstack.evidence.stack_copy import stack_file_of
         from sweepstack.evidence.store import EvidenceStore
 
@@ -84,22 +87,22 @@ class Target:
         return cls(root, store.marker.stack, file, uri)
 
     def named(self) -> str:
-        """How a command that only reads names this sweep: `--stack X`, or `--evidence PLACE`."""
+        """The option with which a reading command names this sweep: `--stack X`, or `--evidence PLACE`."""
         if self.evidence is None:
             return f"--stack {self.stack}"
         return f"--evidence {_path(self.evidence)}"
 
     @property
     def is_store(self) -> bool:
-        """Whether it is a stack of volumes, and no sweep."""
+        """Whether it is a stack of volumes and not a sweep."""
         return self.file.key == STORE_KEY
 
     def likely_evidence(self) -> str | None:
-        """Where this host would keep the evidence, by the stack file alone: for a sweep that the state forgot."""
+        """Where the evidence would be by the stack file, for a sweep that the backend no longer has."""
         return self.evidence or evidence_uri(self.root, self.file.pull_to() or "")
 
     def no_cell(self, cell: str, known: Iterable[str]) -> No:
-        """The error for a cell that the sweep does not have, with the likely one, or some that it has."""
+        """The error for a cell that the sweep does not have, with a similar name, or some of its cells."""
         names = list(known)
         hint = did_you_mean(cell, names)
         if not hint and names:
@@ -125,7 +128,7 @@ class Target:
         )
 
     def _kept(self) -> Unsure | None:
-        """The same where this computer remembers the evidence: nothing of it is lost with the stack file."""
+        """The same error if this computer remembers where the evidence is; None if it does not."""
         from sweepstack.evidence.stack_copy import places_of
 
         places = [_path(uri) for uri in places_of(self.stack)]
@@ -144,12 +147,12 @@ class Target:
 
 
 def _path(uri: str) -> str:
-    """An address of evidence as a person types it: a folder of this host as its path."""
+    """An address of evidence as a person types it: for a folder of this host, its path."""
     return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
 
 
 def approval_of(target: Target) -> Approval | None:
-    """The stack file's approval, where there is a good one."""
+    """The stack file's approval; None if there is none or it is malformed."""
     try:
         return target.file.approval()
     except ConfigError:
@@ -157,7 +160,7 @@ def approval_of(target: Target) -> Approval | None:
 
 
 def parse_expires(text: str) -> timedelta:
-    """How long an approval is to hold. Raises Unsure for what is no duration, and for more than `LONGEST`."""
+    """The duration of an approval. Raises Unsure if it is no duration, or more than `LONGEST`."""
     lasts = parse_duration(text)
     if lasts > LONGEST:
         raise Unsure(

@@ -1,6 +1,7 @@
-"""The verbs of `sweepctl`: each is the file or package of its name in `commands/`, imported when it is asked for.
+"""Finds the commands of `sweepctl`, and imports each only when it runs.
 
-There, `command` is the function with the options; a verb that needs a class of its own has it as `Command`.
+Each is the file or package of its name in `commands/`. In it, `command` is the function with the options; a command
+that needs its own Typer class has it as `Command`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from sweepstack.cli import commands
 
 
 def names() -> list[str]:
-    """Every verb, by what lies in `commands/`. Imports none."""
+    """The names of all commands, from the files in `commands/`. Imports none."""
     return [module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__)]
 
 
 @functools.cache
 def load(name: str) -> TyperCommand:
-    """Imports one verb. Raises ImportError where there is none of that name."""
+    """Imports one command. Raises ImportError if there is none of that name."""
     module = importlib.import_module(_module(name))
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(name, cls=getattr(module, "Command", TyperCommand))(module.command)
@@ -35,7 +36,7 @@ def load(name: str) -> TyperCommand:
 
 
 class Listed(TyperCommand):
-    """A verb as a list of all of them shows it: its help is read from its source. To import all takes a second."""
+    """A command in the list of all: its help is read from its source, because importing all takes a second."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of its help."""

@@ -1,4 +1,4 @@
-"""The volumes of a stack that keeps them, as they are now: what each costs, who used it, whether it may end."""
+"""The volumes of a stack of volumes now: what each costs, which sweeps used it, whether it may end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sweepstack.volumes.users import Survey, recorded
 
 @dataclass(frozen=True)
 class Kept:
-    """One volume of the state. `verdict`: by the approval in the stack file."""
+    """One volume of the state. `verdict`: whether it may end by the approval in the stack file."""
 
     facts: VolumeFacts
     seen: VolumeSeen
@@ -42,14 +42,16 @@ class Kept:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The sweeps that used it, as far as was asked."""
+        """The sweeps that used it, as far as the survey knows."""
         return tuple(user.stack for user in self.verdict.users)
 
 
 @dataclass
 class Holding:
-    """All of them. `orphans`: what carries this stack's tag and is not in its state; `problems`: what could not be
-    told."""
+    """All volumes of the stack.
+
+    `orphans`: volumes with its tag that are not in its state; `problems`: what is not known.
+    """
 
     volumes: tuple[Kept, ...] = ()
     orphans: tuple[VolumeRecord, ...] = ()
@@ -57,7 +59,7 @@ class Holding:
 
     @property
     def bills(self) -> str:
-        """yes, nothing, or unknown: as for a sweep."""
+        """Whether something bills: yes, nothing, or unknown, as for a sweep."""
         there = [one for one in self.volumes if one.state != "gone"]
         if self.orphans or any(one.facts.price_per_month != 0 for one in there):
             return "yes"
@@ -65,7 +67,7 @@ class Holding:
 
 
 def facts_of(entry: VolumeEntry) -> VolumeFacts:
-    """What the check asks for, out of the state."""
+    """The facts of a volume that the end check needs, from its state entry."""
     return VolumeFacts(
         identity=entry.identity,
         evidence=entry.evidence,
@@ -80,14 +82,16 @@ def facts_of(entry: VolumeEntry) -> VolumeFacts:
 
 
 def guarded(sources: Sources) -> list[VolumeEntry]:
-    """The volumes that this stack keeps, by name."""
+    """The volumes of this stack, sorted by name."""
     return sorted((entry for entry in sources.state.volumes if entry.guarded), key=lambda entry: entry.name)
 
 
 def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = None) -> Holding:
-    """Asks the platform for each volume and for what else has its stack's tag. Reads only; never raises for an outage.
+    """Asks the platform for each volume, and for other volumes with the stack's tag. Reads only; an outage never
+    raises.
 
-    `ask`: who uses them (native ids → survey); by default the stack's own records, which know every sweep that told.
+    `ask`: finds which sweeps use them (native ids → survey); by default it reads the stack's own records, in which each
+    sweep notes its use.
     """
     entries = guarded(sources)
     ids = [entry.native_id for entry in entries]
@@ -109,16 +113,16 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
 
 
 def adapters_of(sources: Sources) -> set[str]:
-    """The platforms on which volumes of this stack lie, or would."""
+    """The platforms of this stack's volumes: those in the state, and the one in the stack file."""
     found = {entry.adapter for entry in guarded(sources)}
-    with contextlib.suppress(ConfigError):  # the stack file is not here, or not right: the state's word is enough
+    with contextlib.suppress(ConfigError):  # without a valid stack file the state is enough
         profile = load_profile(str(sources.target.file.sweep().get("platform")))
         found |= {profile.adapter} if not profile.unavailable else set()
     return found
 
 
 def as_json(one: Kept) -> dict[str, Any]:
-    """For programs."""
+    """The volume in the JSON document."""
     return {
         "name": one.facts.name,
         "native_id": one.facts.native_id,
