@@ -20,8 +20,8 @@ class AsksState(TyperCommand):
     def begin(self, above: Any, name: str, args: Sequence[str]) -> Any:
         """Starts the call for the stack that these arguments name.
 
-        None if there is no stack or no project, or if the arguments are wrong or ask for something else: the command itself
-        then reports that. The arguments are split, but their values are not converted: for that typer imports pydantic.
+        None if there is no stack or no project, or if the arguments are wrong or ask for something else: the command
+        itself then reports that. The arguments are split, but not converted: for that typer imports pydantic.
         """
         from sweepstack.onbox.common.errors import SweepstackError
         from sweepstack.status.engine.call import ExportCall, find_project_root

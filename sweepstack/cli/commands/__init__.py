@@ -1,1 +1,1 @@
-"""The verbs of `sweepctl`, a file or a package each: `command` has the options. `sweepstack.cli.verbs` finds them."""
+"""The commands of `sweepctl`, one file or package each; `sweepstack.cli.verbs` finds them."""

@@ -1,4 +1,4 @@
-"""`sweepctl adopt`: goes on with what a lost backend, or a machine under its earlier name, held."""
+"""`sweepctl adopt`: takes a sweep over from a lost backend, or from a machine that was renamed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sweepstack.teardown.ownership import who
 def command(
     box: Annotated[
         str | None,
-        typer.Argument(metavar="BOX", help="Its machine was renamed: it answers for the box under its new name."),
+        typer.Argument(metavar="BOX", help="A box whose machine was renamed: take it over under the new name."),
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept on record.")] = "",
     renamed_from: Annotated[
@@ -37,13 +37,13 @@ def command(
     held_by: Annotated[
         str,
         typer.Option(
-            "--from", metavar="BACKEND", help="The lost backend that a box of this sweep names, as `up` says it."
+            "--from", metavar="BACKEND", help="The lost backend that holds a box of this sweep, as `up` names it."
         ),
     ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Take a sweep over from a backend that is lost, or go on with a machine that was renamed."""
+    """Take a sweep over from a lost backend, or from a machine that was renamed."""
     out = Out(as_json=json)
     if renamed_from:
         return adopt_name(renamed_from, out)
@@ -54,21 +54,23 @@ def command(
 
 
 def adopt_name(host: str, out: Out) -> int:
-    """This computer was `host` before. Exit 0: on record here. Evidence in folders, a local backend and boxes on this
-    machine are known under either name from now on."""
+    """Records that this computer had the name `host` before. Exit 0: recorded.
+
+    From then on evidence in folders, a local backend and boxes on this machine are found under both names.
+    """
     file = this_host.also_known_as(host)
     platform = load_platform("local")
     account = platform.account()
     if isinstance(platform, LocalPlatform):
         platform.answer_for(f"{host}/{account.rpartition('/')[2]}")
     out.document({"host": host, "names": list(this_host.names()), "file": str(file), "next": []})
-    out.line(f"this computer answers for {host} too: on record in {file}")
-    out.line("evidence, state and boxes that are named with it are looked for here; what is not here is not")
+    out.line(f"this computer had the name {host} before: recorded in {file}")
+    out.line("evidence, state and boxes on record under that name are now looked for here")
     return YES
 
 
 def adopt_box(target: Target, name: str, reason: str, out: Out) -> int:
-    """The machine of a box was renamed. Exit 0: it answers for the account that the box was made with."""
+    """Records that the machine of a box was renamed. Exit 0: its new name counts as the account of the box."""
     sources = open_sources(target)
     box = sources.state.box(name)
     if box is None:
@@ -98,15 +100,15 @@ def adopt_box(target: Target, name: str, reason: str, out: Out) -> int:
     )
     path = record_decision(decision)
     out.document({"stack": target.stack, "box": name, "account": box.account, "now": now, "next": following})
-    out.line(f"{now} answers for {box.account} from now on (on record there, and in {path})")
+    out.line(f"{now} counts as {box.account} from now on (recorded there, and in {path})")
     out.next(following)
     return YES
 
 
 def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
-    """Takes the sweep over from the backend that holds it, when that is lost. Exit 0: this backend holds it.
+    """Takes the sweep over from the lost backend that holds it. Exit 0: this backend holds it now.
 
-    `held_by`: what a box of the sweep names, where the evidence is a copy and its lease says nothing of that."""
+    `held_by`: the backend that a box of the sweep names, for evidence that is a copy without its lease."""
     sources = open_sources(target)
     store = sources.store
     if store is None:
@@ -119,7 +121,7 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
         lease = store.lease()
         held = lease.backend if lease is not None else ours
     except EvidenceDamaged as error:
-        held = f"a record that does not read ({error})"
+        held = f"a record that can't be read ({error})"
     if held_by and not same(held, ours) and not same(held, held_by):
         raise No(
             f"the evidence is held by the state in {held}, not by {held_by}: nothing was taken over",
@@ -138,7 +140,7 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
     out.line(f"taken to  {ours}")
     if not sys.stdin.isatty():
         raise No(
-            "there is no terminal to ask at: a person takes a sweep over",
+            "there is no terminal to ask at: only a person may take a sweep over",
             [f'sweepctl adopt --stack {target.stack} --reason "{reason}"    (at a terminal)'],
         )
     prompt = (
@@ -154,20 +156,20 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
         raise Unsure(f"the lease can't be written: {error}", [f"sweepctl status --stack {target.stack}"]) from error
     following = _following(sources)
     out.document({"stack": target.stack, "held_by": ours, "taken": True, "next": following})
-    out.line(f"{target.stack} is held by this backend from now on; on record in the evidence")
+    out.line(f"{target.stack} is held by this backend from now on; recorded in the evidence")
     out.next(following)
     return YES
 
 
 def ask_backend(held: str, target: Target) -> str:
-    """What the old backend says. Raises No where it answers and still holds the stack."""
+    """Asks the old backend, and returns its answer as text. Raises No if it still holds the stack."""
     folder = folder_here(held)
     if is_local(held) and folder is None:
         return "is on another computer: it can't be asked from here"
-    bare = "no state is there now; where its disk is not mounted, that is not known: mount it first"
+    bare = "shows no state now, but its disk may not be mounted: mount it first"
     if folder is not None and not folder.is_dir():
         return bare
-    empty = folder is not None and not any(folder.iterdir())  # as a mount point is
+    empty = folder is not None and not any(folder.iterdir())  # like a mount point without its disk
     if "://" not in held:
         return "can't be asked"
     url = f"file://{folder}" if folder is not None else held
@@ -189,6 +191,6 @@ def _following(sources: Sources) -> list[str]:
     stack = sources.target.stack
     first = "" if sources.known else f"pulumi stack init {stack} && "
     return [
-        f"{first}pulumi up --stack {stack}    (finds its boxes by their tags; rents none that is there)",
+        f"{first}pulumi up --stack {stack}    (finds its boxes by their tags; rents none of them again)",
         f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)",
     ]

@@ -111,7 +111,7 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
     if there:
         folder.mkdir()
     target, held_by = Target.find(STACK, start=world.root), f"file://{socket.gethostname()}{folder}"
-    assert "where its disk is not mounted, that is not known: mount it first" in ask_backend(held_by, target)
+    assert "shows no state now, but its disk may not be mounted: mount it first" in ask_backend(held_by, target)
     (folder / ".pulumi").mkdir(parents=True)
     assert ask_backend(held_by, target) == "answers, and has no such stack"
 

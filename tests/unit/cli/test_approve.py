@@ -197,7 +197,7 @@ def test_unknown_names(world: World, arguments: list[str], words: str) -> None:
     ("arguments", "words"),
     [
         (["--waive", "lr0.1"], "--waive lr0.1 needs a reason"),
-        (["--reason", "x"], "explains nothing: it follows its --waive CELL"),
+        (["--reason", "x"], "belongs to no option: write it after --waive CELL"),
         (["--expires", "soon"], '"soon" is not a duration'),
     ],
 )
@@ -373,7 +373,7 @@ def test_a_finished_cell_that_was_dropped_is_named(world: World) -> None:
     world.up()
     receipt = world.run("verify", "--json").json["receipt"]
     result = world.run("approve", "--receipt", receipt)
-    assert f"{name} had finished on box-0 and was dropped: no copy of it is verified" in result.out, result
+    assert f"{name} was sealed on box-0 and dropped later: no copy of it is verified" in result.out, result
 
 
 # Taking it back
@@ -416,7 +416,7 @@ def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
     world.store.shelf.remove("sweep.json")
     result = world.run("approve", "--revoke")
     assert result.code == 2
-    assert "goes by the approval in the engine's state until `pulumi up`" in result.out
+    assert "obeys the approval in the engine's state until `pulumi up`" in result.out
     assert world.file.approval() is None
 
 
@@ -433,7 +433,7 @@ def test_revoking_goes_alone(world: World) -> None:
     world.verified()
     refused = world.run("approve", "--revoke", "--box", "box-0")
     assert refused.code == 2
-    assert "it goes with none of the other options" in refused.err
+    assert "use it without other options" in refused.err
 
 
 def test_a_malformed_approval_can_be_revoked(world: World) -> None:
@@ -480,7 +480,7 @@ def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
     let_go = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache")
     assert let_go.code == 0
     assert "unclaimed box-0: 1 file, 200.0 MB: data/notes.bin 200.0 MB" in let_go.out
-    assert "box-0: may die with it: a cache" in let_go.out
+    assert "box-0: may be lost: a cache" in let_go.out
     written = world.file.approval()
     assert written is not None
     (waiver,) = written.unclaimed

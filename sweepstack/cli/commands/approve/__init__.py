@@ -1,4 +1,4 @@
-"""`sweepctl approve`: a person's approval, for one receipt and named boxes or volumes, written into the stack file."""
+"""`sweepctl approve`: writes a person's approval to end boxes or volumes into the stack file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweepstack.cli.target import Target, parse_expires
 
 
 class Command(TyperCommand):
-    """Keeps the raw arguments: `--reason` belongs to what stands before it."""
+    """Keeps the raw arguments: each `--reason` belongs to the option before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["arguments"] = list(args)
@@ -34,30 +34,34 @@ def command(
     ] = None,
     waive: Annotated[
         list[str] | None,
-        typer.Option(metavar="CELL", help="Let go without this cell; needs --reason.", autocompletion=completion.cells),
+        typer.Option(
+            metavar="CELL",
+            help="End the boxes without a copy of this cell; needs --reason.",
+            autocompletion=completion.cells,
+        ),
     ] = None,
     abandon: Annotated[
         list[str] | None,
-        typer.Option(metavar="BOX", help="What is on it may be lost; needs --reason.", autocompletion=completion.boxes),
+        typer.Option(metavar="BOX", help="Give up the data on it; needs --reason.", autocompletion=completion.boxes),
     ] = None,
     waive_unclaimed: Annotated[
         list[str] | None,
-        typer.Option(metavar="BOX", help="Let bytes on it that belong to no cell die with it; needs --reason."),
+        typer.Option(metavar="BOX", help="Lose the bytes on it that belong to no cell; needs --reason."),
     ] = None,
     reason: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the waiver or --abandon before it.")
     ] = None,
-    verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the word is for.")] = "destroy",
+    verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the approval allows.")] = "destroy",
     expires: Expires = "72h",
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Give a person's word for one receipt and named boxes. There is no --yes."""
+    """Approve ending the named boxes on the ground of one receipt. There is no --yes."""
     target, out = Target.find(stack), Out(as_json=json)
     if revoke:
         if receipt or box or waive or abandon or waive_unclaimed or reason:
-            raise Unsure("--revoke takes the whole approval back: it goes with none of the other options")
+            raise Unsure("--revoke takes the whole approval back: use it without other options")
         return take_back(target, out)
     if verb not in ("destroy", "stop"):
         raise Unsure(f'--verb "{verb}": it is destroy or stop')
@@ -65,7 +69,7 @@ def command(
         raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
     why = pair_reasons(ctx.meta["arguments"])
     boxes = tuple(dict.fromkeys(box or ()))
-    words = ApproveOptions(
+    options = ApproveOptions(
         receipt, boxes, why.waive, why.abandon, why.boxes, parse_expires(expires), verb, unclaimed=why.unclaimed
     )
-    return (approve_store if target.is_store else approve)(target, words, out)
+    return (approve_store if target.is_store else approve)(target, options, out)

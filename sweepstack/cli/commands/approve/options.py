@@ -1,4 +1,4 @@
-"""A person's words on the command line: which cells are waived, which boxes abandoned, and why."""
+"""The options of `sweepctl approve`, with the reason that belongs to each waiver and abandonment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sweepstack.cli.output import Unsure
 
 @dataclass(frozen=True)
 class ApproveOptions:
-    """What `sweepctl approve` was told. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason. `verb`: what
-    the word is for.
+    """The options of `sweepctl approve`. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason.
 
-    `explained`: boxes with a reason of their own, a person's word where nothing was launched; it is not kept.
+    `verb`: what the approval allows. `explained`: boxes named with a reason of their own, which approves a box on which
+    nothing was launched; it is not recorded.
     """
 
     receipt: str | None = None
@@ -29,7 +29,7 @@ class ApproveOptions:
 
 @dataclass(frozen=True)
 class Reasons:
-    """Name → reason, by option."""
+    """The reasons of each option: name → reason."""
 
     waive: dict[str, str]
     abandon: dict[str, str]
@@ -38,11 +38,11 @@ class Reasons:
 
 
 def pair_reasons(arguments: Sequence[str]) -> Reasons:
-    """The reasons by their order on the command line.
+    """Pairs names and reasons by their order on the command line.
 
-    A `--reason` belongs to every waiver (`--waive`, `--waive-unclaimed`) and `--abandon` since the `--reason` before
-    it; where there is none, to every `--box`. Raises Unsure for one of them without a reason, for a reason that
-    explains nothing or is empty, and for a name twice.
+    A `--reason` belongs to every `--waive`, `--waive-unclaimed` and `--abandon` since the `--reason` before it; if
+    there is none, to every `--box`. Raises Unsure for a waiver or an abandonment without a reason, for a reason that is
+    empty or belongs to no option, and for a name that is given twice.
     """
     found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}, "--waive-unclaimed": {}}
     waiting: list[tuple[str, str]] = []
@@ -58,7 +58,7 @@ def pair_reasons(arguments: Sequence[str]) -> Reasons:
         explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
         if not explained:
             owners = "--waive CELL, --waive-unclaimed BOX or --abandon BOX"
-            raise Unsure(f'--reason "{reason}" explains nothing: it follows its {owners}')
+            raise Unsure(f'--reason "{reason}" belongs to no option: write it after {owners}')
         for kind, name in explained:
             found[kind][name] = reason
         waiting = []
@@ -69,7 +69,7 @@ def pair_reasons(arguments: Sequence[str]) -> Reasons:
 
 
 def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """The options that are paired, in order, in both spellings (`--waive x`, `--waive=x`)."""
+    """The options that take part in the pairing, in order, in both spellings (`--waive x`, `--waive=x`)."""
     names = ("--waive", "--waive-unclaimed", "--abandon", "--box", "--reason")
     found = []
     rest = iter(arguments)

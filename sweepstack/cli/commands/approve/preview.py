@@ -1,4 +1,4 @@
-"""What is about to be approved, and how a person is shown it before the word is asked for."""
+"""Shows a person what an approval would allow, before asking for it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sweepstack.teardown.refusal import waiting_cost
 from sweepstack.teardown.stop_check import AtRisk
 
 SHOWN = 8
-"""Names of cells on one line."""
+"""The most names of cells on one line."""
 
 
 @dataclass
 class Plan:
-    """What is about to be approved: the boxes that are asked for now, and those that an earlier word still covers."""
+    """What is about to be approved: the boxes asked for now, and those that an earlier approval still covers."""
 
     approval: Approval
     asked: list[tuple[Sight, Verdict]] = field(default_factory=list)
@@ -39,26 +39,26 @@ class Plan:
     gone: list[str] = field(default_factory=list)
     risks: dict[str, AtRisk] = field(default_factory=dict)
     dying: dict[str, str] = field(default_factory=dict)
-    """box → what attempts without a seal left on it that is in no copy"""
+    """box → files of attempts without a seal that are in no copy"""
 
     @property
     def ends_alone(self) -> bool:
-        """Whether a destroy needs no `up` before it: all are given up, which is on record, and all are in the state."""
+        """Whether a destroy works without an `up` before it: all boxes are in the state, and recorded as given up."""
         every = (*self.asked, *self.kept)
         given_up = {entry.native_id for entry in self.approval.abandon if entry.verb == VERB}
         return all(sight.box.native_id in given_up and sight.box.urn for sight, _ in every)
 
     @property
     def abandoned(self) -> list[Sight]:
-        """Boxes that are asked for now and whose content may be lost."""
+        """The boxes asked for now with data that may be lost."""
         return [sight for sight, verdict in self.asked if verdict.way == "abandoned"]
 
 
 def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
-    """What would be approved: receipt, boxes, verbs, what dies, what survives, what it costs."""
+    """Prints what would be approved: receipt, boxes, verbs, what is lost, what survives, what it costs."""
     approval = plan.approval
     receipt = scene.receipt if approval.receipt == scene.receipt_digest else None
-    out.line(f"receipt  {approval.receipt or 'none: none is needed'}", style="bold")  # with a digest 80 columns
+    out.line(f"receipt  {approval.receipt or 'none: none is needed'}", style="bold")  # 80 columns wide with a digest
     if receipt is not None:
         out.line(f"          {receipt.verified} of {receipt.total} verified", style="bold")
     rows: list[tuple[str, ...]] = []
@@ -96,11 +96,11 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
     for sight, verdict in (*plan.asked, *plan.kept):
         ended = _ended_and_dropped(scene, sight) if verdict.way == "cleared" else []
         for name in ended:
-            out.line(f"dropped   {name} had finished on {sight.box.name} and was dropped: no copy of it is verified")
+            out.line(f"dropped   {name} was sealed on {sight.box.name} and dropped later: no copy of it is verified")
     for box, words in plan.dying.items():
         out.line(f"in no copy {box}: {words}", style="yellow")
     for entry in approval.unclaimed:
-        out.line(f"          {entry.box}: may die with it: {entry.reason}", style="yellow")
+        out.line(f"          {entry.box}: may be lost: {entry.reason}", style="yellow")
     for sight in plan.abandoned:
         if verbs[sight.box.native_id] == STOP:
             words = plan.risks[sight.box.name].words(sight.box.facts(STOP).kills)
@@ -129,7 +129,7 @@ def show(plan: Plan, scene: Scene, target: Target, out: Out) -> None:
 
 
 def _ended_and_dropped(scene: Scene, sight: Sight) -> list[str]:
-    """Cells that were sealed on the box, and that no receipt counts since a person dropped them."""
+    """Cells that were sealed on the box and dropped later, so that no receipt counts them."""
     dropped = {*scene.dropped, *(sight.launch.dropped if sight.launch else ())}
     cells = sight.journal.cells if sight.journal is not None else {}
     return sorted(name for name, progress in cells.items() if progress.manifest is not None and name in dropped)
@@ -140,7 +140,7 @@ def _costs(scene: Scene, sight: Sight) -> BoxCosts | None:
 
 
 def dying(store: EvidenceStore | None, named: Sequence[Sight], verb: str) -> dict[str, str]:
-    """By box: what attempts without a seal left on it that is in no copy and dies by this verb."""
+    """box → files of attempts without a seal that are in no copy and that this verb deletes."""
     found = {}
     for sight in named:
         kills = sight.box.facts(verb).kills
@@ -152,25 +152,25 @@ def dying(store: EvidenceStore | None, named: Sequence[Sight], verb: str) -> dic
                 raise EvidenceError("the evidence can't be read")
             words = unsealed.dying(store, sight.box.name, sight.box.generation, sight.journal, dead=dead)
         except EvidenceError as error:
-            words = f"logs of attempts that failed, as far as there are any: {error}"
+            words = f"logs of failed attempts, if there are any: {error}"
         if words:
             found[sight.box.name] = words
     return found
 
 
 def what_next(
-    plan: Plan, target: Target, words: ApproveOptions, scene: Scene, store: EvidenceStore | None
+    plan: Plan, target: Target, options: ApproveOptions, scene: Scene, store: EvidenceStore | None
 ) -> list[str]:
-    """What to type once the approval is written."""
+    """The commands to type once the approval is written."""
     stack = target.stack
-    if words.verb == STOP:
+    if options.verb == STOP:
         asked = [sight.box.name for sight, _ in plan.asked]
         return [f"{stop_hint(asked)}, then pulumi up --stack {stack}"]
     destroy = f"pulumi destroy --stack {stack}"
     all_of_them = len(plan.asked) + len(plan.kept) >= sum(not sight.gone for sight in scene.sights)
     if all_of_them and plan.ends_alone:
         return [destroy]
-    if held_by_another(store, target.root):  # no `up` gets past that
+    if held_by_another(store, target.root):  # an `up` would be refused
         init = "" if scene.known else f"pulumi stack init {stack} && "
         return [adopt_command(stack), f"{init}pulumi up --stack {stack}    (finds the boxes by their tags)", destroy]
     following = [f"pulumi up --stack {stack}    (clears the boxes)", destroy]
@@ -181,5 +181,5 @@ def what_next(
 
 
 def stop_hint(names: Sequence[str]) -> str:
-    """What a person writes into the stack file so that these boxes stop."""
+    """The lines of the stack file that make these boxes stop."""
     return ", ".join(f"boxes.{name}.want: stopped" for name in names)

@@ -1,4 +1,4 @@
-"""Where `sweepctl approve` writes what a person decided: the stack file, and for boxes given up wherever it can."""
+"""Writes an approval into the stack file, and abandonments also into the records."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sweepstack.teardown.revocation import readable
 
 
 def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore | None) -> tuple[list[str], list[str]]:
-    """Writes the approval. Returns the places that took it, and what was in the way of others.
+    """Writes the approval. Returns the places where it was written, and the problems of the others.
 
-    The stack file takes every approval; without it nothing is approved but a box that is given up, by name: that is
-    also put where its delete finds it without a program run. Raises what the stack file raises, and Unsure where not
-    one place took it.
+    Every approval goes into the stack file. Without one, only the abandonment of named boxes can be approved: it is
+    also written where the delete finds it without a program run. Raises the errors of the stack file, and Unsure if it
+    could be written nowhere.
     """
     where: list[str] = []
     problems: list[str] = []
@@ -36,7 +36,7 @@ def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore
     verbs = {(action.native_id, action.verb) for action in plan.approval.actions}
     for entry in given_up:
         if entry.native_id not in asked:
-            continue  # it was put on record when it was given
+            continue  # recorded already, when it was approved
         decision = _decision(entry, sights[entry.native_id], plan.approval, target, scene, store)
         kept = keep(store, alone(plan.approval, entry), decision)
         where += [place for place in kept.where if place not in where]
@@ -45,14 +45,14 @@ def put_on_record(plan: Plan, target: Target, scene: Scene, store: EvidenceStore
         if (sight.box.native_id, VERB) in verbs and all(e.native_id != sight.box.native_id for e in given_up):
             problems += _take_back(sight, store, plan.approval.by)
     if not where:
-        raise Unsure("not approved: it could be written nowhere. " + "; ".join(problems))
+        raise Unsure("not approved: the approval could not be written anywhere. " + "; ".join(problems))
     if store is None and scene.evidence_problem:
         problems.append(scene.evidence_problem)
     return where, problems
 
 
 def _take_back(sight: Sight, store: EvidenceStore | None, by: str) -> list[str]:
-    """An earlier abandonment of a box that is approved now and not given up counts no more. What was in the way."""
+    """Withdraws an earlier abandonment of a box that is approved now without being given up. Returns the problems."""
     native_id, problems = sight.box.native_id, []
     try:
         take_back(sight.box.facts(VERB), by, "it was approved later, and not given up")
@@ -64,13 +64,13 @@ def _take_back(sight: Sight, store: EvidenceStore | None, by: str) -> list[str]:
             store.write_clearance(native_id, None)
     except EvidenceError as error:
         problems.append(str(error))
-    return [f"that box {sight.box.name} is not given up any more: {problem}" for problem in problems]
+    return [f"the earlier abandonment of box {sight.box.name} still counts: {problem}" for problem in problems]
 
 
 def _decision(
     entry: Abandonment, sight: Sight, approval: Approval, target: Target, scene: Scene, store: EvidenceStore | None
 ) -> Decision:
-    """The line for this computer's record."""
+    """The decision as this computer records it."""
     open_cells = sight.verdict.unsettled
     identity = scene.state.identity
     return Decision(

@@ -1,4 +1,4 @@
-"""`sweepctl approve --revoke`: takes a person's approval back, from that moment on."""
+"""`sweepctl approve --revoke`: takes all approvals back that were given until now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweepstack.teardown.revocation import write_revocation
 
 @dataclass(frozen=True)
 class _Records:
-    """Where the revocation is recorded, and what the engine's state holds, as far as both can be read."""
+    """The evidence, where the revocation is recorded, and the engine's state, as far as they can be read."""
 
     store: EvidenceStore | None
     state: StackState
@@ -28,9 +28,9 @@ class _Records:
 
 
 def revoke(target: Target, out: Out) -> int:
-    """Records that every approval given until now counts no more, and takes it out of the stack file.
+    """Records that every approval given until now no longer counts, and removes it from the stack file.
 
-    The record comes first: a teardown that is under way asks it before its next step.
+    The record is written first: a running teardown reads it before its next step.
     """
     records = _open(target)
     now = datetime.now(UTC)
@@ -54,16 +54,16 @@ def revoke(target: Target, out: Out) -> int:
             "next": following,
         }
     )
-    out.line(f"{target.file.shown}: {'the approval is out' if removed else 'there was no approval'}")
+    out.line(f"{target.file.shown}: {'the approval is removed' if removed else 'there was no approval'}")
     if not problem:
-        out.line("on record as revoked: no approval that was given until now ends anything, also not in a teardown")
+        out.line("on record as revoked: approvals given until now end nothing any more, not even in a running teardown")
     if closed:
         out.line("the open teardown is closed: the sweep may go on")
     if problem:
         out.line(f"UNKNOWN the revocation could not be recorded: {problem}", style="yellow")
         where = "on another computer " if here else ""
         out.line(
-            f"        {where}`pulumi destroy` goes by the approval in the engine's state until `pulumi up` takes it out"
+            f"        {where}`pulumi destroy` obeys the approval in the engine's state until `pulumi up` removes it"
         )
     out.next(following)
     return UNSURE if problem else YES
@@ -73,7 +73,7 @@ def _open(target: Target) -> _Records:
     try:
         sources = open_sources(target)
         return _Records(sources.store, sources.state, sources.problem)
-    except SweepstackError as error:  # the backend is not needed to find the evidence
+    except SweepstackError as error:  # the evidence can be found without the backend
         state, problem = StackState(stack=target.stack), str(error)
     try:
         evidence = target.likely_evidence()
@@ -84,7 +84,7 @@ def _open(target: Target) -> _Records:
 
 
 def _close_records(target: Target, records: _Records, now: datetime) -> tuple[str, bool]:
-    """Records the revocation; forgets clearances and the open teardown. Only ever locks more."""
+    """Records the revocation; deletes clearances and closes the open teardown. Only locks, never unlocks."""
     store = records.store
     if store is None:
         return records.problem or "the evidence is not known", False

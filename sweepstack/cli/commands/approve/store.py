@@ -1,6 +1,7 @@
-"""`sweepctl approve` for a stack of volumes: what is on each, by the records, and a person's word for its end.
+"""`sweepctl approve` for a stack of volumes: shows what is on each, and asks for approval to end it.
 
-Every stack of this backend is asked who mounted them. What was shown is kept by its digest, which the approval names.
+It reads from every stack of this backend which sweeps mounted the volumes. What it shows is stored by its digest, and
+the approval names that digest.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ from sweepstack.volumes.users import Survey, survey
 
 @dataclass(frozen=True)
 class Asked:
-    """One volume that is asked for, and what the check says of it by the approval that would be written."""
+    """One volume asked for, and the answer of the end check for the approval that would be written."""
 
     facts: VolumeFacts
     verdict: VolumeVerdict
 
 
-def approve_store(target: Target, words: ApproveOptions, out: Out) -> int:
-    """Exit 0 when the approval is in the stack file; raises No when it was refused or not given."""
-    if words.waive or words.unclaimed or words.verb != "destroy":
+def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
+    """Exit 0 if the approval is in the stack file; raises No if it was refused or not given."""
+    if options.waive or options.unclaimed or options.verb != "destroy":
         raise Unsure(
             "a volume has no cells: --waive, --waive-unclaimed and --verb are for sweeps. A cell of one that used it "
             "is waived there (sweepctl approve --stack SWEEP --waive CELL); a volume is given up by --abandon NAME"
         )
     sources = open_sources(target)
-    chosen = _chosen(sources, words)
-    with Progress("asking every stack who mounted them"):
+    chosen = _chosen(sources, options)
+    with Progress("reading from every stack which sweeps mounted them"):
         found = survey(target.root, sources.store, [facts.native_id for _, facts in chosen], but=target.stack)
     identity = sources.state.identity.identity if sources.state.identity else chosen[0][1].identity
     inventory = take_inventory(identity, [facts for _, facts in chosen], found, _said(target))
-    digest = _kept(sources, inventory, words, chosen)
-    approval = _build(words, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
+    digest = _kept(sources, inventory, options, chosen)
+    approval = _build(options, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
     with Progress("checking"):
         asked = [_ask_check(entry, facts, approval, found) for entry, facts in chosen]
     asked = [one for one in asked if one.verdict.way != "gone"]
@@ -68,10 +69,13 @@ def approve_store(target: Target, words: ApproveOptions, out: Out) -> int:
     refused = [one for one in asked if not one.verdict.allowed]
     if refused:
         raise _refusal(target, refused)
-    if words.receipt is not None and words.receipt != digest:
-        raise No(f"what is on them is not what {words.receipt} showed", [f"sweepctl approve --stack {target.stack}"])
-    if words.receipt is None:
-        _ask(asked, digest, words, target)
+    if options.receipt is not None and options.receipt != digest:
+        raise No(
+            f"what is on them has changed since {options.receipt} was shown",
+            [f"sweepctl approve --stack {target.stack}"],
+        )
+    if options.receipt is None:
+        _ask(asked, digest, options, target)
     target.file.write_approval(approval)
     following = [
         f"pulumi up --stack {target.stack}    (clears the volumes)",
@@ -91,20 +95,20 @@ def approve_store(target: Target, words: ApproveOptions, out: Out) -> int:
     return YES
 
 
-def _chosen(sources: Sources, words: ApproveOptions) -> list[tuple[VolumeEntry, VolumeFacts]]:
-    """The volumes that are asked for: those named, else all."""
+def _chosen(sources: Sources, options: ApproveOptions) -> list[tuple[VolumeEntry, VolumeFacts]]:
+    """The volumes asked for: those named, else all."""
     kept = {entry.name: entry for entry in sources.state.volumes if entry.guarded}
     if not kept:
         raise No(f"there is no volume in the state of {sources.state.stack}: nothing to approve")
-    for name in (*words.boxes, *words.abandon):
+    for name in (*options.boxes, *options.abandon):
         if name not in kept:
             raise No(f"there is no volume {name} in the state{did_you_mean(name, kept)}. Volumes: {', '.join(kept)}")
-    wanted = {*words.boxes, *words.abandon} or set(kept)
+    wanted = {*options.boxes, *options.abandon} or set(kept)
     return [(entry, facts_of(entry)) for name, entry in kept.items() if name in wanted]
 
 
 def _said(target: Target) -> dict[str, Approval]:
-    """The approvals in the stack files of sweeps, as far as they read."""
+    """The approvals in the stack files of sweeps, as far as the files can be read."""
     said: dict[str, Approval] = {}
     for name in StackFile.stacks(target.root):
         try:
@@ -117,22 +121,24 @@ def _said(target: Target) -> dict[str, Approval]:
 
 
 def _kept(
-    sources: Sources, inventory: Inventory, words: ApproveOptions, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
+    sources: Sources, inventory: Inventory, options: ApproveOptions, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
 ) -> str | None:
-    """Where what is shown is kept; None where all are given up and there is no place to keep it."""
+    """Stores the inventory that is shown. Its digest; None if all volumes are given up and there is no evidence."""
     store: EvidenceStore | None = sources.store
     if store is not None:
         return write_inventory(store, inventory)
-    if {facts.name for _, facts in chosen} <= set(words.abandon):
+    if {facts.name for _, facts in chosen} <= set(options.abandon):
         return None
-    raise Unsure(f"what is approved can't be kept: {sources.problem or 'the evidence of this stack is not known'}")
+    raise Unsure(
+        f"the inventory to approve can't be stored: {sources.problem or 'the evidence of this stack is not known'}"
+    )
 
 
-def _build(words: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
+def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str | None, now: datetime) -> Approval:
     abandon = tuple(
-        Abandonment(box=facts.name, native_id=facts.native_id, reason=words.abandon[facts.name], verb=VERB)
+        Abandonment(box=facts.name, native_id=facts.native_id, reason=options.abandon[facts.name], verb=VERB)
         for facts in volumes
-        if facts.name in words.abandon
+        if facts.name in options.abandon
     )
     return Approval(
         receipt=digest,
@@ -141,7 +147,7 @@ def _build(words: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str | 
         waivers_digest=Approval.digest_waivers((), abandon),
         by=who(),
         at=now,
-        expires=now + words.expires,
+        expires=now + options.expires,
     )
 
 
@@ -151,8 +157,8 @@ def _ask_check(entry: VolumeEntry, facts: VolumeFacts, approval: Approval, found
 
 
 def _show(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:
-    """What is on each volume by the records, which receipts prove it safe elsewhere, and what it costs."""
-    out.line(f"inventory  {digest or 'none: it could not be kept'}", style="bold")
+    """Prints what is on each volume by the records, which receipts prove that copies exist elsewhere, and the cost."""
+    out.line(f"inventory  {digest or 'none: it could not be stored'}", style="bold")
     rows = []
     for one in asked:
         size = f"{one.facts.size_gb} GB" if one.facts.size_gb else "-"
@@ -184,8 +190,8 @@ def _refusal(target: Target, refused: Sequence[Asked]) -> No:
     return No("\n".join(lines), following)
 
 
-def _ask(asked: Sequence[Asked], digest: str | None, words: ApproveOptions, target: Target) -> None:
-    """Asks at the terminal. Raises No when there is none, or the answer is not the one."""
+def _ask(asked: Sequence[Asked], digest: str | None, options: ApproveOptions, target: Target) -> None:
+    """Asks at the terminal. Raises No if there is no terminal, or if the answer is another one."""
     names = [one.facts.name for one in asked]
     given_up = [one.facts.name for one in asked if one.verdict.way == "abandoned"]
     if not sys.stdin.isatty():
@@ -193,9 +199,9 @@ def _ask(asked: Sequence[Asked], digest: str | None, words: ApproveOptions, targ
             return
         command = f"sweepctl approve --stack {target.stack} --receipt {digest}"
         command += "".join(f" --box {name}" for name in names if name not in given_up)
-        command += "".join(f' --abandon {name} --reason "{words.abandon[name]}"' for name in given_up)
+        command += "".join(f' --abandon {name} --reason "{options.abandon[name]}"' for name in given_up)
         raise No(
-            "there is no terminal to ask at: name the whole digest of what was shown: that is your approval",
+            "there is no terminal to ask at: to approve, give the whole digest of what was shown",
             [command],
         )
     expected = given_up[0] if given_up else "yes"

@@ -28,8 +28,8 @@ def command(
 ) -> int:
     """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
     out = Out(as_json=json)
-    words = ApproveOptions(receipt, () if box is None else (box,), expires=parse_expires(expires))
+    options = ApproveOptions(receipt, () if box is None else (box,), expires=parse_expires(expires))
     if box is not None:
-        return finish_box(Target.find_sweep(stack), words, box, out)
+        return finish_box(Target.find_sweep(stack), options, box, out)
     target = Target.find(stack)
-    return (finish_store if target.is_store else finish)(target, words, out)
+    return (finish_store if target.is_store else finish)(target, options, out)

@@ -25,7 +25,7 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
 
 
-def finish_box(target: Target, words: ApproveOptions, box: str, out: Out) -> int:
+def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> int:
     """Exit 0 only when the platform proves that the box is gone; the rest of the sweep is left as it is."""
     stack = target.stack
     quiet = Out(as_json=False) if not out.as_json else Silent()
@@ -42,9 +42,9 @@ def finish_box(target: Target, words: ApproveOptions, box: str, out: Out) -> int
         # No is an answer about cells that still run elsewhere: the approval asks for this box's own.
         if (code := verifying.verify(target, quiet)) == UNSURE:
             return code
-        spelled = f"--receipt {words.receipt} --box {box}" if words.receipt else f"--box {box}"
+        spelled = f"--receipt {options.receipt} --box {box}" if options.receipt else f"--box {box}"
         _say(out, f"sweepctl approve --stack {stack} {spelled}")
-        if (code := approving.approve(target, words, quiet)) != YES:
+        if (code := approving.approve(target, options, quiet)) != YES:
             return code
     if target.file.write_want(box, "gone"):
         _say(out, f"boxes.{box}.want: gone    (written to {target.file.shown})")

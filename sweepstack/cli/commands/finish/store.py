@@ -15,7 +15,7 @@ from sweepstack.cli.volume_status import guarded, holding
 from sweepstack.volumes.users import Survey, survey
 
 
-def finish_store(target: Target, words: ApproveOptions, out: Out) -> int:
+def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:
     """Exit 0 only when the platform proves that no volume of the stack is left. What sweeps left on them must be safe
     elsewhere: the first step says whose is not."""
     stack, steps = target.stack, Steps(target.stack, out)
@@ -26,7 +26,7 @@ def finish_store(target: Target, words: ApproveOptions, out: Out) -> int:
         if _approved(sources):
             ask_once(target)
         else:
-            steps.take(spelled(stack, words), lambda: approve_store(target, words, steps.quiet))
+            steps.take(spelled(stack, options), lambda: approve_store(target, options, steps.quiet))
         steps.take(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
         steps.take(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))
     except Stop as stop:

@@ -28,7 +28,7 @@ from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import find_engine
 
 
-def finish(target: Target, words: ApproveOptions, out: Out) -> int:
+def finish(target: Target, options: ApproveOptions, out: Out) -> int:
     """Exit 0 only when the records and the platforms say that nothing bills any more."""
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
@@ -46,7 +46,7 @@ def finish(target: Target, words: ApproveOptions, out: Out) -> int:
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
                 _rent_nothing(target)
-                step(spelled(stack, words), lambda: approving.approve(target, words, quiet))
+                step(spelled(stack, options), lambda: approving.approve(target, options, quiet))
             step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, gives_up(sources)))
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
@@ -146,9 +146,9 @@ def _rent_nothing(target: Target) -> None:
         )
 
 
-def spelled(stack: str, words: ApproveOptions) -> str:
+def spelled(stack: str, options: ApproveOptions) -> str:
     """The approval as a person would type it."""
-    return f"sweepctl approve --stack {stack}" + (f" --receipt {words.receipt}" if words.receipt else "")
+    return f"sweepctl approve --stack {stack}" + (f" --receipt {options.receipt}" if options.receipt else "")
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
