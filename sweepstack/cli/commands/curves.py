@@ -1,4 +1,4 @@
-"""`sweepctl curves`: metrics of one or several cells as a chart in the terminal; elsewhere as a table."""
+"""`sweepctl curves`: draws metrics of cells as a chart in the terminal; elsewhere prints a table."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import Scene
 
 MOST_BYTES = 64 << 20
-"""Of a longer metrics file, its beginning is shown."""
+"""Of a longer metrics file only the beginning is shown."""
 MOST_CURVES = 8
-"""In one chart, when no cell was named: more can't be told apart."""
+"""The most cells in one chart if none was named: more can't be told apart."""
 COLORS = ("cyan", "magenta", "green", "orange", "blue", "red", "yellow", "gray")
 HEIGHT = 20
 
 
 @dataclass(frozen=True)
 class Read:
-    """The rows of one cell's metrics file, and where they are from."""
+    """The rows of one cell's metrics file, and where they were read."""
 
     cell: str
     source: str
@@ -50,7 +50,9 @@ def command(
     cells: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CELL]...", help="Names or patterns; none: what runs.", autocompletion=completion.cells
+            metavar="[CELL]...",
+            help="Names or patterns; by default the cells that run.",
+            autocompletion=completion.cells,
         ),
     ] = None,
     metric: Annotated[
@@ -65,7 +67,10 @@ def command(
 
 
 def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:
-    """`wanted`: names or patterns (`lr0.1-*`); none: what runs, without what hangs, else all. Exit 1: one has none."""
+    """Draws the cells in `wanted` (names or patterns, `lr0.1-*`); by default those that run and are not hung, else all.
+
+    Exit 1: a named cell has no curve.
+    """
     with Progress("reading"):
         sources = open_sources(target)
         scene = look(sources)
@@ -136,7 +141,7 @@ def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
 
 
 def _read(sources: Sources, scene: Scene, cell: str, file: str) -> Read | str:
-    """The rows, or why there are none."""
+    """The rows, or the reason why there are none."""
     try:
         source = find_file(sources, scene, cell, None, file)
         rows = list(parse_rows(source.whole(MOST_BYTES), file))
@@ -146,7 +151,7 @@ def _read(sources: Sources, scene: Scene, cell: str, file: str) -> Read | str:
 
 
 def _chosen(entry: MetricsEntry, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
-    """What to draw: what was asked for, else the first metric of the config."""
+    """The metrics to draw: those asked for, else the first one of the config."""
     known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
     for name in metrics:
         if read and name not in known:
@@ -155,7 +160,10 @@ def _chosen(entry: MetricsEntry, metrics: Sequence[str], read: Sequence[Read]) -
 
 
 def chart(metric: str, x: str, lines: Sequence[Series]) -> str:
-    """The curves as text, as wide as the terminal. Where a value is not finite, the curve has a gap and an x below."""
+    """The curves as text, as wide as the terminal.
+
+    A value that is not finite is a gap in the curve, with an x below.
+    """
     import plotext  # type: ignore[import-untyped]
 
     size = shutil.get_terminal_size((100, 40))
@@ -186,7 +194,7 @@ def chart(metric: str, x: str, lines: Sequence[Series]) -> str:
 
 
 def _parts(line: Series) -> list[list[tuple[float, float]]]:
-    """The stretches of finite points."""
+    """The curve's runs of finite points."""
     parts: list[list[tuple[float, float]]] = [[]]
     for x, y in line.points:
         if math.isfinite(y):

@@ -1,4 +1,4 @@
-"""`sweepctl drop`: takes a cell out by writing it into `cells.drop`. The next `pulumi up` stops it."""
+"""`sweepctl drop`: writes a cell into `cells.drop`, so that the next `pulumi up` stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Take a cell out: writes it into `cells.drop` of the stack file; the next `pulumi up` stops it."""
+    """Take a cell out of the sweep: writes it into `cells.drop` of the stack file; the next `pulumi up` stops it."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     reason = " ".join(reason.split())
     if not reason:

@@ -1,4 +1,4 @@
-"""`sweepctl exec`: a command on a box."""
+"""`sweepctl exec`: runs a command on a box."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert found.code == 1
     (finding,) = [one for one in found.json["findings"] if one["kind"] == "box"]
     assert finding["owner"] == "not known; its records are held by the state in s3://states"
-    lost = f'sweepctl adopt --stack {STACK} --reason "…"    (where that backend is lost; else go on there)'
+    lost = f'sweepctl adopt --stack {STACK} --reason "…"    (if that backend is lost; else go on there)'
     assert finding["next"] == lost, "an up would be refused"
     empty = Known(states={STACK: StackState(stack=STACK)})
     assert adopts(STACK, world.root, empty, world.store) == lost, "a stack of this name was made here since"
@@ -386,7 +386,7 @@ def test_what_can_be_kept_nowhere_ends_nothing(world: World) -> None:
     path.mkdir()
     refused = audit_end(world, box, *ABANDON)
     assert refused.code == 1
-    assert "nothing was ended: the decision could be kept nowhere" in refused.err
+    assert "nothing was ended: the decision could not be recorded anywhere" in refused.err
     assert is_there(world, box)
 
 
@@ -405,7 +405,7 @@ def test_evidence_that_can_t_be_written_keeps_no_box(world: World) -> None:
 def test_words_that_do_not_go_together(world: World) -> None:
     box = training(world)
     elsewhere(world)
-    needs, says = "--abandon needs a reason, which is kept", "--reason says why what is on it may be lost"
+    needs, says = "--abandon needs a reason, which is kept", "--reason is for an abandonment"
     for more, words in ((("--abandon",), needs), (("--abandon", "--reason", " "), needs), (("--reason", "x"), says)):
         refused = audit_end(world, box, *more)
         assert refused.code == 2

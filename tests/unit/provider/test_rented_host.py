@@ -181,8 +181,8 @@ def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPat
     mistakes = {
         "still answers.*Nothing was written": Word("box-0", SAW),
         "--saw is empty": Word("box-0", "  "),
-        '--at "soon" is no moment': Word("box-0", SAW, at="soon"),
-        "lies ahead": Word("box-0", SAW, at="2999-01-01T00:00Z"),
+        '--at "soon" is no time': Word("box-0", SAW, at="soon"),
+        "is in the future": Word("box-0", SAW, at="2999-01-01T00:00Z"),
         r"there is no box box-9 in the state or on record \(there: box-0\)": Word("box-9", SAW),
     }
     for said, word in mistakes.items():

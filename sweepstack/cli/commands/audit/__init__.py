@@ -1,4 +1,4 @@
-"""`sweepctl audit`: what the accounts hold against what any state knows; and the end of one thing that no state has."""
+"""`sweepctl audit`: compares the accounts with the states, and ends one box or volume that no state has."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from sweepstack.status.engine.call import find_project_root
 def command(
     end: Annotated[
         str | None,
-        typer.Option("--end", metavar="PLATFORM:ID", help="End one thing that no state has, after the check. Asks."),
+        typer.Option(
+            "--end", metavar="PLATFORM:ID", help="End one box or volume that no state has, after a check. Asks first."
+        ),
     ] = None,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="With --end and --reason: what is on it may be lost. Kept on record.")
+        bool, typer.Option("--abandon", help="With --end and --reason: give up the data on it. Recorded.")
     ] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="With --abandon: why.")] = "",
     owner_agreed: Annotated[
         str,
-        typer.Option("--owner-agreed", metavar="USER@HOST", help="With --end: the owner who holds it, and has agreed."),
+        typer.Option("--owner-agreed", metavar="USER@HOST", help="With --end: its owner, who holds it and has agreed."),
     ] = "",
-    yes: Annotated[str | None, typer.Option("--yes", metavar="ID", help="With --end: the id once more.")] = None,
+    yes: Annotated[str | None, typer.Option("--yes", metavar="ID", help="With --end: the id again.")] = None,
     json: AsJson = False,
 ) -> int:
-    """Compare what your accounts hold with what any state knows. Deletes nothing. Exit 1: something bills unknown."""
+    """Compare your accounts with all states. Deletes nothing. Exit 1: something bills that no state knows of."""
     root, out = find_project_root(Path.cwd().resolve()), Out(as_json=json)
     if end is None:
         return audit(root, out)

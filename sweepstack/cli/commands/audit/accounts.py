@@ -1,7 +1,7 @@
-"""`sweepctl audit`: what the accounts hold against what any state of this backend knows, in both directions.
+"""`sweepctl audit`: compares what the accounts hold with the states of this backend, in both directions.
 
-It deletes nothing. A box that no state has is read: what is on it, whose it is, and what leads out. `--end` is another
-command on another line, which asks the check (`sweepstack.teardown.orphan_check`), and for the id.
+It deletes nothing. It reads each box that no state has, and shows its content, its owner and the next command. Only
+`--end` ends something, after the check (`sweepstack.teardown.orphan_check`) and after asking for the id.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import adapters, has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 
-ASK = "nothing to type is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
+ASK = "no command is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 ASK_SECONDS = 300.0
-"""All that the accounts may take, which are asked side by side: one may have to page through hundreds of boxes."""
+"""The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
 
 Standing = Literal["known", "recorded", "survived", "duplicate", "unknown", "vanished", "foreign"]
-"""known: in a state; recorded: in a sweep's records, in no state; survived: a volume of a sweep whose boxes have all
-ended; duplicate: its tag is that of another box, which a
-state or a record has; unknown: no state and no record has it; vanished: in a state, and the platform proves that it is
-gone; foreign: in a state, and of an account that is not at hand."""
+"""known: in a state. recorded: in a sweep's records, in no state. survived: a volume of a sweep that has ended all its
+boxes. duplicate: a state or a record has another box with the same tag. unknown: in no state and no record. vanished:
+in a state, and the platform proves that it is gone. foreign: in a state, in an account for which this shell has no
+key."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One box or volume. `whose`: the stacks that know it; `next`: the command that settles it, "" where nothing is to
-    be done, or nothing can be recommended.
+    """One box or volume. `whose`: the stacks that know it; `next`: the command that settles it, "" if none is needed or
+    none can be recommended.
 
-    Of a box that no state has: `holds`, what is on it; `owner`, whose it is, until when it is held; `give_up`: the
-    command that ends it with what is on it.
+    For a box that no state has: `holds`, what is on it; `owner`, its owner, and until when they hold it; `give_up`, the
+    command that ends it and loses its data.
     """
 
     kind: Literal["box", "volume"]
@@ -73,13 +73,13 @@ class Finding:
 
     @property
     def bills_unknown(self) -> bool:
-        """Whether it costs something, or may, that no state knows of."""
+        """Whether it costs money, or may, and no state knows of it."""
         return self.stray and not (self.kind == "volume" and self.price_per_month == 0)
 
 
 def audit(root: Path, out: Out) -> int:
-    """Exit code: 0 when all that was found is known to a state, 1 when something bills that none knows, 2 when a part
-    could not be asked."""
+    """Exit code: 0 if a state knows everything that was found, 1 if something bills that none knows, 2 if an account or
+    a state could not be asked."""
     with Progress("reading every state of this backend"):
         known = read_known(root)
     with Progress("asking every account"):
@@ -100,7 +100,7 @@ def audit(root: Path, out: Out) -> int:
 
 
 def resting(known: Known) -> list[Finding]:
-    """The boxes whose end only made them stand still: they bill until they are released, and no state has them."""
+    """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
     return [
         Finding(
             *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
@@ -112,8 +112,11 @@ def resting(known: Known) -> list[Finding]:
 
 
 def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
-    """Who answered, and what they hold, in the order of `names`. Who did not becomes a problem of `known`, unless there
-    is no key for it and nothing of it is known. All are asked at once: hosts that are down make nobody wait in turn."""
+    """Asks all adapters in parallel. Returns those that answered, in the order of `names`, and what they hold.
+
+    An adapter that does not answer becomes a problem of `known`, unless this shell has no key for it and nothing on it
+    is known.
+    """
     answers = in_parallel({adapter: partial(_asked, adapter, known) for adapter in names}, ASK_SECONDS)
     asked: list[str] = []
     findings: list[Finding] = []
@@ -137,7 +140,7 @@ def _asked(adapter: str, known: Known) -> list[Finding] | SweepstackError:
 
 
 def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
-    """What the account at hand holds with a tag of ours, and what the states claim of it. Raises PlatformError."""
+    """What this account holds with one of our tags, and what the states expect in it. Raises PlatformError."""
     listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
     tags = [record.tag for record in listed]
@@ -157,7 +160,7 @@ def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
 
 
 def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str], at_hand: str) -> Iterable[str]:
-    """A line for each box on record that no state and no list of the account has, and that is not proved gone."""
+    """A line for each box on record that is in no state, not in the account's list, and not proved gone."""
     stated = {box.native_id for state in known.states.values() for box in state.boxes}
     for stack, births in known.births.items():
         for birth in births:
@@ -168,7 +171,7 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
             price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
             what = f"box {birth.box} of {stack} ({birth.native_id} on {adapter}{price}) is on record as rented"
             if birth.account != at_hand:
-                yield f"{what}, with the account {birth.account}; the one at hand is {at_hand}: it may bill"
+                yield f"{what}, with the account {birth.account}, and this shell's key is for {at_hand}: it may bill"
                 continue
             try:
                 rented = rented_at(birth.price_per_hour)
@@ -183,11 +186,11 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
 
 
 def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:
-    """`alone`: no other box that is listed has its tag."""
+    """The finding of one box. `alone`: no other listed box has its tag."""
     whose = known.stacks_with("box", record.native_id)
     standing: Standing = "known"
     if not whose:
-        # A record that waits for its answer has the tag alone: of two boxes under it, `up` adopts none.
+        # A record without an answer knows only the tag: if two boxes have that tag, `up` adopts none of them.
         by_tag = known.recorded_by(record, by_tag=True)
         whose = known.recorded_by(record, by_tag=alone)
         standing = "recorded"
@@ -221,7 +224,7 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
         if known.is_over((volume_of(record.tag) or ("", ""))[0]):
             standing, following = "survived", end_command(adapter, record.native_id)
         elif whose:
-            following = f"pulumi up --stack {whose[0]}    (adopts it, where its stack file names it)"
+            following = f"pulumi up --stack {whose[0]}    (adopts it, if its stack file names it)"
         if record.size_gb is None:
             used, more = used_bytes(platform, record.native_id)
     return Finding(
@@ -243,10 +246,10 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
 
 
 def once(findings: Sequence[Finding]) -> list[Finding]:
-    """Without what a host lists a second time: two addresses may lead to it. The one that a state knows stays."""
+    """Removes duplicates: two addresses may lead to one host, which then lists its boxes twice. Keeps the known one."""
     kept: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        # The id of a box on a host is drawn at random; on a rental platform another account may have the same.
+        # On hosts ids are random, so equal ids are one box; on a rental platform another account may have the same id.
         key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")
         if key not in kept or (kept[key].bills_unknown and not finding.bills_unknown):
             kept[key] = finding
@@ -254,11 +257,11 @@ def once(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def described(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
-    """With what is on each box that no state has, whose it is, and what leads out. Reads the boxes."""
+    """Adds the content, the owner and the next command of each box that no state has. Reads the boxes."""
     strays = [found for found in findings if found.kind == "box" and found.bills_unknown]
     if not strays:
         return list(findings)
-    with Progress("reading what no state has"):
+    with Progress("reading the boxes that no state has"):
         read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], known)
     return [_with(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings]
 
@@ -278,10 +281,10 @@ def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> 
 
 
 def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
-    """A box of a state that the account's list does not have."""
+    """The finding of a box that a state has and the account's list has not."""
     found = partial(Finding, "box", box.adapter, box.native_id, box.tag)
     if box.account != at_hand:
-        words = f"of the account {box.account}, and the one at hand is {at_hand}"
+        words = f"in the account {box.account}; this shell's key is for {at_hand}"
         yield found("foreign", words, whose=(stack,))
         return
     record = look_up(platform, box.native_id, box.account, rented=box.teardown.rented)
@@ -294,7 +297,7 @@ def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Ite
 
 
 def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out: Out) -> None:
-    """The table for people, what it means, and what to type."""
+    """Prints the table, its summary, and what to type next."""
     if findings:
         rows = [
             (
@@ -337,7 +340,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
     if stray:
         out.line(f"audit    {len(stray)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
     elif known.problems:
-        out.line("audit    nothing stray was found, and a part could not be asked", style="bold")
+        out.line("audit    no orphan was found, but not everything could be asked", style="bold")
     elif not findings:
         out.line("audit    nothing of ours was found", style="bold")
     elif free:

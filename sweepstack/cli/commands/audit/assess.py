@@ -1,4 +1,4 @@
-"""What is on a box that no state has, whose it is, and what leads out: for `sweepctl audit` and `audit --end`."""
+"""Assesses a box that no state has, for `sweepctl audit`: its content, its owner, the next command."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, ma
 from sweepstack.teardown.ownership import Owner, former_selves, read_owner, who
 
 READ_SECONDS = 60.0
-"""All that reading the boxes may take, which are read side by side."""
+"""The most seconds for reading all boxes, in parallel."""
 NOT_IN_TIME = f"it did not answer within {READ_SECONDS:.0f} s"
 
 
 @dataclass(frozen=True)
 class Assessed:
-    """One box that no state has. `stores`: the evidence of its sweep, as far as it opens here; `on_record`: the sweep
-    whose evidence has an open record of it, which only the box itself led to; "" where there is none."""
+    """One box that no state has. `stores`: the evidence of its sweep that can be opened here. `on_record`: the sweep
+    with an open record of it, if that evidence was found only through the box; else ""."""
 
     box: Stray
     on_it: OnIt
@@ -45,12 +45,12 @@ class Assessed:
 
     @property
     def owner(self) -> Owner | None:
-        """Whose it is, as it says itself."""
+        """The owner that the box itself names."""
         return self.on_it.owner
 
     @property
     def state_words(self) -> str:
-        """Which backend's state holds the records of its sweep, for people; "" where they name none."""
+        """Which backend holds the records of its sweep, as text; "" if they name none."""
         for store in self.stores:
             with contextlib.suppress(EvidenceError):
                 if (lease := store.lease()) is not None:
@@ -58,12 +58,12 @@ class Assessed:
         return ""
 
     def held_until(self, now: datetime) -> datetime | None:
-        """Until when its owner holds it; None where that is over, or nothing is known."""
+        """Until when its owner holds it; None if that is over or not known."""
         return self.owner.held_at(now, self.on_it.seen.journal) if self.owner is not None else None
 
     @property
     def owner_words(self) -> str:
-        """Whose it is, for people."""
+        """The owner as text."""
         if self.owner is None:
             return "not known"
         until = self.held_until(datetime.now(UTC))
@@ -73,7 +73,7 @@ class Assessed:
 
 
 def assess(platform: str, native_id: str, account: str, tag: str, known: Known, word: Word, *, full: bool) -> Assessed:
-    """Reads the box, finds the evidence of its sweep, and asks the check. Blocks for seconds; reads only."""
+    """Reads the box, finds the evidence of its sweep, and runs the check. Blocks for seconds; reads only."""
     on_it = read_box(platform, native_id, account, _places(tag, known))
     return judged(platform, native_id, account, tag, on_it, known, word, full=full)
 
@@ -81,7 +81,7 @@ def assess(platform: str, native_id: str, account: str, tag: str, known: Known, 
 def judged(
     platform: str, native_id: str, account: str, tag: str, on_it: OnIt, known: Known, word: Word, *, full: bool
 ) -> Assessed:
-    """The check's answer for a box that was read already."""
+    """The same for a box that was read already."""
     identity, name, generation = box_layout.box_of(tag) or ("", "", 0)
     ours = identity != "" and bool(known.stacks_of(identity))
     stores = [store for store in known.stores.values() if store.marker.identity == identity]
@@ -96,21 +96,23 @@ def judged(
                 open_ones = (b for b in store.births() if b.ended_at is None and b.native_id == native_id)
                 on_record = f"{store.marker.project}/{store.marker.stack}" if any(open_ones) else ""
         except EvidenceError:
-            pass  # it is on another host, or needs keys that are not here
+            pass  # it is on another host, or needs keys that are missing here
     box = Stray(platform, native_id, account, identity, name, generation, ours)
     return Assessed(box, on_it, tuple(stores), may_end_stray(box, on_it, stores, word, full=full), on_record)
 
 
 def _places(tag: str, known: Known) -> tuple[str, ...]:
-    """Where the evidence of this box's sweep is, as far as it is known before the box is asked."""
+    """The places of the evidence of this box's sweep that are known before the box is asked."""
     identity = (box_layout.box_of(tag) or ("", "", 0))[0]
     return tuple(store.shelf.uri for store in known.stores.values() if store.marker.identity == identity)
 
 
 def read_box(platform: str, native_id: str, account: str, places: Sequence[str] = ()) -> OnIt:
-    """What the box says of itself: its journal, its queue, its owner. Never raises SweepstackError.
+    """Reads the box's journal, queue and owner. Never raises SweepstackError.
 
-    `places`: the known evidence of its sweep; it, and what the owner names, is looked for on the box itself."""
+    `places`: the known evidence of its sweep. It is checked whether this evidence, or the one that the owner names,
+    lies on the box itself.
+    """
     try:
         seen, record = observe(platform, native_id, account)
     except SweepstackError as error:
@@ -132,7 +134,7 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
 
 
 def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:
-    """The same for many boxes (platform, native id, account, tag), by platform and native id. What does not answer in
+    """Assesses many boxes (platform, native id, account, tag), by platform and native id. A box that does not answer in
     time is unknown."""
     read = in_parallel({box: partial(read_box, *box[:3], _places(box[3], known)) for box in boxes}, READ_SECONDS)
     late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
@@ -140,9 +142,9 @@ def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict
 
 
 def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled: bool) -> tuple[str, str]:
-    """The command that comes next, and the one that gives the box up; "" where there is none to be recommended.
+    """The next command, and the one that gives the box up; "" if none can be recommended.
 
-    `recorded`: the stack of this checkout that has it on record; `doubled`: its tag is another box's.
+    `recorded`: the stack of this checkout that has it on record; `doubled`: another box has the same tag.
     """
     what = f"{found.box.platform}:{found.box.native_id}"
     give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
@@ -158,10 +160,13 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
 
 
 def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) -> str:
-    """The commands that take a box of this stack back into a state. `store`: its evidence, where it opens here."""
+    """The commands that bring a box of this stack back into a state.
+
+    `store`: its evidence, if it can be opened here.
+    """
     file, up = StackFile.locate(root, stack), f"pulumi up --stack {stack}"
-    if held_by_another(store, root):  # also where a stack of this name is here: its `up` would be refused
-        return f'sweepctl adopt --stack {stack} --reason "…"    (where that backend is lost; else go on there)'
+    if held_by_another(store, root):  # even if a stack of this name is here: its `up` would be refused
+        return f'sweepctl adopt --stack {stack} --reason "…"    (if that backend is lost; else go on there)'
     if stack in known.states:
         return f"{up}    (adopts it{'' if file.path.exists() else f', once {file.shown} is back'})"
     words, copy = "adopts it", ""
@@ -173,7 +178,7 @@ def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) ->
 
 
 def _kept(store: EvidenceStore | None) -> str:
-    """The path of the stack file's copy in the evidence; "" where there is none, or none on this computer's disk."""
+    """The path of the stack file's copy in the evidence; "" if there is none on this computer's disk."""
     try:
         held = stack_file_of(store) if store is not None else None
         return "" if store is None or held is None else shlex.quote(str(store.root / STACK_FILES / held[0]))

@@ -1,9 +1,9 @@
-"""`sweepctl audit --end PLATFORM:ID`: ends one thing that bills and that no state has.
+"""`sweepctl audit --end PLATFORM:ID`: ends one box or volume that bills and that no state has.
 
-It asks the same check as every other end, in the form that needs no state (`teardown.orphan_check`): the box itself is
-read, and so are all states of the backend, of every project, and every evidence that a stack file of this checkout, or
-the box itself, names. What a state has, or an open record, ends through its own gate. The only way past the check is an
-abandonment with a reason, which is put on record before anything is ended. The id has to be typed again.
+It uses the check for orphans, which needs no state (`teardown.orphan_check`). It reads the box, all states of the
+backend, of every project, and every evidence that a stack file of this checkout or the box itself names. A box in a
+state or in an open record is refused: it ends through its own gate. Only an abandonment with a reason passes the check,
+and it is recorded before anything ends. The person has to type the id again.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ WAIT_SECONDS = 300.0
 POLL_SECONDS = 2.0
 AUDIT = "sweepctl audit"
 GIVEN_UP, ENDED = "given up", "ended"
-"""What a decision of here is called. Never `abandoned`: that is a word to a delete (`teardown.abandonment`)."""
+"""The kinds of decision here. Never `abandoned`: a delete would take that for its own (`teardown.abandonment`)."""
 
 
 def end(
     root: Path, what: str, out: Out, *, typed: str | None, abandon: bool = False, reason: str = "", agreed: str = ""
 ) -> int:
-    """`what`: `platform:id`; `typed`: the id again, None to ask for it; `abandon`, `reason`: what is on it may be lost;
-    `agreed`: the owner of a box that is held, who has agreed. Irreversible; idempotent; blocks for minutes at most.
+    """Ends `what`, a `platform:id`. Irreversible; idempotent; blocks for minutes at most.
 
-    Exit code 0 only when the platform proves that it is gone; raises No where the check refuses, and nothing was ended.
+    `typed`: the id again, None to ask for it; `abandon`, `reason`: its data may be lost; `agreed`: the owner of a held
+    box, who has agreed. Exit code 0 only if the platform proves that it is gone; raises No if the check refuses, and
+    nothing was ended.
     """
     word = _word(abandon, reason, agreed)
     adapter, colon, native_id = what.rpartition(":")  # a host's address has colons of its own
@@ -73,7 +74,7 @@ def end(
     else:
         found = _check_volume(finding, known, abandon=abandon)
     _confirm(finding, typed, found)
-    if finding.kind == "box":  # what it holds may have changed while the id was typed
+    if finding.kind == "box":  # its content may have changed while the person typed the id
         found = _checked(finding, root, known, word, full=True)
     else:
         found = _check_volume(finding, known, abandon=abandon)
@@ -100,17 +101,17 @@ def _way(found: Assessed | VolumeAssessed, word: Word) -> str:
 
 
 def _word(abandon: bool, reason: str, agreed: str) -> Word:
-    """What was said. Raises Unsure for a reason without an abandonment, and the other way round."""
+    """The person's decision. Raises Unsure for a reason without --abandon, or --abandon without a reason."""
     reason = " ".join(reason.split())
     if abandon and not reason:
         raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "why"')
     if reason and not abandon:
-        raise Unsure('--reason says why what is on it may be lost: --abandon --reason "why"')
+        raise Unsure('--reason is for an abandonment: --abandon --reason "why"')
     return Word(who(), reason, agreed.strip())
 
 
 def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) -> None:
-    """Raises No for what a state has; for what an open record has, too, unless it is abandoned."""
+    """Raises No if a state has it; also if an open record has it, unless it is abandoned."""
     if finding.standing in ("known", "foreign"):
         stack = finding.whose[0]
         raise No(
@@ -127,7 +128,7 @@ def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) 
 
 
 def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bool) -> Assessed:
-    """The check's answer where it allows the end; else raises No with what is on the box, whose it is, what to do."""
+    """The assessment, if the check allows the end; else raises No with the content, the owner, and what to do."""
     with Progress(f"reading {finding.native_id}"):
         found = assess(finding.platform, finding.native_id, finding.account, finding.tag, known, word, full=full)
     if found.verdict.allowed and (word.reason or not found.on_record):
@@ -142,14 +143,14 @@ def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bo
         rows.append(("once agreed", f"{again} --owner-agreed {found.owner.person}"))
     else:
         abandoned = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
-        rows.append(("give up", give_up or f"{abandoned}    (only once you know whose it is)"))
+        rows.append(("give up", give_up or f"{abandoned}    (only once you know its owner)"))
     lines += [f"  {label:<14}  {text}" for label, text in rows]
     raise No("\n".join(lines), [following] if following else [AUDIT])
 
 
 def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> VolumeAssessed:
-    """What is on the volume. Raises No where a box mounts it, or may; and where what is on it is not safe elsewhere,
-    unless it is given up."""
+    """The assessment of the volume. Raises No if a box mounts it, or may; and if its data has no verified copy
+    elsewhere, unless it is given up."""
     with Progress(f"reading {finding.native_id}"):
         found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, known)
     if found.mounted:
@@ -175,8 +176,10 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
 
 
 def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> list[str]:
-    """Puts the decision on record wherever it can be written, and says where: on this computer, in the evidence, on the
-    box. Raises No where it is kept neither here nor in the evidence: then nothing was ended."""
+    """Records the decision on this computer, in the evidence and on the box. Returns the places that worked.
+
+    Raises No if it could be recorded neither here nor in the evidence: then nothing was ended.
+    """
     decision = _decision(finding, found, known, word)
     places, problems = [], []
     try:
@@ -191,7 +194,7 @@ def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, wo
         except SweepstackError as error:
             problems.append(str(error))
     if not places:
-        raise No(f"nothing was ended: the decision could be kept nowhere: {'; '.join(problems)}", [AUDIT])
+        raise No(f"nothing was ended: the decision could not be recorded anywhere: {'; '.join(problems)}", [AUDIT])
     if isinstance(found, Assessed):
         with contextlib.suppress(SweepstackError, OSError):
             channel = load_platform(finding.platform).channel(finding.native_id, finding.account)
@@ -225,8 +228,10 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
 
 
 def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
-    """Copies the box's own logs into each evidence of its sweep, where it answers; what was in the way. Not those of a
-    second box under one tag: they would replace the first one's."""
+    """Copies the box's own logs into each evidence of its sweep, if the box answers. Returns the problems.
+
+    Skips a second box with the same tag: its logs would replace those of the first.
+    """
     box, journal = found.box, found.on_it.seen.journal
     if journal is None or not box.box or finding.standing == "duplicate":
         return []
@@ -237,8 +242,8 @@ def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
 
 
 def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
-    """Books for a box that is gone: its end where a record has it, the cells that were lost. What can't be written is
-    returned: the box is gone all the same."""
+    """Records that the box is gone, and the cells that were lost. Returns what could not be written: the box is gone
+    in any case."""
     problems: list[str] = []
     for store in found.stores if found.box.box else ():
         box, now = found.box, datetime.now(UTC)
@@ -246,7 +251,7 @@ def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
         lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
         try:
             birth = store.birth(box.box, box.generation)
-            # A record that waits for its answer may be of the other box under this tag.
+            # A record without an answer may be of the other box with this tag.
             if birth is not None and (birth.native_id == box.native_id or finding.standing != "duplicate"):
                 close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
             if lost:
@@ -257,7 +262,7 @@ def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
 
 
 def _issue(platform: Platform, finding: Finding, account: str) -> None:
-    """Ends it, and returns when that is proved. Raises No, with what may still bill, at the deadline."""
+    """Ends it, and returns once that is proved. At the deadline raises No, which names what may still bill."""
     begun, problem = time.monotonic(), "the platform still lists it"
     with Progress(f"ending {finding.native_id}"):
         while time.monotonic() - begun < WAIT_SECONDS:
@@ -275,7 +280,7 @@ def _issue(platform: Platform, finding: Finding, account: str) -> None:
                         return
                     problem = record.note or problem
                     if record.phase is Phase.ENDING and has_address(finding.platform):
-                        break  # nothing is left there, and only a person ends the bill of the host
+                        break  # the box is empty, and only a person can end the host's bill
             except (NotYetGone, OutcomeUnknown) as error:
                 problem = str(error)
             except PlatformError as error:

@@ -1,8 +1,8 @@
-"""May one volume end that no state has? The check of `sweepctl audit --end` for volumes.
+"""Checks for `sweepctl audit --end` whether a volume that no state has may end.
 
-Like a box it ends only when what is on it is safe elsewhere: every sweep that mounted it is known by its evidence, all
-its boxes have ended, and every cell that ran with this volume is verified by the latest receipt, by every byte of its
-copy, which does not lie on the volume itself. Or a person gives it up, with a reason.
+It may end only if its data is safe elsewhere: the evidence of every sweep that mounted it is known, all boxes of these
+sweeps have ended, and the latest receipt verifies every cell that ran with this volume, by every byte of a copy that
+does not lie on the volume itself. Or a person gives it up, with a reason.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from sweepstack.volumes.users import Survey, User, recorded
 
 SHOWN = 12
 COUNT_SECONDS = 5.0
-"""How long its files may be counted, to be shown."""
+"""The most seconds for counting its files."""
 
 
 @dataclass(frozen=True)
 class VolumeAssessed:
-    """What was found. `mounted`: a line for each box that mounts it, or may: then nothing ends it. `reasons`: why what
-    is on it is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: what is on it."""
+    """The result. `mounted`: a line for each box that mounts it, or may; such a volume never ends. `reasons`: why its
+    data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as
+    text."""
 
     mounted: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -40,12 +41,12 @@ class VolumeAssessed:
 
     @property
     def allowed(self) -> bool:
-        """Whether it may end without being given up."""
+        """Whether it may end without an abandonment."""
         return not self.mounted and not self.reasons
 
 
 def assess_volume(platform: str, native_id: str, account: str, tag: str, known: Known) -> VolumeAssessed:
-    """Asks the platform, and re-hashes the copies of what is on it. Blocks; reads only; never raises for an outage."""
+    """Asks the platform, and hashes the copies of its data again. Blocks; reads only; an outage never raises."""
     identity, name = box_layout.volume_of(tag) or ("", "")
     survey = _users(native_id, identity, known)
     users = survey.of(native_id)
@@ -62,7 +63,7 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, known: 
     lost = record.lost if record is not None else ""
     reasons = [] if mounted else [*survey.problems, *_not_over(platform, facts, users)]
     if not mounted:
-        # What lies in a folder that is not there can't be read, and every copy is read below.
+        # If its folder is lost, no copy can lie in it.
         reasons += [] if lost else _overlaps(platform, native_id, stores)
         reasons += _reasons(facts, seen, survey, users)
         reasons += [f"{user.stack}: its state has boxes, or its records are open" for user in _live(users, known)]
@@ -75,7 +76,7 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, known: 
 
 
 def _users(native_id: str, identity: str, known: Known) -> Survey:
-    """Every sweep whose evidence says that a box of it mounted the volume, and those that a stack of volumes noted."""
+    """Every sweep with a box that mounted the volume, by its evidence, or by the notes of a stack of volumes."""
     found = Survey()
     for store in known.stores.values():
         user = User(store.marker.stack, store.marker.identity, store.shelf.uri)
@@ -97,17 +98,17 @@ def _live(users: tuple[User, ...], known: Known) -> Iterator[User]:
 
 
 def _not_over(platform: str, facts: VolumeFacts, users: tuple[User, ...]) -> list[str]:
-    """Boxes that the records call ended and that are not proved gone."""
+    """The boxes that have ended by the records but are not proved gone."""
     seen, _ = observe_volume(platform, facts, users)
     return [*seen.alive, *seen.unread]
 
 
 def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[User, ...]) -> Iterator[str]:
-    """Why what is on it is not safe elsewhere."""
+    """Why its data is not safe elsewhere."""
     if seen.account_problem or seen.note:
         yield seen.account_problem or seen.note
     if not users:
-        yield "whose it is is not known: no evidence that was found here names it"
+        yield "its owner is not known: no evidence that was found here names it"
     known = {user.identity for user in users}
     for name in seen.holds or ():
         if name not in known:
@@ -118,7 +119,7 @@ def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[
 
 
 def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
-    """Copies that would go with the volume, or may."""
+    """The copies that lie on the volume itself, or may."""
     for store in stores:
         try:
             on_it = _lies_on(platform, native_id, store)
@@ -130,7 +131,7 @@ def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) 
 
 
 def _open(user: User) -> EvidenceStore | None:
-    """The evidence of a sweep that used the volume. None: it can't be opened, which `_not_over` gives as a reason."""
+    """The evidence of a sweep that used the volume; None if it can't be opened, which `_not_over` reports."""
     try:
         return EvidenceStore.open(user.evidence)
     except EvidenceError:
@@ -138,23 +139,23 @@ def _open(user: User) -> EvidenceStore | None:
 
 
 def _lies_on(platform: str, native_id: str, store: EvidenceStore) -> str:
-    """The folder of the evidence that lies on the volume; "" where none does. Raises PlatformError, OSError where that
-    is not known."""
+    """The folder of the evidence that lies on the volume; "" if none does. Raises PlatformError or OSError if that is
+    not known."""
     try:
         channel = volume_channel(load_platform(platform), native_id, box_layout.DURABLE)
     except Unsupported:
-        return ""  # it can't be read without a box, so no folder of this computer is on it
+        return ""  # readable only from a box, so it holds no folder of this computer
     found = evidence_on(channel, store.shelf.uri, (box_layout.DURABLE,))
     return found[1] if found is not None else ""
 
 
 def refusal(platform: str, native_id: str, found: VolumeAssessed) -> str:
-    """Why it may not end, with the command that gives it up."""
+    """The refusal: why it may not end, and the command that gives it up."""
     rows = [("locked because" if index == 0 else "", text) for index, text in enumerate(found.reasons[:SHOWN])]
     if len(found.reasons) > SHOWN:
         rows.append(("", f"… and {len(found.reasons) - SHOWN} more"))
     rows.append(("holds", found.words))
     given_up = f'sweepctl audit --end {platform}:{native_id} --abandon --reason "…"'
-    rows.append(("give up", f"{given_up}    (only once you know whose it is)"))
+    rows.append(("give up", f"{given_up}    (only once you know its owner)"))
     lines = [f"REFUSED. Nothing was ended: volume {native_id} on {platform}."]
     return "\n".join([*lines, *(f"  {label:<14}  {text}" for label, text in rows)])

@@ -1,5 +1,4 @@
-"""What the states, the evidence and the stack files know of what is rented: the side that `sweepctl audit` compares the
-accounts with."""
+"""What the states, the evidence and the stack files know of boxes and volumes, for `sweepctl audit`."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from sweepstack.status.engine.state import StackMissing, StackState, list_stacks
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 AT_ONCE = 4
-"""States that are read side by side: each is a process of the engine."""
+"""How many states are read in parallel: each needs a process of the engine."""
 
 
 @dataclass
 class Known:
-    """What the states of this backend, of every project, and the stack files of this checkout say.
+    """The states of this backend, of every project, and what the stack files of this checkout name.
 
-    `stores`: stack → its evidence, as far as it opens; `births`: what is on record there. `named_hosts`: hosts of the
-    stack files, as adapters. `problems`: what could not be read. `still_billed`: stack and box, where its end only made
-    it stand still.
+    `stores`: stack → its evidence, if it can be opened; `births`: the birth records in it. `named_hosts`: the hosts in
+    stack files, as adapters. `problems`: what could not be read. `still_billed`: (stack, box) of boxes that an end only
+    stopped.
     """
 
     states: dict[str, StackState] = field(default_factory=dict)
@@ -42,7 +41,7 @@ class Known:
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
 
     def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
-        """The stacks whose state has this box or volume."""
+        """The stacks with this box or volume in their state."""
         return tuple(
             name
             for name, state in self.states.items()
@@ -50,15 +49,15 @@ class Known:
         )
 
     def recorded_by(self, record: BoxRecord, *, by_tag: bool) -> tuple[str, ...]:
-        """The stacks whose open records have this box: by its id; with `by_tag` also by its tag, where the record has
-        no id since the answer to the create was lost."""
+        """The stacks with this box in an open record: by its id; with `by_tag` also by its tag, for records without an
+        id because the answer to the create was lost."""
         return tuple(
             name for name, births in self.births.items() if any(is_of(b, record, by_tag=by_tag) for b in births)
         )
 
     def doubled_by(self, record: BoxRecord) -> tuple[str, ...]:
-        """The stacks that know another box under the tag of this one, by their state or an open record: no `up` adopts
-        a second one."""
+        """The stacks that know another box with this tag, by their state or an open record. An `up` never adopts a
+        second box."""
         tag = record.tag
         stated = {n for n, state in self.states.items() if tag and any(box.tag == tag for box in state.boxes)}
         noted = {
@@ -69,18 +68,18 @@ class Known:
         return tuple(sorted(stated | noted))
 
     def keepers_of(self, record: VolumeRecord) -> tuple[str, ...]:
-        """The stacks by whose identity a volume is tagged."""
+        """The stacks of the identity in the volume's tag."""
         ours = volume_of(record.tag)
         return self.stacks_of(ours[0]) if ours is not None else ()
 
     def stacks_of(self, identity: str) -> tuple[str, ...]:
-        """The stacks of this identity, by their state or their evidence."""
+        """The stacks with this identity, by their state or their evidence."""
         stated = {n for n, state in self.states.items() if state.identity and state.identity.identity == identity}
         return tuple(sorted(stated | {n for n, store in self.stores.items() if store.marker.identity == identity}))
 
     def is_over(self, identity: str) -> bool:
-        """Whether the sweep of this identity has ended: its records say so of every box that it ever had, and no state
-        has one. False for a stack of volumes, which has no boxes, and where the records can't be read."""
+        """Whether the sweep of this identity has ended: no state has a box of it, and all its records are closed. False
+        for a stack of volumes, which has no boxes, and if the records can't be read."""
         if any(s.identity and s.identity.identity == identity and s.boxes for s in self.states.values()):
             return False
         try:
@@ -90,25 +89,25 @@ class Known:
         return bool(births) and all(birth.ended_at is not None for birth in births)
 
     def stores_of(self, identity: str) -> list[EvidenceStore]:
-        """The evidence of this identity, as far as it opens."""
+        """The evidence of this identity that can be opened."""
         return [store for store in self.stores.values() if store.marker.identity == identity]
 
     def hosts(self) -> list[str]:
-        """The adapters that are named with a host's address, as states, open records and stack files know them: a host
-        lists its own boxes, and no list of the hosts exists."""
+        """The adapters with a host's address, from states, open records and stack files: each host lists only its own
+        boxes, and no platform lists the hosts."""
         boxes = {box.adapter for state in self.states.values() for box in state.boxes}
         births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
         return sorted(self.named_hosts | {adapter for adapter in boxes | births if has_address(adapter)})
 
     def speaks_of(self, adapter: str) -> bool:
-        """Whether anything of this platform is in a state or an open record."""
+        """Whether a state or an open record has something on this platform."""
         boxes = any(box.adapter == adapter for state in self.states.values() for box in state.boxes)
         open_births = (b for births in self.births.values() for b in births if b.ended_at is None)
         return boxes or any(birth.platform == adapter for birth in open_births)
 
 
 def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
-    """Whether an open record is of this very box; with `by_tag` also one that has no id yet."""
+    """Whether an open record is of exactly this box; with `by_tag` also a record that has no id yet."""
     if birth.ended_at is not None:
         return False
     if birth.native_id is not None:
@@ -117,10 +116,10 @@ def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
 
 
 def read_known(root: Path) -> Known:
-    """Every stack of this backend, whatever its project, the evidence of each, and the evidence and the hosts that the
-    stack files of this checkout name. Blocks: a fraction of a second for each stack.
+    """Reads every stack of this backend, of all projects, with its evidence, and the evidence and hosts that the stack
+    files of this checkout name. Blocks: a fraction of a second for each stack.
 
-    Raises SweepstackError when the backend does not answer at all: then nothing would be known.
+    Raises SweepstackError if the backend does not answer.
     """
     known = Known()
     names = list_stacks(root, every_project=True)
@@ -149,8 +148,8 @@ def _state(name: str, root: Path) -> StackState | SweepstackError:
 
 
 def _read_file(known: Known, root: Path, name: str) -> None:
-    """What a stack file names beyond the states: the evidence of a stack that this backend does not have, and hosts. A
-    file with which nothing was ever brought up names nothing: its hosts are asked for nothing."""
+    """Adds what a stack file names beyond the states: the evidence of a stack that this backend lacks, and hosts. Skips
+    a file with which nothing was ever brought up, so that its hosts are not asked."""
     file = StackFile.locate(root, name)
     place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
     if place is None:
@@ -172,8 +171,8 @@ def _read_file(known: Known, root: Path, name: str) -> None:
 
 
 def _is_over(known: Known, stack: str) -> bool:
-    """Whether the records say of every box that the sweep ever had that it has ended: a host that was given back does
-    not answer, and would make every later audit unsure."""
+    """Whether all boxes of the sweep have ended by the records. Its hosts are then not asked: a host that was given
+    back does not answer, and every later audit would be unsure."""
     births = known.births.get(stack)
     return bool(births) and all(birth.ended_at is not None for birth in births or ())
 
@@ -189,7 +188,7 @@ def _hosts(file: StackFile) -> Iterable[str]:
             try:
                 yield spelled(f"ssh:{host}")
             except SweepstackError:
-                continue  # `preview` says what is wrong with it
+                continue  # `preview` reports what is wrong with it
 
 
 def _read_evidence(known: Known, name: str, evidence: str) -> None:

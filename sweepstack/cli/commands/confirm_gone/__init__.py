@@ -1,4 +1,4 @@
-"""`sweepctl confirm-gone BOX`: a person says that a box is ended, or was never rented, where no API can prove it."""
+"""`sweepctl confirm-gone BOX`: a person confirms that a box has ended, or was never rented."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sweepstack.cli.target import Target
 def command(
     box: Box,
     saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it.")],
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who saw it; you, by default.")] = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
     at: Annotated[
         str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
     ] = "",
     another: Annotated[
         str,
-        typer.Option("--another", metavar="SHA256:…", help="The key of another machine that has its address by now."),
+        typer.Option("--another", metavar="SHA256:…", help="The host key of another machine that has its address now."),
     ] = "",
     never_rented: Annotated[
         bool,
-        typer.Option("--never-rented", help="A create whose answer was lost rented nothing, as the console shows."),
+        typer.Option("--never-rented", help="The console shows that a create with a lost answer rented nothing."),
     ] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Say that a box is ended whose bill only a person can end, or was never rented. Refused while it shows."""
+    """Confirm that a box has ended, or was never rented, if no API can prove it. Refused while it still shows."""
     word = Word(box, saw, by, at, another.strip())
     return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), word, Out(as_json=json))

@@ -1,7 +1,7 @@
-"""`sweepctl confirm-gone BOX`: a person's word that a bill has ended which no API can prove ended.
+"""`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
 
-It is kept in the evidence, for one native id whose end was allowed and begun, and counts only together with a connect
-that fails: here, and again at every later look.
+The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun. It counts only
+while a connection to the box fails: now, and again at every later command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Word:
-    """What was typed. `at`: "" for now. `another`: the fingerprint of another machine that has the address now."""
+    """What the person typed. `at`: "" for now. `another`: the fingerprint of another machine with the address now."""
 
     box: str
     saw: str
@@ -45,7 +45,7 @@ class Word:
 
 
 def confirm_gone(target: Target, word: Word, out: Out) -> int:
-    """Exit 0: the word is on record; 1: it was refused, and nothing was written; 2: it could not be told."""
+    """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
     if not word.saw.strip():
@@ -56,8 +56,8 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
     box = _box(sources, word.box) if rest is None else rest[1]
     if not has_address(box.adapter):
         raise No(
-            f"box {box.name} is on {box.adapter}, whose API proves by itself that a box is gone: a word is not needed, "
-            "and not taken",
+            f"box {box.name} is on {box.adapter}, and its API proves that a box is gone: a confirmation is not needed, "
+            "and not accepted",
             [f"pulumi destroy --stack {target.stack}"],
         )
     if rest is not None and sources.store is not None:
@@ -79,47 +79,47 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
         known = keep_handover(sources.store, known.model_copy(update={"confirmed": confirmed}))
     except EvidenceError as error:
         raise Unsure(
-            f"the word can't be kept: {'; '.join(filter(None, (sources.problem, str(error))))}", status
+            f"the confirmation can't be recorded: {'; '.join(filter(None, (sources.problem, str(error))))}", status
         ) from error
-    following = [f"pulumi destroy --stack {target.stack}    (closes its books, where nobody answers there still)"]
+    following = [f"pulumi destroy --stack {target.stack}    (closes its records, if it still does not answer)"]
     if rest is not None and sources.store is not None:
         release_books(sources.store, rest[0], how=f"{rest[0].how}, released: {confirmed.by}", at=at)
         following = status
-    elif sources.store is not None and sources.state.box(box.name) is None:  # no delete of it will ever come
+    elif sources.store is not None and sources.state.box(box.name) is None:  # no delete will ever close its records
         how = f"confirmed by {confirmed.by}"
         close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
         following = status
     out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
     out.line(f"box {box.name} ({box.native_id}): {told(known)}; a connect says: {tried}")
     if kept_here(box.native_id) is not None:
-        out.line("on record on this computer alone: the evidence takes nothing. Destroy from here")
+        out.line("recorded on this computer only: the evidence can't be written. Destroy from here")
     out.next(following)
     return YES
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    """The moment that was typed. Raises Unsure for what is none, or lies ahead."""
+    """The time that was typed. Raises Unsure if it is no time, or in the future."""
     if text in ("", "now"):
         return now
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise Unsure(f'--at "{text}" is no moment: write 2026-11-21T14:05+08:00, or leave it out for now') from None
+        raise Unsure(f'--at "{text}" is no time: write 2026-11-21T14:05+08:00, or leave it out for now') from None
     at = at if at.tzinfo is not None else at.astimezone()
     if at > now + SKEW:
-        raise Unsure(f"--at {text} lies ahead: a word is about what was seen")
+        raise Unsure(f"--at {text} is in the future: confirm what you have seen")
     return at.astimezone(UTC)
 
 
 def _box(sources: Sources, name: str) -> BoxEntry:
-    """The box of the state, or else of the records. Raises No."""
+    """The box in the state, else in the records. Raises No."""
     box = sources.state.box(name)
     if box is not None:
         return box
     births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
     for birth in births:
         if birth.box == name and birth.native_id is not None and sources.store is not None:
-            from sweepstack.cli.forgotten_boxes import entry_of  # the state has lost it
+            from sweepstack.cli.forgotten_boxes import entry_of  # in the records, not in the state
 
             return entry_of(sources.store, birth, sources.evidence or "")
     known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births})
@@ -131,7 +131,7 @@ def _box(sources: Sources, name: str) -> BoxEntry:
 
 
 def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, BoxEntry] | None:
-    """A box that ended by the records, stands still and bills: what is on record of it. None where there is none."""
+    """A box that an end only stopped, so that it still bills, as the records have it. None if there is none."""
     store = sources.store
     if store is None or sources.state.box(name) is not None:
         return None
@@ -146,7 +146,7 @@ def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, B
 
 
 def _stood_still(store: EvidenceStore, rest: StillBilled, now: datetime) -> Handover:
-    """The record of its end; where that was forgotten (its host answered in between), as much of it as is known."""
+    """The record of its end; if that was deleted because its host answered in between, what is known of it."""
     known = handover_of(store, rest.native_id)
     if known is not None:
         return known.model_copy(update={"manual": rest.step or known.manual})
@@ -156,7 +156,7 @@ def _stood_still(store: EvidenceStore, rest: StillBilled, now: datetime) -> Hand
 
 
 def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Handover:
-    """The end that was allowed and begun for this very id. Raises No where nobody began one."""
+    """The end that was allowed and begun for exactly this id. Raises No if none was begun."""
     store = sources.store
     try:
         known = handover_of(store, box.native_id)
@@ -170,11 +170,11 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     if way is None:
         give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
         raise No(
-            f"the end of box {box.name} ({box.native_id}) was not begun: a word about its bill would leave its cells "
+            f"the end of box {box.name} ({box.native_id}) was not begun: a confirmation now would leave its cells "
             f"unchecked. Nothing was written{f' ({sources.problem})' if store is None else ''}",
             [
-                f"sweepctl finish --stack {target.stack}    (where it answers)",
-                f"{give_up}    (where it is gone for good: then this command again)",
+                f"sweepctl finish --stack {target.stack}    (if it answers)",
+                f"{give_up}    (if it is gone for good: then this command again)",
             ],
         )
     issue = box.teardown.issue
@@ -191,7 +191,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
 
 
 def _allowed(target: Target, store: EvidenceStore | None, box: BoxEntry) -> str | None:
-    """How a person's word for this box lets it end although it can't be asked; None where no word does."""
+    """By which approval this box may end although it does not answer; None if by none."""
     words: list[Approval | None] = [box.word()[0], *on_record(box.facts(), store)]
     with suppress(ConfigError):
         words.append(target.file.approval() if target.file.path.exists() else None)
@@ -204,8 +204,8 @@ def _allowed(target: Target, store: EvidenceStore | None, box: BoxEntry) -> str 
 
 
 def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tuple[str, tuple[str, ...]]:
-    """What a connect says that fails; and the key of another machine that answers, where the person named it. Raises No
-    where the box's own machine may answer."""
+    """Tries to connect. Returns the failure as text, and the keys of another machine that answers, if the person named
+    one. Raises No if the box's own machine may answer."""
     again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
     try:
         shown = need(load_platform(box.adapter), IsHost).who_answers()
@@ -223,8 +223,8 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
     if pinned and not pinned & set(marks):
         again = [f"sweepctl confirm-gone --stack {target.stack} {box.name} --saw … --another {marks[0]}"]
         raise No(
-            f"another machine answers at {box.adapter} ({', '.join(shown)}), so the address proves nothing. Only where "
-            "the console shows that this is somebody else's by now: name its key",
+            f"another machine answers at {box.adapter} ({', '.join(shown)}), so the address proves nothing. If the "
+            "console shows that this machine is not yours any more, name its key",
             again,
         )
     raise No(
@@ -233,7 +233,7 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
 
 
 def _pinned(box: BoxEntry) -> list[str]:
-    """The keys that the box's own machine has shown, as far as the state and this computer know."""
+    """The host keys that the box's own machine has shown, by the state and by this computer."""
     on_record = list(box.host_keys or ())
     try:
         return [*on_record, *need(load_platform(box.adapter), IsHost).pinned()]

@@ -1,8 +1,8 @@
-"""`sweepctl confirm-gone BOX --never-rented`: a person's word that a create whose answer was lost rented nothing.
+"""`sweepctl confirm-gone BOX --never-rented`: a person confirms that a create rented nothing.
 
-No list proves that: it may lag, and longer than is believed. So the word is taken only once the lag that is believed
-has passed and the platform shows nothing still. It closes that one record; the next `pulumi up` rents under another
-tag, so that a box which shows up later is told apart from it.
+The answer to that create was lost, and no list proves that it rented nothing: a list may lag, and longer than expected.
+So the confirmation is accepted only after the expected lag, if the platform still shows no box. It closes that record.
+The next `pulumi up` rents under another tag, so that a box which shows up later can be told apart.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sweepstack.teardown.ownership import who
 
 
 def never_rented(target: Target, word: Word, out: Out) -> int:
-    """Exit 0: it is on record; 1: it was refused, and nothing was written; 2: it could not be told."""
+    """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     status = [f"sweepctl status --stack {target.stack}"]
     up = f"pulumi up --stack {target.stack}"
     if not word.saw.strip():
         raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
     sources = open_sources(target)
     if sources.store is None:
-        raise Unsure(f"the word can't be kept: {sources.problem}", status)
+        raise Unsure(f"the confirmation can't be recorded: {sources.problem}", status)
     birth = _asked(sources.store, word.box, target)
     now = datetime.now(UTC)
     if birth.shown_by is not None and now < birth.shown_by:
@@ -51,7 +51,7 @@ def never_rented(target: Target, word: Word, out: Out) -> int:
     try:
         sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
     except EvidenceError as error:
-        raise Unsure(f"the word can't be kept: {error}", status) from error
+        raise Unsure(f"the confirmation can't be recorded: {error}", status) from error
     confirmed = {"box": birth.box, "tag": birth.tag, "by": by, "saw": saw, "at": now.isoformat()}
     following = [f"{up}    (rents it under another tag)", f"{status[0]}    (names {birth.tag}, should it show up)"]
     out.document({"stack": target.stack, "never_rented": confirmed, "next": following})
@@ -61,7 +61,7 @@ def never_rented(target: Target, word: Word, out: Out) -> int:
 
 
 def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
-    """The open record of a create of this box without an answer. Raises No where there is none."""
+    """The open record of a create of this box without an answer. Raises No if there is none."""
     births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is None]
     for birth in births:
         if birth.box == box and birth.asked_at is not None:

@@ -1,6 +1,6 @@
-"""`sweepctl doctor`: what this machine and this stack need, each with what was found and how to fix it.
+"""`sweepctl doctor`: checks what this machine and a stack need, and says how to fix what is missing.
 
-Reads and asks. It writes one empty file into the backend's folder, to read its clock, and takes it away again.
+It only reads, except for one empty file in the backend's folder: it reads that folder's clock from it, and deletes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.call import find_project_root
 
 SECONDS = 60.0
-"""How long all of it may take; what has not answered by then is unknown."""
+"""The most seconds for all checks; a check without an answer by then is unknown."""
 
 
 def command(stack: Stack = None, json: AsJson = False) -> int:
@@ -68,7 +68,7 @@ def _safely(name: str, check: Check) -> Check:
     def run() -> list[Finding]:
         try:
             return check()
-        except Exception as error:  # a check that breaks must not hide the others
+        except Exception as error:  # a check that fails itself must not hide the others
             return [
                 unknown(name, f"{type(error).__name__}: {error}", "look at what it says; SWEEPCTL_DEBUG=1 shows more")
             ]

@@ -1,4 +1,4 @@
-"""The Pulumi engine, its Python language host, our plugin, and the backend that keeps the state."""
+"""Checks of the Pulumi engine, its Python language host, our plugin, and the backend."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sweepstack.status.engine.call import find_engine
 SKEW_SECONDS = 5.0
 PLUGIN_SECONDS = 30.0
 NO_ENGINE = "127.0.0.1:9"
-"""An address at which no engine listens: the plugin says its port first, and is ended then."""
+"""An address without an engine: the plugin prints its port before it connects, and is ended then."""
 _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def checks(root: Path | None) -> Iterator[tuple[str, Check]]:
-    """Name and check, in the order of the table. `root`: the project, where the command is inside one."""
+    """(name, check), in the order of the table. `root`: the project, None outside of one."""
     yield "engine", engine
     yield "language host", language_host
     yield "plugin", plugin
@@ -67,7 +67,7 @@ def _number(version: str) -> tuple[int, int]:
 
 
 def language_host() -> list[Finding]:
-    """The engine finds it beside itself or on its PATH."""
+    """Whether the engine can find the language host: beside itself or on its PATH."""
     try:
         launcher = find_engine()
     except SweepstackError:
@@ -92,7 +92,7 @@ def plugin() -> list[Finding]:
         return [fail("plugin", f"{entry} is not there", package_fix())]
     begun = time.monotonic()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    env = dict(os.environ) | {"PATH": path}  # as the engine's launcher sets it
+    env = dict(os.environ) | {"PATH": path}  # the same as the engine's launcher sets
     process = subprocess.Popen(
         [str(entry), NO_ENGINE], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -110,7 +110,7 @@ def plugin() -> list[Finding]:
 
 
 def backend(root: Path | None) -> list[Finding]:
-    """Whether the state's place answers, and whether its clock is this machine's."""
+    """Whether the backend answers, and whether its clock agrees with this machine's."""
     try:
         command = [find_engine(), "whoami", "--verbose", "--json", "--non-interactive"]
     except SweepstackError:
@@ -138,7 +138,7 @@ def _without_user(url: str) -> str:
 
 
 def clock(folder: Path) -> Finding:
-    """This machine's clock against the time that the backend's disk gives a new file: a network disk has its own."""
+    """Compares this machine's clock with that of the backend's disk, by a new file: a network disk has its own."""
     probe = folder / f".sweepctl-doctor-{uuid.uuid4().hex}"
     try:
         before = time.time()
@@ -158,12 +158,12 @@ def clock(folder: Path) -> Finding:
 
 
 def lock(folder: Path, stack: str, project: str) -> Finding:
-    """The engine's lock on a stack, and whether the process that took it is still there."""
+    """The engine's lock on a stack, and whether the process that took it still runs."""
     found = engine_locks(folder, stack, project)
     if not found:
         return ok("engine's lock", "free")
     try:
-        # Our launcher of the engine takes a dead one's lock away before each command: what it goes by counts here, too.
+        # The engine's launcher removes the lock of a dead process before each command; this uses the same test.
         host, pid, since, ended = runpy.run_path(str(shipped("scripts/launcher")))["holder"](found[0])
     except (OSError, ValueError):
         return unknown(

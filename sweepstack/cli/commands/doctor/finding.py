@@ -1,4 +1,4 @@
-"""What one check of `sweepctl doctor` says."""
+"""The result of one check of `sweepctl doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOOL_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Finding:
-    """`found`: what is there. `fix`: what to do about it, where there is something to do."""
+    """One result. `found`: what is there. `fix`: what to do about it, "" if nothing."""
 
     name: str
     verdict: Literal["ok", "warn", "fail", "unknown"]
@@ -42,7 +42,7 @@ def unknown(name: str, found: str, fix: str) -> Finding:
 
 @dataclass(frozen=True)
 class Said:
-    """How a tool answered; `code` is None when it could not be run, or did not end in time."""
+    """A tool's answer; `code` is None if it could not be run, or did not end in time."""
 
     code: int | None
     out: str
@@ -50,7 +50,7 @@ class Said:
 
     @property
     def first(self) -> str:
-        """The first line of what it said."""
+        """The first line of its output."""
         return next(iter((self.out.strip() or self.err.strip()).splitlines()), "")
 
 
@@ -66,5 +66,5 @@ def ask(command: Sequence[str], cwd: Path | None = None, seconds: float = TOOL_S
 
 
 def first_line(text: str) -> str:
-    """A message's first line that says something."""
+    """The first line of a message that is not empty."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

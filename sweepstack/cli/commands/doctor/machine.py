@@ -1,4 +1,4 @@
-"""What every user's machine needs: Python, tools, room on the disks."""
+"""Checks of this machine: Python, tools, free disk space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_INODES, FEW_INODES = 10_000, 100_000
 
 
 def checks() -> Iterator[tuple[str, Check]]:
-    """Name and check, in the order of the table."""
+    """(name, check), in the order of the table."""
     yield "python", python
     yield "uv", uv
     yield "git", git
@@ -48,7 +48,7 @@ def python() -> list[Finding]:
 def uv() -> list[Finding]:
     found = shutil.which("uv") or next((str(path) for path in sorted(_cached("uv").glob("*/bin/uv"))), None)
     if found is None:
-        # Only a checkout's set-up uses it.
+        # Only the set-up of a checkout uses uv.
         return [] if installed() else [warn("uv", "not found", "set-up fetches one when it needs it: make setup")]
     return [ok("uv", f"{ask([found, '--version']).first} at {found}")]
 
@@ -56,10 +56,12 @@ def uv() -> list[Finding]:
 def git() -> list[Finding]:
     found = shutil.which("git")
     if found is None:
-        return [fail("git", "not found", "install git: the git-tracked files of a work dir are what ships")]
+        return [
+            fail("git", "not found", "install git: without it the git-tracked files of a work dir can't be shipped")
+        ]
     said = ask([found, "--version"])
     if said.code != 0:
-        return [fail("git", said.first, "fix git: the git-tracked files of a work dir are what ships")]
+        return [fail("git", said.first, "fix git: without it the git-tracked files of a work dir can't be shipped")]
     return [ok("git", said.first.removeprefix("git version "))]
 
 
@@ -73,12 +75,12 @@ def tools() -> list[Finding]:
 
 
 def disks() -> list[Finding]:
-    """Room where the state, the local boxes, caches and temporary files are."""
+    """Free space for the state, local boxes, caches and temporary files."""
     return room({"data": _home("XDG_DATA_HOME", ".local/share"), "cache": _cached(""), "tmp": Path(_temporary())})
 
 
 def room(places: dict[str, Path]) -> list[Finding]:
-    """Bytes and inodes that are free below each place; places of one file system are one line."""
+    """Free bytes and inodes below each path; paths on one file system share a line."""
     lines: dict[int, tuple[list[str], Path]] = {}
     for name, place in places.items():
         there = next(folder for folder in (place, *place.parents) if folder.exists())
@@ -90,15 +92,15 @@ def _room(name: str, place: Path) -> Finding:
     facts = os.statvfs(place)
     free, total = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
     found = f"{size(free)} of {size(total)} free at {place}"
-    inodes = facts.f_favail if facts.f_files else None  # some file systems make them as they need them
+    inodes = facts.f_favail if facts.f_files else None  # some file systems create inodes as needed
     if inodes is not None:
         found += f", {inodes:,} of {facts.f_files:,} inodes"
     if facts.f_flag & os.ST_RDONLY:
         return fail(name, f"{place} can only be read", "mount it so that it can be written to")
     if free < LEAST_BYTES or (inodes is not None and inodes < LEAST_INODES):
-        return fail(name, found, "make room: nothing can be kept here")
+        return fail(name, found, "free some space: nothing can be written here")
     if free < FEW_BYTES or (inodes is not None and inodes < FEW_INODES):
-        return warn(name, found, "make room before a long sweep: checkpoints and pulled copies go here")
+        return warn(name, found, "free some space before a long sweep: checkpoints and pulled copies go here")
     return ok(name, found)
 
 

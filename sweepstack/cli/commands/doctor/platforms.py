@@ -1,4 +1,4 @@
-"""What the candidates of a sweep need from this shell: a key that its platform takes, money, and an SSH key."""
+"""Checks of a sweep's candidates: an API key that the platform accepts, a balance, and an SSH key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profiles
 
 LEAST_HOURS = 1.0
-"""Below so many hours of one box at the price ceiling, the balance is worth a word."""
+"""Warns if the balance is too small for so many hours of one box at `max_price`."""
 SECONDS = 45.0
 
 
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
-    """One for the candidates' accounts, one for the key that boxes are reached with. Reads only; rents nothing."""
+    """A check of the candidates' accounts, and one of the SSH key for boxes. Reads only; rents nothing."""
     profiles = load_profiles(config.candidates).values()
-    # One without its adapter is refused with the stack file; there is nobody to ask.
+    # A platform without its adapter is refused with the stack file, and can't be asked.
     found = {one.platform: load_platform(one.adapter) for one in profiles if not one.unavailable}
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
@@ -32,12 +32,12 @@ def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
 
 
 def rents(platform: Platform) -> bool:
-    """Whether there is somebody to ask: the local platform would make its books by being asked who it is."""
+    """Whether it has an account to ask. The local platform has none, and would create its registry if asked."""
     return isinstance(platform, HasMarket | HasBalance)
 
 
 def accounts(platforms: dict[str, Platform], max_price: float | None) -> list[Finding]:
-    """Who each platform says that we are, and what is left there."""
+    """The account and balance that each platform reports."""
     jobs = {name: partial(account, name, platform, max_price) for name, platform in platforms.items()}
     answers = in_parallel(jobs, SECONDS)
     silent = f"no answer within {SECONDS:.0f} s"
@@ -45,7 +45,7 @@ def accounts(platforms: dict[str, Platform], max_price: float | None) -> list[Fi
 
 
 def account(name: str, platform: Platform, max_price: float | None) -> Finding:
-    """One platform's answer about the key at hand."""
+    """One platform's answer about this shell's key."""
     try:
         who = platform.account()
         left = platform.balance() if isinstance(platform, HasBalance) else None
@@ -62,11 +62,11 @@ def account(name: str, platform: Platform, max_price: float | None) -> Finding:
 
 
 def ssh_key() -> list[Finding]:
-    """The key that a new box lets in. Its private half is not read."""
+    """The SSH key for new boxes. Its private half is not read."""
     from sweepstack.channel.ssh import keys as ssh_keys
 
     try:
         chosen = ssh_keys.choose()
     except NotAuthorized as error:
-        return [fail("ssh key", str(error), "then this again")]
+        return [fail("ssh key", str(error), "then run this again")]
     return [ok("ssh key", f"{chosen.public.split()[0]} from {chosen.source}")]

@@ -1,4 +1,4 @@
-"""What a stack of volumes needs: a valid stack file, its own records, a platform that has what the state says."""
+"""Checks of a stack of volumes: its stack file, its records, and its volumes on the platform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sweepstack.profiles.store_plan import keep
 
 @dataclass
 class Patient:
-    """The stack that is looked at. `config` is None when its file is not valid."""
+    """The stack that is checked. `config` is None if its file is not valid."""
 
     target: Target
     config: StoreConfig | None = None
@@ -31,7 +31,7 @@ class Patient:
 
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
-    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
     patient, sweep = Patient(target), one_sweep.Patient(target)
     try:
         patient.config = StoreConfig.load(target.root, target.stack)
@@ -40,7 +40,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     yield "stack file", lambda: stack_file(patient)
     if patient.config is not None:
         profile = load_profile(patient.config.platform)
-        # One without its adapter is refused with the stack file; there is nobody to ask.
+        # A platform without its adapter is refused with the stack file, and can't be asked.
         platform = load_platform(profile.adapter) if not profile.unavailable else None
         if platform is not None and platforms.rents(platform):
             yield "accounts", lambda: platforms.accounts({profile.platform: platform}, None)
@@ -50,7 +50,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
 
 
 def stack_file(patient: Patient) -> list[Finding]:
-    """Whether it reads, and whether the platform can keep such volumes."""
+    """Whether it is valid, and whether the platform can keep such volumes."""
     target, config = patient.target, patient.config
     if config is None:
         return [one_sweep.mistakes(patient.problems, target)]
@@ -64,7 +64,7 @@ def stack_file(patient: Patient) -> list[Finding]:
 
 
 def volumes(patient: Patient) -> list[Finding]:
-    """Those of the state: whether they are there, wanted, and all."""
+    """Whether the volumes of the state exist and are still wanted, and whether there are others."""
     stack = patient.target.stack
     try:
         sources = open_sources(patient.target)

@@ -1,4 +1,4 @@
-"""What one sweep needs: a valid stack file, its job, its evidence, its secrets, and nothing that bills unknown."""
+"""Checks of one sweep: stack file, job, secrets, evidence, state, and boxes outside of the state."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ print(json.dumps(probe(Path(sys.argv[2]), sys.argv[3], dict(os.environ), 0)))
 """
 PROBE_SECONDS = 40.0
 ENGINE_TAKES = 131_000
-"""Bytes: MAX_ARG_STRLEN of Linux is 131,072, with the variable's name."""
+"""In bytes. Linux's MAX_ARG_STRLEN is 131,072, including the variable's name."""
 
 
 @dataclass
 class Patient:
-    """The sweep that is looked at. `config` is None when its file is not valid."""
+    """The sweep that is checked. `config` is None if its file is not valid."""
 
     target: Target
     config: StackConfig | None = None
@@ -55,7 +55,7 @@ class Patient:
 
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
-    """Name and check, in the order of the table. Reads the stack file now: the checks ask for it side by side."""
+    """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
     patient = Patient(target)
     try:
         patient.config = StackConfig.load(target.root, target.stack)
@@ -88,7 +88,7 @@ def stack_file(patient: Patient) -> list[Finding]:
 
 
 def mistakes(found: list[str], target: Target) -> Finding:
-    """A stack file that does not hold: its first mistake, and below the table the rest. No stack is needed for that."""
+    """The finding of an invalid stack file: its first mistake in the table, the others below it."""
     if len(found) == 1:
         return fail("stack file", found[0], f"fix it in {target.file.shown}")
     fix = "\n  ".join([f"fix it in {target.file.shown}; the others:", *found[1:]])
@@ -96,7 +96,7 @@ def mistakes(found: list[str], target: Target) -> Finding:
 
 
 def _too_long(config: StackConfig) -> Finding | None:
-    """The engine hands the config to the program in one environment variable, of which Linux takes 128 KiB."""
+    """Fails if the config is too long: the engine passes it in one environment variable, of at most 128 KiB."""
     inner = json.dumps(config.raw, separators=(",", ":"), ensure_ascii=False, default=str)
     length = len(json.dumps({f"{PROJECT}:{config.key}": inner}, ensure_ascii=False).encode())
     if sys.platform != "linux" or length < ENGINE_TAKES:
@@ -107,7 +107,7 @@ def _too_long(config: StackConfig) -> Finding | None:
 
 
 def job(patient: Patient) -> list[Finding]:
-    """What ships, and whether the job's script and its imports are there."""
+    """What is shipped, and whether the job's script and its imports are found."""
     config, target = patient.config, patient.target
     if config is None:
         return [unknown("job", "the stack file is not valid", "fix it first")]
@@ -126,10 +126,10 @@ def job(patient: Patient) -> list[Finding]:
 
 
 def _imports(config: StackConfig, workdir: Path) -> Finding:
-    """By the probe that a box runs, in the Python of this machine's boxes."""
+    """Runs the probe of a box, with the Python of this machine's boxes."""
     if list(config.candidates) != ["local"] and "local" not in config.candidates:
-        return ok("imports", "are looked at on the box: its environment is not this one")
-    # As beside a cell lies the checkpoint helper; and what is looked at stays as it was.
+        return ok("imports", "are checked on the box: its environment is another one")
+    # The checkpoint helper is importable, as for a cell; and the work dir is not changed.
     argv = [sys.executable, "-c", PROBE, str(PACKAGE.parent), str(workdir), config.job.run]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     try:
@@ -154,7 +154,7 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
 
 
 def secrets(patient: Patient) -> list[Finding]:
-    """Whether what the stack file names is set in this shell. Values are not looked at."""
+    """Whether the variables that the stack file names are set in this shell. Values are not read."""
     config = patient.config
     if config is None:
         return [unknown("secrets", "the stack file is not valid", "fix it first")]
@@ -168,13 +168,13 @@ def secrets(patient: Patient) -> list[Finding]:
         findings.append(ok("secrets", f"set: {', '.join(names)}" if names else "the job needs none"))
     hook = config.budget.webhook if config.budget is not None else None
     if hook is not None:
-        unset = warn("webhook", f"{hook} is not set in this shell", f"export {hook}=…: nobody is told of the budget")
+        unset = warn("webhook", f"{hook} is not set in this shell", f"export {hook}=…: no alert of the budget is sent")
         findings.append(ok("webhook", f"{hook} is set") if os.environ.get(hook) else unset)
     return findings
 
 
 def evidence(patient: Patient) -> list[Finding]:
-    """Whose evidence it is, whether it can be written to, how much room is left, and whether the ledger reads."""
+    """The evidence: which sweep owns it, whether it can be written, the free space, and whether the ledger reads."""
     target = patient.target
     uri = target.likely_evidence()
     if uri is None:
@@ -215,7 +215,7 @@ def _ledger(target: Target, uri: str) -> list[Finding]:
 
 
 def state(patient: Patient) -> list[Finding]:
-    """Whether the backend has the stack and its entries read, and whether somebody holds the engine's lock."""
+    """Whether the backend has the stack, whether its entries can be read, and whether the engine's lock is free."""
     target = patient.target
     findings = []
     try:
@@ -245,7 +245,7 @@ def state(patient: Patient) -> list[Finding]:
 
 
 def boxes(patient: Patient) -> list[Finding]:
-    """What runs for this sweep and is not in its state."""
+    """Boxes that run for this sweep and are not in its state."""
     target = patient.target
     try:
         sources = open_sources(target)
