@@ -261,6 +261,7 @@ def test_teardown_revoked(cleared: Stack) -> None:
     assert len(cleared.births()) == 2
 
 
+@pytest.mark.proof  # an `up` that shows what failed: test_setup.py; on a real box: tests/unit/launch/test_launch.py
 def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
     """A run command that can't work fails the `up` that waits for a sign of life, with the job's own last words."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
@@ -288,6 +289,7 @@ def test_wrong_settings_given_up(small: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # to its end: tests/rented/test_names.py; judged by one function: unit/teardown/test_cleared.py
 def test_a_failed_cell_is_waived(small: Stack) -> None:
     """A cell that fails for good does not hold the others' box for ever: a named waiver lets it go."""
     small.tell("fail", "seed1")

@@ -21,6 +21,7 @@ def refuses(stack: Stack, result: Result, *words: str) -> None:
     assert len(stack.native_ids()) == 1, str(result)
 
 
+@pytest.mark.proof  # evidence that does not read: test_given_up.py; on the handlers: tests/states/test_handlers.py
 def test_evidence_deleted(small_finished: Stack) -> None:
     """Without its evidence nothing clears a box; given up by name, it still ends in three commands."""
     shutil.rmtree(small_finished.evidence)
@@ -59,6 +60,7 @@ def test_another_data_home(cleared: Stack) -> None:
     assert len(cleared.resources("Box")) == 2
 
 
+@pytest.mark.proof  # on the handlers: tests/states/test_handlers.py
 def test_registry_lost(small_finished: Stack) -> None:
     """Whose boxes these are is not known any more: refused, with the one command that says so; then as always."""
     (small_finished.platform_root / "registry.json").unlink()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweepstack.status.engine_state import parse_export
 
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
@@ -25,6 +24,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
 from sweepstack.provider import dispatch
 from sweepstack.provider.session import Operation, Session
+from sweepstack.status.engine.state import parse_export
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.tar.xz"))
 NAME = "t"

@@ -104,6 +104,7 @@ def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: Worl
     finish(vast)
 
 
+@pytest.mark.proof  # each adapter: tests/conformance/test_spot.py; the bid: tests/unit/provider/test_box_comes_up.py
 def test_an_outbid_box_is_said_to_be_so_and_comes_back_by_a_higher_bid(vast: World) -> None:
     grid(vast, lr=[0.1], seed=[0])
     vast.stack.edit_config(lambda sweep: sweep["job"]["resources"].update(spot=True))

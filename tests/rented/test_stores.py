@@ -69,10 +69,7 @@ class Lab:
         return {rental.id for rental in self.world.sim.ledger.live() if rental.kind == "volume"}
 
 
-FIRST, *OTHERS = rentals()
-
-
-@pytest.fixture(params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
+@pytest.fixture(params=rentals())
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     with rented(request.param, tmp_path, stack_of(request.param)) as world:
         without_internet(world.stack)
@@ -97,6 +94,7 @@ def finished(lab: Lab, stack: str) -> None:
     ok(lab.world.stack.terminal("sweepctl", "finish", "--stack", stack, answers=yes, timeout=400))
 
 
+@pytest.mark.proof  # on the real engine: tests/engine/test_volumes.py; each adapter: tests/conformance/test_boxes.py
 def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> None:
     world, stack, place = lab.world, lab.world.stack, lab.world.its.volume_region
     first_name = stack.name
