@@ -242,7 +242,7 @@ WHOLE = (
     Loss("records", "gone", _removed("evidence/records")),
     Loss("receipts", "gone", _removed("evidence/receipts")),
     Loss("pulled cells", "gone", _removed("evidence/cells")),
-    Loss("volumes", "gone", _removed("data/sweepstack/local/volumes/*")),
+    Loss("volumes", "gone", _removed("data/sweepstack/local/volumes/[!.]*")),
     Loss("data folder of the box", "gone", _removed("data/sweepstack/local/boxes/*/data")),
     Loss("boxes", "deleted by hand", _vanished),
     Loss("boxes", "without power", _killed),
