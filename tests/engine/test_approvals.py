@@ -234,6 +234,7 @@ def test_c01_not_verified_and_not_approved(verified: Stack) -> None:
     still_refused(verified, reason="0 of 2 cells verified")
 
 
+@pytest.mark.proof  # word by word: tests/unit/cli/test_approve.py
 def test_only_a_person_approves(verified: Stack) -> None:
     """Without a terminal, an exact digest is needed: `--yes`, a part of it, or nothing is no word."""
     receipt = verified.verify()["receipt"]

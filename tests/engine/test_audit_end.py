@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack, copy_checkout
 
 
+@pytest.mark.proof  # on real boxes: tests/unit/cli/test_audit_end.py
 def test_a_box_that_trains_outlives_a_colleague_s_audit_and_its_own_state_s_removal(small_finished: Stack) -> None:
     """Told whose it is, refused with and without an abandonment; and the owner gets it back."""
     stack = small_finished

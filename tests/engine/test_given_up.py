@@ -76,6 +76,7 @@ def test_after_the_computer_was_renamed(small_finished: Stack) -> None:
     assert stack.native_ids() == []
 
 
+@pytest.mark.proof  # another backend: test_two_clones.py; the command: tests/unit/cli/test_adopt.py
 def test_after_the_backend_was_lost(small_finished: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a new one nothing says that all is deleted while a box bills; a person takes the sweep over, and ends it."""
     stack = small_finished

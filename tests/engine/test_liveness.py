@@ -217,6 +217,7 @@ def expire(stack: Stack) -> None:
     stack.edit_state(edit)
 
 
+@pytest.mark.proof  # the same on two hosts: tests/rented/test_hosts.py
 def test_destroy_failed_at_box_two_of_two_and_the_approval_expired(cleared: Stack) -> None:
     """A destroy that stopped half-way may be finished after the expiry; `up` meanwhile rents nothing again."""
     # The command itself counts as a process of box-1, so box-1 can't be proved gone: a destroy that fails there.

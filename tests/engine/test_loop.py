@@ -144,6 +144,7 @@ def test_cells_appended_to_a_live_queue(make_stack: Callable[..., Stack]) -> Non
     assert sorted(stack.started()) == ["seed0", "seed1", "seed2"]
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_config_of_a_started_cell(make_stack: Callable[..., Stack]) -> None:
     """The config of a cell that has started can't change: refused with the way out, and it trains on."""
     stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))

@@ -87,6 +87,7 @@ def test_box_that_does_not_say_what_it_is(small_finished: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # each local platform: tests/conformance/test_host_boxes.py
 def test_folder_of_a_box_deleted_under_its_live_runner(make_stack: Callable[..., Stack]) -> None:
     """Its folder is gone and its processes run on: that is not gone. Given up, it ends with them."""
     stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))

@@ -27,6 +27,7 @@ def rename(stack: Stack, *names: str) -> None:
     stack.edit_config(lambda sweep: sweep.update(boxes={name: {"want": "running"} for name in names}))
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_leftover.py
 def test_nothing_is_rented_for_the_new_name_of_a_locked_box(one_box: Stack) -> None:
     stack = one_box
     before = stack.snapshot()

@@ -41,6 +41,7 @@ def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
     assert events(stack) == said, "what was prepared is not prepared again"
 
 
+@pytest.mark.proof  # the copy: tests/unit/evidence/test_box_logs.py; the command: tests/unit/cli/test_commands.py
 def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..., Stack]) -> None:
     """`tend` copies it once the runner has ended; the end of the box copies it, too, where no pull was."""
     stack = make_stack("outlived", cells=("seed0",), boxes=("box-0",))

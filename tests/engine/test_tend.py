@@ -89,6 +89,7 @@ def test_it_ends_when_nothing_is_left_and_destroys_nothing(at_work: Stack) -> No
     ok(stack.destroy())
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_stopping.py
 def test_a_box_with_something_unsaved_on_scratch_is_kept(at_work: Stack) -> None:
     """Drained, and yet: what nobody sealed and the stop would wipe."""
     stack = at_work

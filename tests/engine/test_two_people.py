@@ -105,6 +105,7 @@ def test_two_people_add_cells(stack: Stack) -> None:
     assert set(starts(stack).values()) == {1}, starts(stack)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_one_adds_a_cell_that_the_other_does_not_know(stack: Stack) -> None:
     """An `up` from a clone that is behind takes out no cell that has started: it is refused, and says which cell."""
     stack.hold(*stack.cells)

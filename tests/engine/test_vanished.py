@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
 
+@pytest.mark.proof  # both boxes vanish: test_shares.py
 def test_box_vanished_after_all_was_verified(verified: Stack) -> None:
     """`up` says rc 0 and rents no second generation: nothing is left to train there. Its record is closed."""
     verified.vanish("box-1")

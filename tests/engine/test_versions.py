@@ -69,6 +69,7 @@ def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(half_do
     stack.assert_unchanged(snapshot, state=False)
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_versions.py; the command: tests/unit/cli/test_retry_drop.py
 def test_all_run_again_with_the_new_code_when_a_person_says_so(half_done: Stack) -> None:
     stack = half_done
     _, after = change_code(stack)

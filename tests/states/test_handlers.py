@@ -50,8 +50,8 @@ PAIRED = [f"{thing}: torn" for thing in losses.FILES] + [loss.name for loss in l
 PAIRS = [(start, *pair) for start in ("finished", "cleared") for pair in combinations(PAIRED, 2)]
 SOME_PAIRS = random.Random(16).sample(PAIRS, 400)
 """A fixed sample: twenty minutes in one process. `-n 2` shares it out, and `-k` takes a part."""
-IN_TEST = 12
-"""So many of them are in `make test`: half a minute."""
+IN_TEST = 4
+"""So many of them are in `make test`."""
 
 
 @pytest.mark.parametrize(("start", "names"), rows(*SAMPLE))
