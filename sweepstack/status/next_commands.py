@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS
 from sweepstack.status.model import SweepView
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import Orphan, Scene, Sight
 from sweepstack.teardown.refusal import of_another_account
 
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
@@ -64,6 +64,12 @@ def _without_records(sight: Sight) -> bool:
     return ran and sight.launch is None and sight.verdict.launched is None
 
 
+def _without_queue(scene: Scene, sight: Sight) -> bool:
+    """Whether cells ran on it and the state has no queue: then nothing of it is verified, and only an `up` helps, which
+    may not be able to run."""
+    return sight.journal is not None and bool(sight.journal.cells) and scene.state.queue_of(sight.box.native_id) is None
+
+
 def _was_cut(scene: Scene, sight: Sight) -> bool:
     """Whether the box's journal does not go on where the latest receipt saw it: it was lost, cut, or written again.
     Nothing is pulled or verified by it any more, and no `pulumi up` starts what is verified."""
@@ -80,7 +86,7 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
     # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
     no_use = scene.receipt is None or bool(scene.broken) or any(sight.silent for sight in scene.sights)
     if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or no_use)):
-        return list(dict.fromkeys(orphan.next for orphan in view.unknown))
+        return _of_orphans(view.unknown)
     handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
     if handed:
         first = next((known for known in handed if known.by == "person"), handed[0])
@@ -158,10 +164,27 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
         return _resumes(scene, locked)
     if view.settled:
         return [f"sweepctl approve --stack {stack}"]
+    if any(_without_queue(scene, sight) for sight in locked):
+        return [
+            f"pulumi up --stack {stack}    (puts its queue back)",
+            give_up(stack, [sight.box.name for sight in locked]),
+        ]
     bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
     if bad is not None:
         return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
     return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
+    """What adopts them. Before it what a platform names that can't tell; where a lost backend comes first, the end of
+    each in one command as well: to take the sweep over, and then to train what is left, takes many."""
+    helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
+    ends = [
+        f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"    (gives it up)'
+        for orphan in orphans
+        if orphan.next.startswith("sweepctl adopt ") and orphan.kind == "box" and orphan.native_id is not None
+    ]
+    return list(dict.fromkeys([*helps, *(orphan.next for orphan in orphans), *ends]))
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:

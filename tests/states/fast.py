@@ -46,7 +46,8 @@ class Fast(World):
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **how: Any) -> Result:
         if argv[0] not in ("pulumi", "sweepctl"):
-            return super().run(*argv, env=env, cwd=cwd, **how)
+            command, more = self.there(argv)
+            return super().run(*command, env={**(env or {}), **more}, cwd=cwd, **how)
         if self._process is None:
             self.begin()
         begin = time.monotonic()

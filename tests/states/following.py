@@ -26,7 +26,7 @@ LOOKED = 2
 """So many looks in a row may lead to no command."""
 LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
 """Commands of `sweepctl` that change nothing: a person may look as often as he likes, and is not led anywhere by it."""
-GOES_ON = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "finish")}
+GOES_ON = {("pulumi", "up"), ("sweepctl", "adopt"), ("sweepctl", "wait"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
 
 

@@ -8,26 +8,18 @@ from fnmatch import fnmatchcase
 ON_THAT_DISK = (
     "the boxes of this machine lie on that disk: nothing ends them until it can be written, and the error says so"
 )
-NO_FILE = (
-    "the engine never makes a folder where its state file belongs, and says that the stack is not there; "
-    "`mv` it away, then `pulumi stack init`, `pulumi up` (adopts the boxes) and `sweepctl finish`"
-)
-ANOTHER_BACKEND = (
-    "to take the sweep over and to train what is left takes `adopt`, `up`, `wait` and `finish`; "
-    '`sweepctl audit --end PLATFORM:ID --abandon --reason "…"` ends the box in one command'
+ONE_TOO_MANY = (
+    "`mv` takes the folder out of the way, `cp` puts the newest copy there; to give up what trains takes two more"
 )
 TWO_AT_ONCE = (
-    "each loss alone leads out, and both take a command more than three; "
-    '`sweepctl approve --abandon B --reason "…"` and `pulumi destroy` end it, once one loss is put right'
+    "each loss alone leads out; `status` looks at no field that it has no use for, so only the destroy, which comes "
+    "third, says that a newer version wrote the state"
 )
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
-    ("*", "state: a folder"): NO_FILE,
-    ("cut", "backend: lost, at another URL now"): ANOTHER_BACKEND,
-    ("finished", "work dir: gone and queue in the state: gone"): TWO_AT_ONCE,
+    ("cut", "state: a folder"): ONE_TOO_MANY,
     ("finished", "sealed artifact: torn and entries of the state: of a newer version"): TWO_AT_ONCE,
-    ("cleared", "this computer: renamed and backend: lost, made anew"): TWO_AT_ONCE,
 }
 """(starting point, loss or pair of losses), as patterns → why no way leads out."""
 

@@ -18,23 +18,14 @@ from tests.engine.commands import COMMAND_SECONDS, NEVER_SHOWN, Result
 from tests.states.world import StillRunning, World
 
 ASKED = re.compile(r"(?:counts|[Tt]ype [^\n]*?)(?: \(([^()\n]+)\))?: *$")
-ELSEWHERE = """
-[ -z "$STATES_HOST" ] || hostname "$STATES_HOST"
-for folder in $STATES_READ_ONLY; do mount --bind "$folder" "$folder"; mount -o remount,bind,ro "$folder"; done
-unset STATES_HOST STATES_READ_ONLY
-exec "$@"
-"""
 
 
 class Real(World):
     """See the module. stdin is a terminal; what is said goes into pipes, so that no line is cut or redrawn."""
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **how: Any) -> Result:
-        env = {**self.env, **(env or {})}
-        command = argv
-        if self.host or self.read_only:
-            env |= {"STATES_HOST": self.host, "STATES_READ_ONLY": " ".join(map(str, self.read_only))}
-            command = ("unshare", "-u", "-m", "sh", "-c", ELSEWHERE, "sh", *argv)
+        command, more = self.there(argv)
+        env = {**self.env, **(env or {}), **more}
         begin = time.monotonic()
         ours, theirs = pty.openpty()
         process = subprocess.Popen(

@@ -12,6 +12,12 @@ from tests.engine.commands import Result, ok
 from tests.engine.harness import Stack
 
 HERE = "a-laptop"
+ELSEWHERE = """
+[ -z "$STATES_HOST" ] || hostname "$STATES_HOST"
+for folder in $STATES_READ_ONLY; do mount --bind "$folder" "$folder"; mount -o remount,bind,ro "$folder"; done
+unset STATES_HOST STATES_READ_ONLY
+exec "$@"
+"""
 
 
 class StillRunning(AssertionError):
@@ -56,6 +62,13 @@ class World(Stack):
         if argv[0] == "pulumi" and argv[1] in ("up", "destroy"):
             argv = (*argv, "--yes", "--non-interactive", "--skip-preview")
         return self.run(*argv, cwd=self.checkout if argv[0] in ("python", "uv") else None)
+
+    def there(self, argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The command on this computer as it is called here and with its disks, and what its environment holds more."""
+        if not self.host and not self.read_only:
+            return argv, {}
+        more = {"STATES_HOST": self.host, "STATES_READ_ONLY": " ".join(map(str, self.read_only))}
+        return ("unshare", "-u", "-m", "sh", "-c", ELSEWHERE, "sh", *argv), more
 
     def end(self) -> None:
         """Nothing of it is left running."""

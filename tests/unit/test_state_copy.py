@@ -47,6 +47,18 @@ def test_where_no_copy_reads_it_is_put_aside(tmp_path: Path, file: Path) -> None
     assert said(tmp_path) == [["mv", str(file), f"{file}.broken"], ["pulumi", "stack", "init", "t"]]
 
 
+def test_a_folder_in_its_place_goes_out_of_the_way_first(tmp_path: Path, file: Path) -> None:
+    """The engine says that there is no such stack, and can make none there."""
+    file.unlink()
+    file.mkdir()
+    kept = tmp_path / ".pulumi" / "backups" / "a project" / "t" / "t.17.json"
+    aside = ["mv", str(file), f"{file}.broken"]
+    assert said(tmp_path) == [aside, ["cp", str(kept), str(file)]]
+    for copy in (kept, Path(f"{file}.bak")):
+        copy.write_text("[]")
+    assert said(tmp_path) == [aside, ["pulumi", "stack", "init", "t"]]
+
+
 def test_nothing_is_said_of_what_reads_or_lies_elsewhere(tmp_path: Path, file: Path) -> None:
     def silent() -> str:
         raise SweepstackError("no engine")

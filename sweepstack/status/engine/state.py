@@ -6,6 +6,7 @@ The state is a claim: who reads it compares it with the records in the evidence 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -339,10 +340,13 @@ def _said(call: EngineCall, stack: str = "") -> bytes:
     """What the engine prints. Raises StackMissing, SweepstackError with the engine's own words."""
     code, out, complaint = call.answer()
     if code != 0:
-        if any(words in complaint for words in _NO_STACK):
+        known = call.backend or os.environ.get("PULUMI_BACKEND_URL", "")
+        missing = any(words in complaint for words in _NO_STACK)
+        # The engine says of a folder where its file belongs that there is no stack.
+        back = way_back(lambda: known or backend_url(call.root), stack) if missing or "checkpoint" in complaint else ""
+        if missing and not back:
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
         what = f"the state of {stack}" if stack else "what stacks there are"
-        back = way_back(lambda: call.backend or backend_url(call.root), stack) if "checkpoint" in complaint else ""
         raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{back}")
     return out
 

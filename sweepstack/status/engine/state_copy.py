@@ -14,7 +14,8 @@ _FOLDER = ".pulumi"
 
 
 def way_back(backend: Callable[[], str], stack: str) -> str:
-    """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads.
+    """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads;
+    a folder of its name goes out of the way first.
 
     "" where the file reads, is not there, or can't be looked at from here: the engine's own words say what is wrong.
     `backend` tells the URL, and may raise SweepstackError. Reads only. What has happened since the copy was made is
@@ -28,7 +29,7 @@ def way_back(backend: Callable[[], str], stack: str) -> str:
         return ""
     root = Path(url.removeprefix("file://")).expanduser() / _FOLDER
     for file in (*root.glob(f"stacks/*/{stack}.json"), *root.glob(f"stacks/{stack}.json")):
-        if file.is_file() and not _reads(file):
+        if file.exists() and not _reads(file):
             return f". Next: {_command(file, root, stack)}"
     return ""
 
@@ -36,10 +37,11 @@ def way_back(backend: Callable[[], str], stack: str) -> str:
 def _command(file: Path, root: Path, stack: str) -> str:
     copies = [file.with_name(f"{file.name}.bak"), *root.glob(f"backups/{file.parent.name}/{stack}/*.json")]
     there = sorted((copy for copy in copies if copy.is_file()), key=lambda copy: copy.stat().st_mtime_ns, reverse=True)
+    away = shlex.join(["mv", str(file), f"{file}.broken"])
     good = next((copy for copy in there if _reads(copy)), None)
     if good is not None:
-        return f"{shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
-    away = shlex.join(["mv", str(file), f"{file}.broken"])
+        first = f"{away} && " if file.is_dir() else ""
+        return f"{first}{shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
     return f"{away} && pulumi stack init {stack}    (no copy of it reads; `pulumi up` then adopts the boxes)"
 
 

@@ -170,7 +170,7 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
             aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
         else:
             aside(f"  holds  {found.words}")
-        typed = answer("Type its id to go on: ")
+        typed = answer(f"Type its id to go on ({finding.native_id}): ")
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
 
