@@ -37,6 +37,7 @@ from tests.simulators.host import Host
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
 """Of the only two addresses there: these networks lead nowhere else, so they may be the same in every test."""
 MTU = 1500
+TCP_SYN = 0x2
 TUN = Path("/dev/net/tun")
 IFF_TUN, IFF_NO_PI, TUNSETIFF = 0x1, 0x1000, 0x400454CA
 SIOCSIFADDR, SIOCSIFNETMASK = 0x8916, 0x891C
@@ -70,13 +71,15 @@ class Wire:
     the largest packet that gets to the far end, and from it; larger ones vanish.
 
     `networks`: descriptors of the near one's namespace, and the far one's; none once it is closed.
-    `out`, `back`: bytes that were carried there, and back. `vanished`: packets that were not. `broken`: see `after`.
+    `back`: bytes of TCP streams that came back, each once: what TCP sends again, because of a loss, is no new byte.
+    `vanished`: packets that were not carried. `broken`: see `after`.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.loss = self.disorder = 0.0
         self.widest_out = self.widest_back = MTU
-        self.out = self.back = self.vanished = 0
+        self.back = self.vanished = 0
+        self._came: dict[tuple[int, int], int] = {}
         self.broken = threading.Event()
         self._dice = random.Random(seed)
         self._left: int | None = None
@@ -184,10 +187,23 @@ class Wire:
             packets.append(self._late.pop(to))
         for one in packets:
             os.write(to, one)
-            if outward:
-                self.out += len(one)
-            else:
-                self.back += len(one)
+            if not outward:
+                self.back += self._new_bytes(one)
+
+    def _new_bytes(self, packet: bytes) -> int:
+        """By how much it is further in its TCP stream than what came before."""
+        head = (packet[0] & 0xF) * 4
+        if packet[9] != socket.IPPROTO_TCP:
+            return 0
+        source, to, number = struct.unpack_from("!HHI", packet, head)
+        begins = bool(packet[head + 13] & TCP_SYN)
+        end = number + len(packet) - head - (packet[head + 12] >> 4) * 4 + begins
+        before = end if begins else self._came.get((source, to), number)
+        new = (end - before) % (1 << 32)
+        if new >= 1 << 31:  # it came before, or is older than what did
+            return 0
+        self._came[source, to] = end
+        return new
 
     def _gone(self, size: int, widest: int) -> bool:
         return size > widest or self._dice.random() < self.loss
