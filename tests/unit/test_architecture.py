@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,7 +67,13 @@ def modules(root: Path) -> Iterator[tuple[str, Path, ast.Module]]:
     for path in [*paths, *([root / "__main__.py"] if (root / "__main__.py").is_file() else [])]:
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-        yield name, path, ast.parse(path.read_text(encoding="utf-8"), str(path))
+        yield name, path, _parsed(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def _parsed(text: str, path: str) -> ast.Module:
+    """Each rule reads the whole tree: parsed once for all of them."""
+    return ast.parse(text, path)
 
 
 def imports(name: str, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
