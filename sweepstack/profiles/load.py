@@ -78,7 +78,7 @@ def _unavailable(adapter: Any, folder: Path) -> str:
         name for name, said in found.items() if said is not None and (ADAPTERS / said[1] / "platform.py").is_file()
     ]
     return (
-        f"its boxes are reached through the adapter {adapter}, which is not available yet in this version (issue D); "
+        f"its boxes are reached through the adapter {adapter}, which is not available yet in this version; "
         f"candidates that are: {', '.join(there) or 'none'}"
     )
 
