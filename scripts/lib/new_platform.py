@@ -98,7 +98,7 @@ def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
         "issued": "    issued_by: api" if api else Template(BY_A_PERSON).substitute(day=day),
         "stamps": "" if api else STAMPS_BY_A_PERSON,
     }
-    made = {f"profiles/{name}.md": "profile.md"}
+    made = {f"profiles/{name}.md": "profile"}
     if api:
         made |= {f"sweepstack/platforms/{adapter}/{file}.py": f"{file}.py" for file in ADAPTER_FILES}
         made[f"tests/conformance/harness_{adapter}.py"] = "harness.py"

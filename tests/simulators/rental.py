@@ -88,6 +88,11 @@ def rental(adapter: str) -> Rental:
     return found
 
 
+def key_variables() -> list[str]:
+    """The variables that hold a key of one of them."""
+    return [rental(adapter).key for adapter in rentals()]
+
+
 def stack_of(adapter: str) -> str:
     """The stack that ships for this platform: whose first candidate it is."""
     for file in sorted((ROOT / "stacks").glob("Pulumi.*.yaml")):

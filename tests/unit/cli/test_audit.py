@@ -29,6 +29,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
+from tests.simulators.rental import key_variables
 from tests.unit.loopback import Silent
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -142,7 +143,7 @@ def test_exit_codes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("RUNPOD_API_KEY", "VAST_API_KEY"):
+    for name in key_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     World(monkeypatch, Known(states={"x": state_with(box)}))

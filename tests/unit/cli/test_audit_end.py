@@ -19,6 +19,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
+from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 ALICE = "alice@laptop"
@@ -26,7 +27,7 @@ ALICE = "alice@laptop"
 
 @pytest.fixture(autouse=True)
 def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("RUNPOD_API_KEY", "VAST_API_KEY"):
+    for name in key_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 

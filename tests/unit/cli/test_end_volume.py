@@ -12,12 +12,13 @@ import pytest
 from sweepstack.core.local_decisions import decisions
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
 from sweepstack.volumes.records import Mounting, write_mounting
+from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 
 @pytest.fixture(autouse=True)
 def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("RUNPOD_API_KEY", "VAST_API_KEY"):
+    for name in key_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -9,6 +9,7 @@ import pytest
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.load import platforms
 from tests.unit.config.helpers import GOOD, broken, load, refusal
 
 ONE = [
@@ -70,7 +71,7 @@ ONE = [
     ("best.pt:", "log.txt:", "line 13 artifacts.log.txt expected another name: log.txt is written by sweepstack"),
     ("best.pt:", '"*.pt":', "line 13 artifacts.*.pt expected the name of one file"),
     ("file: metrics.jsonl", "file: ../m", 'line 14 metrics.file: "../m" expected a path below the cell\'s {out}'),
-    ("candidates: [local]", "candidates: [locale]", 'did you mean "local"? (profiles: autodl'),
+    ("candidates: [local]", "candidates: [locale]", f'did you mean "local"? (profiles: {", ".join(platforms())})'),
     ("candidates: [local]", "candidates: []", "line 15 candidates: [] expected at least one platform"),
     ("candidates: [local]", "candidates: [local, local]", 'line 15 candidates[1]: "local" is listed twice'),
     ("box-0:", "Box_0:", "line 17 boxes.Box_0 expected a box's name: lower-case letters"),
