@@ -1,1 +1,1 @@
-"""The adapter of RunPod."""
+"""The adapter for RunPod."""

@@ -1,6 +1,7 @@
-"""The operations of RunPod's REST v2 that we use, for one key: paths, envelopes, pages, and one list for all who ask.
+"""The operations of RunPod's REST v2 that we use, for one key: paths, envelopes and pages.
 
-Nothing here decides. Writes are sent once (`common.http_client`); a read that begins after a write sees it.
+Callers share lists (single flight). Nothing here decides. Writes are sent once (`common.http_client`); a read that
+begins after a write sees it.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod import keys, legacy_query
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.legacy_query import Mine, StillListed
+from sweepstack.platforms.runpod.legacy_query import LegacyPods, StillListed
 from sweepstack.platforms.runpod.states import identifier
 
 QUOTA = Quota(60, 60.0)
-"""What the specification names as its example; the replies say what holds."""
+"""The specification's example; each reply names the quota that holds."""
 FRESH_SECONDS = 8.0
-"""So old may a list be that somebody reads a box from, if no write of ours came after: a preview of 100 boxes is one
-list, however slowly they come."""
+"""A box may be read from a list of this age, unless a write of ours came after it: a preview of 100 boxes is one list
+call, even when the engine asks for them slowly."""
 ACCOUNT_SECONDS = 30.0
-"""So old may the answer be to whose key this is: a key never changes hands, and another key is asked about anew."""
+"""For so long the answer to whose key this is may be reused: a key's account never changes, and another key is asked
+about on its own."""
 NEW_TAG_SECONDS = 30.0
-"""The same for a tag that nobody on this machine ever asked for: only another machine could have been faster, and
-against that the lease stands."""
+"""The same for a tag that this machine never asked for: only another machine could have rented it, and the lease
+protects against that."""
 PROVED_SECONDS = 30.0
-"""So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
+"""For so long a proof that a pod is gone is reused: a destroy proves it, and its caller asks again."""
 LAG_SECONDS = 60.0
-"""So long may a pod that we made be neither listed nor found, and still be there."""
+"""For so long a pod that we made may be missing from the list and not be found by its id, and still be there."""
 LIST_SECONDS = 180.0
-"""A quota that is used up comes back within a minute; whoever asks for a list has others waiting for it."""
+"""Limit for a list. A quota that is used up comes back within a minute, and other callers wait for the same list."""
 CATALOG_SECONDS = 30.0
 MAX_PAGES = 100
 _POD_ID = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -46,7 +48,7 @@ _sessions_lock = threading.Lock()
 
 
 def session() -> Session:
-    """The session of the key at hand. Asks nobody. Raises NotAuthorized when there is no key."""
+    """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
     base, key = keys.base_url(), keys.api_key()
     with _sessions_lock:
         if (base, key) not in _sessions:
@@ -55,13 +57,13 @@ def session() -> Session:
 
 
 def forget() -> None:
-    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
+    """Drops all cached answers: for tests that change the simulated platform directly."""
     with _sessions_lock:
         _sessions.clear()
 
 
 def checked_id(native_id: str) -> str:
-    """A pod's id as it may stand in a path. Raises RequestRefused for what can't be one."""
+    """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be a pod's id."""
     if not _POD_ID.fullmatch(native_id):
         raise RequestRefused(f"{native_id!r} is no id of a RunPod pod")
     return native_id
@@ -69,14 +71,14 @@ def checked_id(native_id: str) -> str:
 
 @dataclass(frozen=True)
 class Pods:
-    """A complete list. `damaged`: entries without an id: of them nothing is known, so nothing is proved absent."""
+    """A complete list of pods by id. `damaged`: the number of entries without an id; with any, no absence is proved."""
 
     by_id: Mapping[str, Mapping[str, Any]]
     damaged: int = 0
 
 
 class Session:
-    """One key at one address. Threads share it."""
+    """One key at one API address, with its rate limiter and shared answers. Safe to share between threads."""
 
     def __init__(self, base: str, key: str) -> None:
         self._key, self._account = key, ""
@@ -84,45 +86,50 @@ class Session:
         self.http = HttpClient("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=limiter)
         self._lock = threading.Lock()
         self._owner = SingleFlight[str]()
-        self._older = SingleFlight[Mine]()
+        self._legacy = SingleFlight[LegacyPods]()
         self._pods = SingleFlight[Pods]()
         self._volumes = SingleFlight[dict[str, Mapping[str, Any]]]()
         self._catalogs: dict[tuple[tuple[str, str], ...], SingleFlight[list[Any]]] = {}
-        self._born: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us and not seen in a list yet
+        self._unlisted: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us (when, the pod), not yet in a list
         self._ended: set[str] = set()
-        self._gone: dict[str, float] = {}  # proved, and when
+        self._gone: dict[str, float] = {}  # id → when it was proved gone (monotonic)
 
     def account(self, *, now: bool = False) -> str:
-        """The id of the key's account; `now`: asked for seconds ago at most, and not when the process began."""
+        """The id of the key's account. `now`: from an answer of the last `ACCOUNT_SECONDS`, not from the process's
+        beginning. Raises NotAuthorized, Unreachable."""
         return ("" if now else self._account) or self._owner.get(self._ask_owner, max_age=paced(ACCOUNT_SECONDS))
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
-        """Raises WrongAccount unless the key is of this account."""
+        """Raises WrongAccount unless the key belongs to `account`. `what`: the thing that was asked for, for the
+        message."""
         keys.require(account, self.account(now=now), what)
 
-    def older(self, account: str, *, max_age: float = 0.0, gather: float = 0.0) -> Mine:
-        """What the older interface says of this account's pods. Raises WrongAccount where the key is another's there;
-        Unreachable."""
-        mine = self._older.get(self._ask_older, max_age=max_age, gather=gather)
-        keys.require(account, mine.account, "what was asked for")
-        return mine
+    def legacy_pods(self, account: str, *, max_age: float = 0.0, gather: float = 0.0) -> LegacyPods:
+        """The account's pods in RunPod's older query interface. Raises WrongAccount when that names another account for
+        the key; Unreachable."""
+        legacy = self._legacy.get(self._ask_legacy, max_age=max_age, gather=gather)
+        keys.require(account, legacy.account, "what was asked for")
+        return legacy
 
     def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Pods:
-        """All pods of the account, with those that we made and that are not listed yet. Raises Unreachable."""
+        """All pods of the account, including those that we made and that the list lacks so far. `max_age`: seconds that
+        the list may be old (None: `FRESH_SECONDS`). Raises Unreachable."""
         age = paced(FRESH_SECONDS) if max_age is None else max_age
         listed = self._pods.get(self._list_pods, max_age=age, gather=gather)
         with self._lock:
-            missing = {key: pod for key, (_, pod) in self._born.items() if key not in listed.by_id and self._young(key)}
+            missing = {
+                key: pod for key, (_, pod) in self._unlisted.items() if key not in listed.by_id and self._just_made(key)
+            }
         return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
 
     def pod(self, native_id: str) -> Mapping[str, Any] | None:
-        """The pod; None only when it is proved that there is none: not found by its id, in no complete list of that
-        moment, and not shown by the older interface, whose account is the same. Raises Unreachable when it can't be
-        said, StillListed where the two disagree."""
+        """The pod; None only when it is proved that there is none: not found by its id, not in a complete list of that
+        moment, and not shown by the older interface for the same account. Raises Unreachable when the answer is not
+        known, StillListed when only the older interface shows it."""
         checked_id(native_id)
         if time.monotonic() - self._gone.get(native_id, float("-inf")) < paced(PROVED_SECONDS):
             return None
-        # Of a pod whose delete was accepted no list is asked before the look at the pod itself, only after it.
+        # For a pod whose delete was accepted, ask for the pod itself first: a cached list may still show it.
         if not self.is_ending(native_id) and (pod := self.pods().by_id.get(native_id)) is not None:
             return pod
         answer = self.http.read(f"/v2/pods/{native_id}")
@@ -140,7 +147,7 @@ class Session:
             raise Unreachable(
                 f"whether the pod {native_id} is gone is not known: {listed.damaged} of RunPod's pods can't be read"
             )
-        if native_id in self.older(self.account(), gather=self._gather_seconds()).pods:
+        if native_id in self.legacy_pods(self.account(), gather=self._gather_seconds()).pods:
             raise StillListed(
                 f"RunPod's REST interface has no pod {native_id}, and its older one shows it: whether it is gone is "
                 "not known, and it may bill"
@@ -150,11 +157,12 @@ class Session:
         return None
 
     def is_ending(self, native_id: str) -> bool:
-        """Whether this process had its delete accepted."""
+        """Whether RunPod accepted a delete of this pod from this process."""
         return native_id in self._ended
 
     def create_pod(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
-        """POST /v2/pods. Costs money. Raises OutcomeUnknown when it may have been carried out."""
+        """POST /v2/pods. Costs money; not idempotent. Raises OutcomeUnknown when the platform may have carried it
+        out."""
         answer = self.http.write("POST", "/v2/pods", body, deadline=deadline)
         if answer.ok:
             native_id = identifier(answer.data)
@@ -162,11 +170,11 @@ class Session:
                 self._pods.forget()
                 raise OutcomeUnknown("RunPod made a pod and did not say which")
             with self._lock:
-                self._born[native_id] = (time.monotonic(), dict(answer.data))
+                self._unlisted[native_id] = (time.monotonic(), dict(answer.data))
         return answer
 
     def delete_pod(self, native_id: str) -> Answer:
-        """DELETE /v2/pods/{id}. Irreversible."""
+        """DELETE /v2/pods/{id}. Irreversible. Accepted does not mean gone."""
         try:
             answer = self.http.write("DELETE", f"/v2/pods/{checked_id(native_id)}")
         finally:
@@ -174,7 +182,7 @@ class Session:
         if answer.ok:
             with self._lock:
                 self._ended.add(native_id)
-                self._born.pop(native_id, None)
+                self._unlisted.pop(native_id, None)
         return answer
 
     def act(self, native_id: str, action: str) -> Answer:
@@ -185,11 +193,11 @@ class Session:
             self._pods.forget()
 
     def volumes(self, *, max_age: float | None = None) -> dict[str, Mapping[str, Any]]:
-        """All network volumes of the account by id. Raises Unreachable."""
+        """All network volumes of the account, by id. `max_age`: as in `pods`. Raises Unreachable."""
         return self._volumes.get(self._list_volumes, max_age=paced(FRESH_SECONDS) if max_age is None else max_age)
 
     def volume(self, volume_id: str) -> Mapping[str, Any] | None:
-        """The volume; None only when it is proved that there is none, as with `pod`."""
+        """The volume; None only when it is proved that there is none: not found by its id, and in no fresh list."""
         checked_id(volume_id)
         if (found := self.volumes().get(volume_id)) is not None:
             return found
@@ -203,7 +211,7 @@ class Session:
         return self.volumes(max_age=0).get(volume_id)
 
     def write_volume(self, method: str, volume_id: str = "", body: Mapping[str, Any] | None = None) -> Answer:
-        """POST (no id), PATCH or DELETE of a network volume. Costs money."""
+        """POST (no id: costs money), PATCH (a larger size costs more) or DELETE (irreversible) of a network volume."""
         path = f"/v2/network-volumes/{checked_id(volume_id)}" if volume_id else "/v2/network-volumes"
         try:
             return self.http.write(method, path, body)
@@ -211,7 +219,7 @@ class Session:
             self._volumes.forget()
 
     def gpus(self, params: Mapping[str, str]) -> list[Any]:
-        """The catalog of cards with price and stock, at most seconds old. A hint, and no reservation."""
+        """The catalog of GPUs with price and stock, `CATALOG_SECONDS` old at most. It reserves nothing."""
         query = tuple(sorted(params.items()))
         with self._lock:
             shared = self._catalogs.setdefault(query, SingleFlight())
@@ -224,21 +232,21 @@ class Session:
         return self._entries("/v2/catalog/datacenters", "dataCenters", {})
 
     def poll_seconds(self) -> float:
-        """How often to look for a change: seldom when the quota runs short, so that the writes get through."""
+        """Seconds between two looks: more when the quota runs short, so that writes get through."""
         if self._is_crowded():
             return paced(8.0)
         return paced(2.0 if self.http.limiter.spare() > 0.8 else 4.0)
 
     def _gather_seconds(self) -> float:
-        """So long does who needs a new list wait for others who need one: not at all while there is quota to spare."""
+        """Seconds to wait before a new list is requested, so that more callers share it; 0 while quota is left."""
         return paced(4.0 if self._is_crowded() else 0.0 if self.http.limiter.spare() > 0.8 else 1.0)
 
     def _is_crowded(self) -> bool:
-        """Whether so many wait for the quota that nobody should ask for what can wait."""
+        """Whether so many requests wait for the quota that requests which can wait should not be sent."""
         return self.http.limiter.waiting() > 2
 
     def _entries(self, path: str, name: str, params: Mapping[str, str]) -> list[Any]:
-        """A list in its envelope, all pages of it. Raises Unreachable for one that has no end or no sense."""
+        """All entries of a list, from all its pages. Raises Unreachable when the list has no end or can't be read."""
         found: list[Any] = []
         cursor, seen = "", set[str]()
         for _ in range(MAX_PAGES):
@@ -262,15 +270,16 @@ class Session:
         raise Unreachable(f"RunPod's list {path} has no end, so nothing is known")
 
     def _ask_owner(self) -> str:
-        """Counted like our own requests: whether the older interface has the same quota nobody says."""
+        """The account of the key. Counts against our quota: RunPod does not say whether its older interface shares
+        it."""
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod whose key this is")
         self._account = legacy_query.account(self._key)
         return self._account
 
-    def _ask_older(self) -> Mine:
-        """Counted like `_ask_owner`."""
+    def _ask_legacy(self) -> LegacyPods:
+        """The pods in the older interface. Counts against our quota, as `_ask_owner` does."""
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its older list")
-        return legacy_query.mine(self._key)
+        return legacy_query.pods(self._key)
 
     def _list_pods(self) -> Pods:
         entries = self._entries("/v2/pods", "pods", {})
@@ -286,13 +295,13 @@ class Session:
 
     def _seen(self, native_ids: set[str]) -> None:
         with self._lock:
-            for native_id in native_ids & set(self._born):
-                del self._born[native_id]
+            for native_id in native_ids & set(self._unlisted):
+                del self._unlisted[native_id]
 
-    def _young(self, native_id: str) -> bool:
-        return time.monotonic() - self._born[native_id][0] < paced(LAG_SECONDS)
+    def _just_made(self, native_id: str) -> bool:
+        return time.monotonic() - self._unlisted[native_id][0] < paced(LAG_SECONDS)
 
 
 def problem(error: PlatformError) -> str:
-    """An error as one line, for the list of what was tried."""
+    """An error's text as one line, for the list of offers that were tried."""
     return " ".join(str(error).split())

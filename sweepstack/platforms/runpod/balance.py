@@ -1,4 +1,4 @@
-"""What the account has left. REST v2 has it since autumn 2026; the older query interface is asked where that is not."""
+"""The account's balance, from REST v2 (since autumn 2026), else from the older query interface."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.legacy_query import myself
 
 PATH = "/v2/billing/balance"
-"""By its page's name; the page itself could not be read, so a 404 here says nothing."""
+"""Taken from the name of its documentation page. That page could not be read, so a 404 here proves nothing."""
 
 
 def balance(session: Session) -> Balance | None:
-    """The account's money, None where the key may not see it. Reads only. Raises Unreachable."""
+    """The account's balance (USD), None when the key may not see it. Reads only. Raises Unreachable."""
     answer = session.http.read(PATH)
     if answer.ok and isinstance(answer.data, dict) and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
         mode = answer.data.get("billingMode")
@@ -39,4 +39,4 @@ def _by_query() -> Balance | None:
 
 
 def _usd(value: Any) -> float | None:
-    return number(value, least=-math.inf)  # who owes has less than nothing
+    return number(value, least=-math.inf)  # negative: the account owes money

@@ -1,7 +1,8 @@
-"""What is sent to RunPod's REST v2, and nothing else is: unknown fields are refused there, and missing ones bite.
+"""The request bodies and query parameters for RunPod's REST v2.
 
-Always `disk` and `gpu.count`: without the one a create fails after a machine was matched, without the other it fails
-with a text about capacity. Of `gpu` and `cpu` exactly one; of the two kinds of `mounts` at most one.
+RunPod refuses unknown fields. `disk` and `gpu.count` are always sent: without `disk` a create fails after a machine was
+matched, without `gpu.count` it fails with a text about capacity. A body has exactly one of `gpu` and `cpu`, and at most
+one of the two kinds of `mounts`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.runpod.states import MARKER, PRICE, SSH_PORT
 
 ROOT = "/sweepstack"
-"""Where box-relative paths lie on a pod."""
+"""The folder on a pod below which the box's files lie."""
 IMAGE = "ubuntu:22.04"
-"""For a request that names none; the start command installs what a box needs."""
+"""The image when a request names none; the start command installs what a box needs."""
 IMAGE_DISK_GB = 20
-"""The container disk of a pod whose data lie on a volume disk: the image, and what is installed into it."""
+"""The container disk of a pod whose data lie on a volume disk: room for the image and what is installed there."""
 LEAST_VOLUME_DISK_GB = 10
 LEAST_VOLUME_GB, MOST_VOLUME_GB = 10, 4096
 CLOUD = "SECURE"
-"""Network volumes need it, its addresses stay, and v2 can't ask a community host for a public one."""
+"""Boxes are rented from the Secure Cloud only: network volumes need it, its addresses are stable, and v2 can't ask for
+a community host with a public address."""
 
 START = (
     f"mkdir -p {ROOT}/data {ROOT}/scratch {ROOT}/mnt/durable /run/sshd /root/.ssh; chmod 700 /root/.ssh; "
@@ -37,15 +39,15 @@ START = (
     "/usr/sbin/sshd -o PasswordAuthentication=no -o PermitRootLogin=prohibit-password; "
     'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
 )
-"""Brings up sshd for the key in $PUBLIC_KEY with host keys of this start alone, and stays. Holds no secret, and no
-single quote: it travels as one word of `sh -c`."""
+"""The start command: starts sshd for the key in $PUBLIC_KEY, with new host keys at each start, and keeps running. It
+holds no secret, and no single quote, since it is sent as one quoted argument of `sh -c`."""
 
 
 def create_pod(request: BoxRequest, offer: Offer, data_centers: list[str], volume_id: str = "") -> dict[str, Any]:
     """The body of POST /v2/pods. `volume_id`: the network volume behind the request's mount, if it has one.
 
-    Without one the box's root is a volume disk, which a stop keeps; with one it is the container disk, which a stop
-    wipes, and the volume hangs in it. Raises RequestRefused for what a pod can't have.
+    Without a volume the box's root is a volume disk, which a stop keeps; with one the root is the container disk, which
+    a stop wipes, and the volume is mounted in it. Raises RequestRefused for what a pod can't have.
     """
     wanted = request.constraints
     if len(request.mounts) > 1:
@@ -83,7 +85,8 @@ def create_pod(request: BoxRequest, offer: Offer, data_centers: list[str], volum
 
 
 def catalog_params(wanted: Constraints) -> dict[str, str]:
-    """The query of GET /v2/catalog/gpus for what is wanted; availability is told only for a product."""
+    """The query of GET /v2/catalog/gpus for these constraints. RunPod names availability only when `product` is
+    sent."""
     params = {"include": "AVAILABILITY", "product": "POD", "count": str(gpu_count(wanted)), "cloud": CLOUD}
     if wanted.cuda:
         params["minCudaVersion" if wanted.cuda_at_least else "cudaVersions"] = wanted.cuda
@@ -91,19 +94,19 @@ def catalog_params(wanted: Constraints) -> dict[str, str]:
 
 
 def gpu_count(wanted: Constraints) -> int:
-    """Cards to rent. Whoever asks for none gets one: a pod without would have no disk that outlives a stop."""
+    """The number of GPUs to rent: at least one, since a pod without a GPU has no disk that survives a stop."""
     return max(wanted.gpu_count, 1)
 
 
 def create_volume(tag: str, size_gb: int, data_center: str) -> dict[str, Any]:
-    """The body of POST /v2/network-volumes. Raises RequestRefused for a size that there is not."""
+    """The body of POST /v2/network-volumes. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
     if size_gb > MOST_VOLUME_GB:
         raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
     return {"name": tag, "size": max(size_gb, LEAST_VOLUME_GB), "dataCenter": data_center}
 
 
 def grow_volume(size_gb: int) -> dict[str, Any]:
-    """The body of PATCH /v2/network-volumes/{id}."""
+    """The body of PATCH /v2/network-volumes/{id}. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
     if size_gb > MOST_VOLUME_GB:
         raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
     return {"size": size_gb}

@@ -1,4 +1,4 @@
-"""The way to a pod: SSH to its direct address, as it stands at this start."""
+"""The channel to a pod: SSH to its direct address, which changes with each start."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ PROBE_SECONDS = 10.0
 
 
 def channel_to(session: Session, record: BoxRecord) -> SshChannel:
-    """A channel to a pod that runs; it connects nothing yet. Raises Unreachable for one that has no direct address or
-    is gone, PlatformError for one that stands still."""
+    """A channel to a running pod; it does not connect yet. Raises Unreachable for a pod that is gone or has no direct
+    address, PlatformError for a stopped one."""
     if record.phase is Phase.GONE:
         raise Unreachable(f"{record.native_id} can't be reached: it is gone")
     if record.phase in (Phase.STOPPED, Phase.STOPPING, Phase.ENDING):
         raise PlatformError(
             f"{record.native_id} is {record.phase}: nothing runs there and RunPod shows no file of it. "
-            f"Start it, to read it"
+            f"Start it to read it"
         )
     if record.endpoint is None:
         raise Unreachable(f"{record.native_id} has no address yet ({record.phase}): {record.note or 'wait for it'}")
     if record.endpoint.proxied:
         raise Unreachable(
-            f"{record.native_id} is to be reached through RunPod's relay only, which passes a shell and no files: "
+            f"{record.native_id} can be reached only through RunPod's relay, which passes a shell and no files: "
             f"wait for its direct address"
         )
     from sweepstack.channel.ssh.channel import SshChannel
@@ -42,7 +42,7 @@ def channel_to(session: Session, record: BoxRecord) -> SshChannel:
 
 
 def why_silent(session: Session, record: BoxRecord) -> str:
-    """Why the pod can't be worked on yet; "" when it can."""
+    """Connects and runs a command. Returns why the pod can't be used yet; "" when it can."""
     if not probe.ON:
         return ""
     try:

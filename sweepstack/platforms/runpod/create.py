@@ -1,4 +1,4 @@
-"""Renting a pod: one request after another, cheapest first, until one is granted, none is left, or nobody knows."""
+"""Rents a pod: asks for one offer after another, cheapest first, until RunPod grants one."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
 from sweepstack.platforms.runpod.volumes import Placed, for_box
 
 WAKE_SECONDS = 20.0
-"""So long may a pod that was told to start still be shown as it stood before."""
+"""For so long a pod that was told to start may still be shown as stopped."""
 GRACE_SECONDS = 30.0
-"""That it was removed is believed when it has been neither listed nor found for so long."""
+"""A new pod counts as removed when it was neither listed nor found by its id for so long."""
 _CENT_OF_A_CENT = 1e-4
 
 
@@ -50,7 +50,7 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     account = at_hand.account()
     volume = for_box(at_hand, request)
     with hold_tag_lock("runpod", account, request.tag, wait, request.asked) as memory:
-        # Nobody here ever asked for this tag: a list that others have just read will do.
+        # When this machine never asked for this tag, a list that another caller has just read is enough.
         age, known = paced(NEW_TAG_SECONDS) if memory.first else 0, request.known
         record = by_tag(at_hand, request.tag, max_age=age, known=known)
         if record is None:
@@ -75,7 +75,8 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
 
 
 def _with_key(request: BoxRequest) -> BoxRequest:
-    """The request with a public key, or an error before anything is rented: nobody could ever reach the box."""
+    """The request with the user's public key. Raises before anything is rented when there is no key: without one the
+    box could not be reached."""
     if request.public_key.strip():
         return request
     from sweepstack.channel.ssh.keys import public_key
@@ -84,11 +85,11 @@ def _with_key(request: BoxRequest) -> BoxRequest:
 
 
 def rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory) -> BoxRecord:
-    """Makes the pod, or adopts it where the answer was lost. Costs money. Call it under the tag's lock (`memory` is
-    its holder's), when it is proved that there is none.
+    """Makes the pod, or adopts the one that a create with a lost answer made. Costs money. Call it while holding the
+    tag's lock (which gives `memory`), when it is proved that there is no pod of this tag.
 
-    Raises NoCapacity with every refusal when no offer could be had; RequestRefused when all were refused for one and
-    the same other reason, which then is not the offer's; InsufficientFunds and OutcomeUnknown at once.
+    Raises NoCapacity with every refusal when no offer could be rented; RequestRefused when RunPod refused all offers
+    for the same other reason, which then lies in the request; InsufficientFunds and OutcomeUnknown at once.
     """
     with memory.renting():
         granted = _granted(session, request, volume, wait, memory)
@@ -102,8 +103,8 @@ def rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wai
 def _granted(
     session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory
 ) -> BoxRecord | dict[str, Any]:
-    """The pod of the first offer that is granted, as it was answered; the record of one that was found after its answer
-    was lost. OutcomeUnknown is the only error after which there may be a pod."""
+    """The pod of the first offer that RunPod grants (its answer), or the record of a pod that was found by its tag
+    after the answer was lost. OutcomeUnknown is the only error after which there may be a pod."""
     wanted, begin = request.constraints, time.monotonic()
     refusals: list[str] = []
     reasons: list[PlatformError] = []
@@ -145,7 +146,8 @@ def _granted(
 
 
 def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Placed | None) -> None:
-    """A box is adopted only by the request that it was made for. `mounts`: what it has (path → volume id)."""
+    """Returns when the box has the volumes that the request asks for, so that it may be adopted. `mounts`: what the box
+    has (path → volume id). Raises NotYetGone for a box that is being destroyed, and `not_as_asked`."""
     if record.phase is Phase.ENDING:
         raise NotYetGone(f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first")
     if record.phase is Phase.UNKNOWN:
@@ -167,21 +169,21 @@ def until_ready(
     *,
     deadline: Deadline | None = None,
     max_price: float | None = None,
-    woken: bool = False,
+    restarted: bool = False,
 ) -> BoxRecord:
-    """Blocks until the pod runs, has its address, and answers there. Every way out that leaves it rented raises
-    StillCreating with its id. `deadline`: where that of `wait` has begun already. `woken`: it was told to start, so a
-    short rest is no end."""
+    """Blocks until the pod runs, has an address, and answers there. Every error that leaves it rented is StillCreating
+    with its id. `deadline`: given when the clock of `wait` runs already. `restarted`: the pod was told to start, so it
+    may be shown as stopped for a short time."""
     seen, why_not, begin = record, "", time.monotonic()
     deadline = deadline or Deadline(wait.deadline, wait.cancelled)
-    absent = Lasting(deadline, paced(GRACE_SECONDS))  # what was made a moment ago is not known everywhere
+    absent = Lasting(deadline, paced(GRACE_SECONDS))  # not every answer knows a pod that was made a moment ago
 
     def settled() -> bool:
         nonlocal seen, why_not
         try:
             known = session.pods(max_age=session.poll_seconds()).by_id
             pod = known.get(record.native_id) or session.pod(record.native_id)
-        except Unreachable as error:  # an outage is no reason to leave it: the deadline is
+        except Unreachable as error:  # an outage does not end the waiting: only the deadline does
             why_not = problem(error)
             return False
         if absent.held(pod is None):
@@ -192,7 +194,7 @@ def until_ready(
         seen, why_not = recorded(session, pod), ""
         if seen.phase is Phase.CREATING:
             return False
-        if seen.phase is Phase.STOPPED and woken and time.monotonic() - begin < WAKE_SECONDS:
+        if seen.phase is Phase.STOPPED and restarted and time.monotonic() - begin < WAKE_SECONDS:
             return False
         if seen.phase is not Phase.RUNNING:
             return True
@@ -203,14 +205,14 @@ def until_ready(
     try:
         what = f"{name} ({record.native_id}) to be ready"
         why = Watch(deadline, what, session.poll_seconds, wait).until(settled)
-    except PlatformError as error:  # the id must not be lost over this
+    except PlatformError as error:  # the error carries the id, so that it is not lost
         raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:
         raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
     if why and why_not:
         why = f"{why} ({why_not})"
     if not why and seen.phase is not Phase.RUNNING:
-        cause = seen.note or "its image can't be run, or somebody stopped it"
+        cause = seen.note or "its image can't be run, or it was stopped by someone else"
         why = f"{name} is {seen.phase}, not running: {cause}"
     if why:
         raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])
@@ -219,7 +221,7 @@ def until_ready(
 
 
 def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) -> None:
-    """Raises StillCreating for a pod above the ceiling. It is not ended here: that is a person's decision."""
+    """Raises StillCreating for a pod that costs more than `max_price` (USD/h). Does not end it: a person decides."""
     price = record.price_per_hour
     if max_price is None or price is None or price <= max_price + _CENT_OF_A_CENT:
         return
@@ -234,7 +236,7 @@ def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) 
 
 
 def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:
-    """The reason to try the next offer. Raises it instead where no other offer can do better."""
+    """The error of a refused offer, when the next offer is worth a try. Raises it when no other offer can do better."""
     error = refused(session.http, answer, what)
     if isinstance(error, InsufficientFunds) or answer.status in (404, 409, 413, 422):
         raise error
@@ -242,7 +244,7 @@ def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:
 
 
 def _too_late(request: BoxRequest, refusals: list[str], reasons: list[PlatformError], seconds: float) -> PlatformError:
-    """What it means that time was up before every offer was asked for: what the refusals so far mean, if there are."""
+    """The error when time was up before every offer was tried: that of the refusals so far, if there are any."""
     if not reasons:
         return PlatformError("\n".join([f"{request.name}: nothing was rented within {seconds:g} s", *refusals]))
     error = _none_left(request, refusals, reasons)
@@ -250,7 +252,7 @@ def _too_late(request: BoxRequest, refusals: list[str], reasons: list[PlatformEr
 
 
 def _none_left(request: BoxRequest, refusals: list[str], reasons: list[PlatformError]) -> PlatformError:
-    """What it means that every offer was refused."""
+    """The error when every offer was refused."""
     if reasons and all(isinstance(reason, NotAuthorized) for reason in reasons):
         return NotAuthorized("\n".join([f"{request.name}: every offer was forbidden; nothing was rented", *refusals]))
     if any(isinstance(reason, NoCapacity) for reason in reasons) or not reasons:

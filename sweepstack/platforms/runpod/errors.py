@@ -1,4 +1,4 @@
-"""RunPod's refusals → our errors. By status first: its texts change, and one status means several things."""
+"""Turns RunPod's refusals into our errors: by status, and by text where one status means several things."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _NO_FUNDS = re.compile(r"insufficient (?:balance|funds|credit)|balance (?:is )?t
 
 
 def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
-    """The error for an answer that is not 2xx to something that `asked` names. Of 404 and 409 the caller knows more.
+    """The error for an answer that is not 2xx. `asked`: what was asked for, for the message. For 404 and 409 the caller
+    may know a better error.
 
-    400 is several things on RunPod: no room, no money, a wrong request; its text tells which, where it is known.
+    400 means several things on RunPod: no capacity, no money, a wrong request. Its text says which, if we know the
+    text.
     """
     text = answer.text or "no reason given"
     if answer.status in (400, 403, 409) and _NO_FUNDS.search(text):

@@ -1,7 +1,7 @@
-"""The key at hand for RunPod, the address of its API, and whose account is meant.
+"""Finds the user's RunPod key and the address of RunPod's API, and checks the account.
 
-The SDK reads its key once, at import, into a module variable, and knows nothing of `RUNPOD_API_KEY`. So the key is
-handed to it with each call, and its variable is neither set nor read.
+The SDK reads its key once, at import, into a module variable, and does not read `RUNPOD_API_KEY`. So we pass the key
+with each call, and neither set nor read that variable.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ KEY_HINT = f"{KEY_VARIABLE}, or api_key under [default] in {KEY_FILE}"
 
 
 def base_url() -> str:
-    """The address of the API; blank means the real one, as it does for RunPod's own tools."""
+    """The address of the API, from RUNPOD_API_BASE_URL; without it the real one, as with RunPod's own tools."""
     return os.environ.get(BASE_VARIABLE, "").strip().rstrip("/") or BASE_URL
 
 
 def api_key() -> str:
-    """The user's key, from the environment or the vendor's own file. Raises NotAuthorized when there is none."""
+    """The user's key, from RUNPOD_API_KEY or RunPod's own file. Raises NotAuthorized when there is none."""
     key = os.environ.get(KEY_VARIABLE, "").strip() or _key_in_file()
     if not key:
         raise NotAuthorized(f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise NotAuthorized(f"the key for RunPod is not one: it holds blanks or other signs. Check {KEY_HINT}")
+        raise NotAuthorized(f"the key for RunPod is not one: it holds blanks or other special signs. Check {KEY_HINT}")
     redact.learn({KEY_VARIABLE: key})
     return key
 
 
 def require(account: str, at_hand: str, what: str) -> None:
-    """Raises WrongAccount, with both names, unless they are the same."""
+    """Raises WrongAccount, which names both, unless `account` is the account `at_hand` of the current key."""
     if account != at_hand:
         raise WrongAccount(
             f"{what} belongs to the RunPod account {account}, and the key at hand is of {at_hand}: "
@@ -46,7 +46,7 @@ def require(account: str, at_hand: str, what: str) -> None:
 
 def _key_in_file() -> str:
     if not os.path.exists(os.path.expanduser(KEY_FILE)):
-        return ""  # what the SDK would say, without its import
+        return ""  # the SDK would say the same, and takes long to import
     try:
         found = sdk.module("cli.groups.config.functions").get_credentials("default")
     except OSError as error:

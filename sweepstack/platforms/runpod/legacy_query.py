@@ -1,8 +1,8 @@
-"""RunPod's older query interface, through the official SDK: whose key it is, the account's pods, its money.
+"""RunPod's older query interface, through the official SDK: the key's account, its pods, its balance.
 
-It is the second source of what is there: REST lists can lag, and can be of another account than the one that the key
-was asked for. So nothing is called absent before this interface lacks it, too. It is read and never written to
-(docs/adr/009). The SDK's errors can carry the whole query that they were raised by: only the message is taken.
+It is a second source for which pods there are: REST lists can lag behind, and can belong to another account than the
+key's. So a pod counts as absent only when this interface lacks it, too. We read from it and never write (docs/adr/009).
+An error of the SDK can carry the whole query: we take only its message.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from sweepstack.platforms.runpod import keys, sdk
 from sweepstack.platforms.runpod.states import MARKER
 
 ASK_SECONDS = 60.0
-"""For one question, with all its retries."""
+"""Limit for one query, with all its retries."""
 
 
 class StillListed(Unreachable):
-    """REST does not have it, and the older interface does: whether it is there is not known."""
+    """REST does not show the pod and the older interface does: whether it still exists is not known."""
 
 
 @dataclass(frozen=True)
-class Mine:
-    """Whose key it is, and the account's pods: id → its name and the tag in its environment, where it has one."""
+class LegacyPods:
+    """The key's account and its pods: id → the pod's name, and the tag in its environment if there is one."""
 
     account: str
     pods: Mapping[str, frozenset[str]]
 
     def tagged(self, tag: str) -> list[str]:
-        """The ids of those that bear this tag."""
+        """The ids of the pods with this tag or name, sorted."""
         return sorted(native_id for native_id, names in self.pods.items() if tag in names)
 
 
 def myself(what: str, fields: str, key: str) -> Mapping[str, Any]:
-    """What the interface says of the account of this key, asked for now. `what`: in words. Raises NotAuthorized,
-    Unreachable; never an error of the SDK, and none that holds a query."""
+    """Queries `fields` of the key's account now. `what`: their name in messages. Blocks. Raises NotAuthorized,
+    Unreachable; never an error of the SDK, which could hold the query."""
 
     def once() -> Mapping[str, Any]:
         answer, failure = _asked(what, f"query {{ myself {{ {fields} }} }}", key)
@@ -52,24 +52,25 @@ def myself(what: str, fields: str, key: str) -> Mapping[str, Any]:
 
 
 def account(key: str) -> str:
-    """The id of the account that the key is of."""
+    """The id of the key's account. Raises what `myself` raises."""
     identifier = myself("account", "id", key).get("id")
     if not isinstance(identifier, str) or not identifier:
         raise Unreachable("RunPod does not say whose key this is, so nothing is known. Try again")
     return identifier
 
 
-def mine(key: str) -> Mine:
-    """The account's pods."""
+def pods(key: str) -> LegacyPods:
+    """The key's account and its pods. Raises what `myself` raises."""
     said = myself("pods", "id pods { id name env }", key)
     try:
-        return Mine(_text(said["id"]), {_text(pod["id"]): _names(pod) for pod in said["pods"]})
+        return LegacyPods(_text(said["id"]), {_text(pod["id"]): _names(pod) for pod in said["pods"]})
     except (ValueError, KeyError, TypeError, AttributeError):  # no whole answer proves nothing
         raise Unreachable("RunPod gave no usable answer when asked for the pods. Try again") from None
 
 
 def _asked(what: str, query: str, key: str) -> tuple[Mapping[str, Any], PlatformError | None]:
-    """The answer, or our error for what the SDK raised; raised outside of here, so that nothing is chained to it."""
+    """The answer, or our error for what the SDK raised. The caller raises it, so that the SDK's error is not
+    chained."""
     import requests
 
     run, error = sdk.module("api.graphql").run_graphql_query, sdk.module("error")

@@ -1,4 +1,4 @@
-"""Finding a box by its id or tag, on a platform where names are anybody's and nothing is unique."""
+"""Finds a box by its id or tag. RunPod's names are not unique, and other people may use ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweepstack.platforms.runpod.legacy_query import StillListed
 from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of, volume_of
 
 LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-"""Seconds between looks for a pod whose create may have been carried out."""
+"""Seconds before each look for a pod whose create may have been carried out."""
 
 
 def get(session: Session, native_id: str, account: str) -> BoxRecord:
@@ -29,18 +29,18 @@ def get(session: Session, native_id: str, account: str) -> BoxRecord:
             raise
         return BoxRecord(native_id, "", account, Phase.ENDING, None, None, place, str(error))
     if pod is None:
-        session.require(account, f"the box {native_id}", now=True)  # nothing is gone for having been looked for there
+        session.require(account, f"the box {native_id}", now=True)  # under another account's key it would look gone
         return BoxRecord(native_id, "", account, Phase.GONE, None, None, place)
     return recorded(session, pod)
 
 
 def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
-    """The oldest box with this tag that is not ending, else one that is; None only when it is proved that there is
-    none: no complete list has it, and the older interface shows none. `known`: the one on record, before all others.
-    Others with the same tag are named in its note. Raises Unreachable."""
+    """The oldest box with this tag that is not ending, else one that is ending; None only when it is proved that there
+    is none: no complete list has it, and the older interface shows none. `known`: the id on record, which comes before
+    all others. The note names other boxes with the same tag. Raises Unreachable."""
     if max_age is None and any(carries(pod, tag) for pod in session.pods().by_id.values()):
         pods = session.pods()
-    else:  # that there is none, a list from a moment ago does not prove
+    else:  # a list from a moment ago does not prove that there is none
         pods = session.pods(max_age=max_age or 0)
     found = sorted((pod for pod in pods.by_id.values() if carries(pod, tag)), key=_age)
     records = [recorded(session, pod) for pod in found]
@@ -51,7 +51,7 @@ def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: s
                 f"whether there is a box {tag} is not known: {pods.damaged} of RunPod's pods can't be read. Look at "
                 f"the console"
             )
-        return _only_older(session, tag, max_age or 0)
+        return _only_in_legacy(session, tag, max_age or 0)
     first, others = records[0], [other for other in records[1:] if other.phase is not Phase.ENDING]
     if not others:
         return first
@@ -61,33 +61,34 @@ def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: s
     return _noted(first, note)
 
 
-def _only_older(session: Session, tag: str, max_age: float) -> BoxRecord | None:
-    """The box that the older interface shows and that REST's list lacks, as REST shows it by its id."""
-    for native_id in session.older(session.account(), max_age=max_age).tagged(tag):
+def _only_in_legacy(session: Session, tag: str, max_age: float) -> BoxRecord | None:
+    """The box that the older interface shows and REST's list lacks, read from REST by its id; None without one."""
+    for native_id in session.legacy_pods(session.account(), max_age=max_age).tagged(tag):
         if (pod := session.pod(native_id)) is not None and carries(pod, tag):
             return recorded(session, pod)
     return None
 
 
 def by_id(session: Session, native_id: str) -> BoxRecord | None:
-    """The box of this id; None only when it is proved that there is none. Raises Unreachable, RequestRefused for what
-    can't be an id."""
+    """The box with this id; None only when it is proved that there is none. Raises Unreachable; RequestRefused when
+    `native_id` can't be an id."""
     pod = session.pod(native_id)
     return None if pod is None else recorded(session, pod)
 
 
 def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
-    """The pod as a record, with what this process knows of its end."""
+    """The pod as a record; ENDING when this process had its delete accepted."""
     return record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
 
 
 def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:
-    """What the pod behind a record mounts."""
+    """The network volumes of the record's pod: path on the box → volume id."""
     return volume_of(session.pods().by_id.get(record.native_id, {}))
 
 
 def listed(session: Session, prefix: str) -> list[BoxRecord]:
-    """Every pod whose tag begins with `prefix` and every one that has none to be read, by id; last what has no id."""
+    """Every pod whose tag begins with `prefix` or can't be read, sorted by id; last, one record for pods without an
+    id."""
     pods = session.pods()
     records = [recorded(session, pod) for pod in pods.by_id.values()]
     found = [record for record in records if record.tag.startswith(prefix) or not record.tag]

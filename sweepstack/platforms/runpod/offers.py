@@ -1,7 +1,8 @@
-"""RunPod's catalog as offers: a kind of card each, at its price now, in the data centers that have it now.
+"""RunPod's catalog as offers: one for each kind of GPU, with its price and data centers now.
 
-The catalog is a hint: what it shows can be refused a second later. It names no price of a disk, so an offer's price is
-that of the cards; what the pod costs with its disks its reply says. An offer's key is the card's id.
+The catalog reserves nothing: RunPod may refuse what it showed a second ago. It names no price of a disk, so an offer's
+price is that of the GPUs; the answer to the create says what the pod costs with its disks. An offer's key is the GPU's
+id.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """An offer, and the data centers to ask for it; empty where any will do."""
+    """An offer, and the data centers to ask for it in; empty when any will do."""
 
     offer: Offer
     data_centers: tuple[str, ...]
 
 
 def must_be_possible(wanted: Constraints) -> None:
-    """Raises Unsupported for what RunPod has no way to give, before anything is asked."""
+    """Raises Unsupported for constraints that RunPod can never meet. Sends no request."""
     if wanted.spot:
         raise Unsupported(
             "RunPod is withdrawing spot pods: its current API can't rent one. Take `spot` out, or let another "
@@ -42,7 +43,7 @@ def must_be_possible(wanted: Constraints) -> None:
 
 
 def candidates(gpus: list[Any], wanted: Constraints, data_center: str = "") -> list[Candidate]:
-    """What fits, cheapest first. `data_center`: the only one that will do, that of a volume."""
+    """The offers that fit, cheapest first. `data_center`: the volume's, when only that one will do."""
     found = {}
     for gpu in gpus:
         if isinstance(gpu, dict) and (one := _candidate(gpu, wanted, data_center)) is not None:
@@ -51,7 +52,7 @@ def candidates(gpus: list[Any], wanted: Constraints, data_center: str = "") -> l
 
 
 def in_region(data_center: str, region: str) -> bool:
-    """Whether `US-TX-3` is what a person means by `US-TX-3`, `us-tx` or `US`."""
+    """Whether the data center lies in `region`: `US-TX-3` lies in `US-TX-3`, `us-tx` and `US`."""
     asked, there = region.strip().upper(), data_center.upper()
     return there == asked or there.startswith(f"{asked}-")
 
@@ -94,7 +95,7 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
 
 
 def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those that have the card now; their ids are upper case, and must be."""
+    """The ids of the data centers that have the GPU now, in RunPod's own spelling (upper case), which it requires."""
     listed = gpu.get("dataCenters")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return tuple(str(dc["id"]) for dc in entries if dc.get("id") and dc.get("availability") != NOWHERE)

@@ -1,8 +1,8 @@
 """RunPod: boxes are pods of its Secure Cloud, rented through REST v2; volumes are network volumes.
 
-A pod's name and a variable in its environment hold its tag. Without a volume the box lives on the pod's volume disk,
-which a stop keeps and a destroy does not; with one it lives on the container disk, which a stop wipes, and the network
-volume hangs in it. Why REST v2, and the SDK for reads only: docs/adr/009.
+A pod's name and a variable in its environment hold its tag. Without a volume the box's files are on the pod's volume
+disk, which a stop keeps and a destroy deletes; with one they are on the container disk, which a stop wipes, and the
+network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/adr/009.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCK_SECONDS = 60.0
 
 
 def connect() -> RunpodPlatform:
-    """RunPod as the account of `RUNPOD_API_KEY`, or of the vendor's own key file, sees it."""
+    """RunPod with the account of `RUNPOD_API_KEY`, or of RunPod's own key file. Reads no key and sends no request."""
     return RunpodPlatform()
 
 

@@ -1,4 +1,4 @@
-"""Stopping, starting and ending a pod, each proved by what is read afterwards."""
+"""Stops, starts and destroys a pod; each is proved by what RunPod shows afterwards."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def stop(session: Session, native_id: str, account: str) -> None:
     def stopped() -> bool:
         nonlocal phase
         if phase is not None:
-            session.pods(max_age=session.poll_seconds() / 2)  # what others have just read is too old to see an end in
+            session.pods(max_age=session.poll_seconds() / 2)  # an older list may not show the stop yet
         phase = get(session, native_id, account).phase
         if phase in (Phase.GONE, Phase.ENDING):
-            raise PlatformError(f"{native_id} is {phase}: somebody ended it while it was being stopped")
+            raise PlatformError(f"{native_id} is {phase}: it was ended from elsewhere while it was being stopped")
         return phase is Phase.STOPPED
 
     if Watch(Deadline(paced(STOP_SECONDS)), f"{native_id} to stand still", session.poll_seconds).until(stopped):
@@ -77,10 +77,10 @@ def stop(session: Session, native_id: str, account: str) -> None:
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:
     """See `CanStop.start`."""
     record = _living(session, native_id, account, "start")
-    woken = record.phase is Phase.STOPPED
+    restarted = record.phase is Phase.STOPPED
     if record.phase is Phase.UNKNOWN:
-        raise Unreachable(f"{native_id} is not started, since nobody knows what it is doing: {record.note}")
-    if woken:
+        raise Unreachable(f"{native_id} is not started, since its state is not known: {record.note}")
+    if restarted:
         try:
             answer = session.act(native_id, "start")
         except OutcomeUnknown as error:
@@ -91,7 +91,7 @@ def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxReco
                 if seen.phase not in (Phase.RUNNING, Phase.CREATING):
                     raise refused(session.http, answer, f"a start of {native_id} (it stays {seen.phase})")
         wait.progress(f"{native_id} is started again")
-    return until_ready(session, native_id, record, wait, woken=woken)
+    return until_ready(session, native_id, record, wait, restarted=restarted)
 
 
 def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:

@@ -1,7 +1,7 @@
-"""What RunPod says of a pod, as a record: native state → phase, and whose box it is.
+"""Turns RunPod's answer about a pod into a record: its phase, its tag and its prices.
 
-A total function: a state that is not in the table, or a pod that can't be read, is `UNKNOWN` with the reason, never
-gone. RUNNING is not ready: a pod says so from its first second, and has an address to reach it by only later.
+A state that is not in the table, or a pod that can't be read, is `UNKNOWN` with the reason, never gone. RUNNING does
+not mean ready: a pod says RUNNING from its first second, and has an address only later.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.json_values import number
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
-"""What may be the name of a pod, or of a volume."""
+"""The form of a tag that can be the name of a pod or a volume."""
 MARKER = "SWEEPSTACK_TAG"
-"""The variable in a pod's environment that holds its tag once more: a name alone is anybody's."""
+"""The variable in a pod's environment that holds its tag, too: a name alone proves nothing, since anyone can give
+it."""
 PRICE = "SWEEPSTACK_PRICE_PER_HOUR"
-"""The variable that holds what the running pod was offered for, USD: a stopped one says that it costs nothing."""
+"""The variable that holds the price at which the pod was offered (USD per hour): a stopped pod says that it costs 0."""
 SSH_PORT = "22/tcp"
 STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
-"""USD for a GB of a stopped pod's volume disk and month (2026-11): twice the price while it runs."""
+"""USD per GB and month of a stopped pod's volume disk (2026-11): twice the price of a running one."""
 
 PHASES: Mapping[str, Phase] = {
     "PROVISIONING": Phase.CREATING,
@@ -39,17 +40,17 @@ BILLS = {
     Phase.STOPPED: "its volume disk goes on billing, at twice the price",
     Phase.UNKNOWN: "it may bill in full",
 }
-"""What a pod costs in each phase, for messages; whether PROVISIONING is billed RunPod does not say."""
+"""What a pod costs in each phase, for messages. RunPod does not say whether PROVISIONING is billed."""
 
 
 def identifier(pod: Any) -> str:
-    """The pod's id; "" where there is none to be read."""
+    """The pod's id; "" when it can't be read."""
     found = pod.get("id") if isinstance(pod, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def marked(pod: Mapping[str, Any]) -> str | None:
-    """The tag in its environment; "" where there is none, None where the environment can't be read."""
+    """The tag in the pod's environment; "" when there is none, None when the environment can't be read."""
     env = pod.get("env")
     if not isinstance(env, dict):
         return None
@@ -58,16 +59,16 @@ def marked(pod: Mapping[str, Any]) -> str | None:
 
 
 def carries(pod: Mapping[str, Any], tag: str) -> bool:
-    """Whether the pod is the box of this tag: by its marker, or by its name where the marker can't be read.
+    """Whether the pod is the box of this tag: by its marker, or by its name when the marker can't be read.
 
-    A name alone is no proof, and a pod that somebody renamed is still ours.
+    A name alone is no proof, and a pod that a person renamed is still ours.
     """
     marker = marked(pod)
     return marker == tag or (marker is None and pod.get("name") == tag)
 
 
 def created_at(pod: Mapping[str, Any]) -> datetime | None:
-    """When it was made; None where it can't be read."""
+    """When the pod was made (UTC offset included); None when it can't be read."""
     try:
         moment = datetime.fromisoformat(str(pod.get("createdAt")))
     except ValueError:
@@ -76,7 +77,7 @@ def created_at(pod: Mapping[str, Any]) -> datetime | None:
 
 
 def volume_of(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Network volumes that it mounts: path on the box → volume id."""
+    """The network volumes that the pod mounts: path on the box → volume id."""
     mounts = pod.get("mounts")
     network = mounts.get("network") if isinstance(mounts, dict) else None
     entries = [entry for entry in network if isinstance(entry, dict)] if isinstance(network, list) else []
@@ -84,7 +85,7 @@ def volume_of(pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
-    """The pod as a record. `ending`: its delete was accepted, whatever it says of itself."""
+    """The pod as a record. `ending`: RunPod accepted its delete, whatever state it shows. Raises nothing."""
     native_id = identifier(pod)
     name, marker = pod.get("name"), marked(pod)
     tag = marker or (name if isinstance(name, str) else "")
@@ -98,7 +99,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         notes.append("when it was made can't be read")
     count = _gpu_count(pod)
     if count == 0 and phase is Phase.RUNNING:
-        notes.append("it has no GPU now: they were rented to somebody else while it was stopped")
+        notes.append("it has no GPU now: its GPUs were rented to another customer while it was stopped")
     if ending and phase is not Phase.UNKNOWN:
         phase = Phase.ENDING
     region = pod.get("dataCenterId")
@@ -142,7 +143,7 @@ def _direct(pod: Mapping[str, Any]) -> SshEndpoint | None:
 
 
 def _endpoint(pod: Mapping[str, Any]) -> SshEndpoint | None:
-    """The direct address; RunPod's relay only where there is none, since it passes a shell and no files."""
+    """The direct address, else RunPod's relay, which passes a shell and no files."""
     return _direct(pod) or _address(pod, "proxy")
 
 
@@ -161,14 +162,14 @@ def _address(pod: Mapping[str, Any], kind: str) -> SshEndpoint | None:
 
 
 def _gpu_count(pod: Mapping[str, Any]) -> int | None:
-    """The cards that its container sees; None while it does not run."""
+    """The number of GPUs that the container sees; None while it does not run."""
     runtime = pod.get("runtime")
     gpus = runtime.get("gpus") if isinstance(runtime, dict) else None
     return len(gpus) if isinstance(gpus, list) else None
 
 
 def _price(pod: Mapping[str, Any]) -> float | None:
-    """USD per hour of the whole running pod. A stopped one says 0, as a rule: then what it was offered for."""
+    """USD per hour of the whole running pod. A stopped pod usually shows 0: then the price at which it was offered."""
     env = pod.get("env")
     offered: str | None = env.get(PRICE) if isinstance(env, dict) else None
     try:
@@ -178,7 +179,7 @@ def _price(pod: Mapping[str, Any]) -> float | None:
 
 
 def _stopped(pod: Mapping[str, Any]) -> float | None:
-    """USD per hour while it is stopped: of its volume disk; a pod without one keeps nothing that bills with it."""
+    """USD per hour while it is stopped: for its volume disk; 0 for a pod without one."""
     mounts = pod.get("mounts")
     if not isinstance(mounts, dict):
         return None

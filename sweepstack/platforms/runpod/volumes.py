@@ -1,7 +1,6 @@
-"""RunPod's network volumes: found by their name, which is their tag; bound to a data center; never shrunk.
+"""RunPod's network volumes: the name is the tag; each is bound to a data center, and can only grow.
 
-A volume's native id is `<account>.<id>`: a volume of another account would be "not found" to this one, and that must
-not be read as gone.
+A volume's native id is `<account>.<id>`: a key of another account gets "not found", and that must not count as gone.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from sweepstack.platforms.runpod.states import PHASES, TAG, identifier, volume_o
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 LOOKS = (0.5, 1.0, 2.0, 4.0)
-"""Seconds between looks for what a lost answer may have made."""
+"""Seconds before each look for the volume that a create with a lost answer may have made."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A volume that a pod is to mount: RunPod's id, and the data center that it ties the pod to."""
+    """A volume that a pod is to mount: RunPod's id, and the data center in which the pod must be rented."""
 
     id: str
     data_center: str
 
 
 def split(native_id: str) -> tuple[str, str]:
-    """Account and RunPod's own id of a volume. Raises RequestRefused for what can't be one."""
+    """The account and RunPod's own id in a volume's native id. Raises RequestRefused when it has another form."""
     account, dot, volume_id = native_id.rpartition(".")
     if not dot or not account or not account.isprintable():
         raise RequestRefused(f"{native_id!r} is no id of a RunPod volume (<account>.<id>)")
@@ -53,7 +52,7 @@ def get(session: Session, native_id: str) -> VolumeRecord | None:
 
 
 def placed(session: Session, native_id: str) -> Placed:
-    """Where it is. Raises RequestRefused for one that is not there, and what `get` raises."""
+    """The volume with its data center. Raises RequestRefused when it is not there, and what `get` raises."""
     found = get(session, native_id)
     if found is None:
         raise RequestRefused(f"the volume {native_id} is not there any more: nothing was rented")
@@ -61,7 +60,8 @@ def placed(session: Session, native_id: str) -> Placed:
 
 
 def for_box(session: Session, request: BoxRequest) -> Placed | None:
-    """The volume that the box is to mount, looked up before anything is rented."""
+    """The volume that the box is to mount, None without one. Called before anything is rented. Raises
+    RequestRefused."""
     for mount in request.mounts:
         if not _MOUNT.fullmatch(mount):
             raise RequestRefused(f"the mount {mount!r} is not one: mnt/<name> is what a box has")
@@ -71,16 +71,17 @@ def for_box(session: Session, request: BoxRequest) -> Placed | None:
 
 
 def tagged(session: Session, prefix: str) -> list[VolumeRecord]:
-    """All volumes whose name begins with `prefix`, by id."""
+    """All volumes whose name begins with `prefix`, sorted by id."""
     account = session.account()
     found = [_record(volume, account) for volume in session.volumes().values()]
     return sorted((one for one in found if one.tag.startswith(prefix)), key=lambda one: one.native_id)
 
 
 def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> VolumeRecord:
-    """The volume of this tag, made where it is proved absent, grown where it is too small. Call it under its lock.
+    """The volume of this tag: made when it is proved absent, grown when it is too small. Costs money. Idempotent. Call
+    it while holding the tag's lock.
 
-    Raises RequestRefused without `size_gb` and `region` (one data center) for one that is to be made."""
+    To make one, `size_gb` and `region` (one data center) are needed: raises RequestRefused without them."""
     if not TAG.fullmatch(tag):
         raise RequestRefused(f"the tag {tag!r} can't be a volume's name: letters, digits, '.', '_' and '-'")
     account = session.account()
@@ -110,8 +111,8 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
 
 
 def delete(session: Session, native_id: str, account: str) -> None:
-    """Deletes the volume; already gone is success. Refused while a pod mounts it: RunPod does not reliably refuse it
-    by itself."""
+    """Deletes the volume. Irreversible; a volume that is gone already is a success. Raises RequestRefused while a pod
+    mounts it, since RunPod does not reliably refuse that itself; NotYetGone when its end is not proved."""
     owner, volume_id = split(native_id)
     session.require(account, f"the volume {native_id}")
     session.require(owner, f"the volume {native_id}")
@@ -129,7 +130,8 @@ def delete(session: Session, native_id: str, account: str) -> None:
 
 
 def _mounting(session: Session, volume_id: str, *, max_age: float | None = None) -> list[str]:
-    """The pods that mount the volume and are not ending, by their own word: a volume says nothing of its users."""
+    """The ids of the pods that mount the volume and are not ending, from the list of pods: RunPod's volumes do not name
+    their users."""
     return [
         identifier(pod)
         for pod in session.pods(max_age=max_age).by_id.values()
@@ -162,7 +164,8 @@ def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord
 
 
 def data_center(session: Session, region: str) -> str:
-    """The id of the data center that `region` names and that has volumes. Raises RequestRefused."""
+    """The id of the data center `region`, in RunPod's spelling. Raises RequestRefused when RunPod has no such data
+    center, or no network volumes there."""
     known: dict[str, bool] = {}
     for entry in session.data_centers():
         if isinstance(entry, dict) and isinstance(entry.get("id"), str):
