@@ -74,13 +74,13 @@ class SingleFlight(Generic[T]):
         return self._asked(ask, begun)
 
     def keep(self, begun: float, answer: T) -> None:
-        """An answer that the answer to another question held, which was asked at that moment (monotonic)."""
+        """Keeps an answer that came with the answer to another request, which began at `begun` (monotonic)."""
         with self._turn:
             if self._kept is None or self._kept[0] < begun:
                 self._kept = begun, answer
 
     def kept(self, max_age: float) -> T | None:
-        """The answer that is here already, if `get` would give it; None where that would ask."""
+        """The cached answer if `get` would return it, else None. Sends no request."""
         with self._turn:
             oldest = max(time.monotonic() - max_age, self._floor)
             return self._kept[1] if self._kept and self._kept[0] >= oldest else None

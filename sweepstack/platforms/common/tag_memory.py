@@ -160,9 +160,8 @@ class Memory:
     def _looked(self, look: Look, what: str, last: _Last) -> tuple[BoxRecord | None, str]:
         """The box, if found; and why the looking ended without a proof, "" when there is one (found or proved gone)."""
         lag = paced(LAG_SECONDS) if last.made else 0.0
-        rest = min(
-            lag, lag - (datetime.now(UTC) - last.sent).total_seconds()
-        )  # `min`: the clock may have been set back
+        # `min`: the clock may have been set back.
+        rest = min(lag, lag - (datetime.now(UTC) - last.sent).total_seconds())
         begin, looks = time.monotonic(), 0
         found: BoxRecord | None = None
 

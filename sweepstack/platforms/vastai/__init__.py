@@ -1,1 +1,1 @@
-"""The adapter of vast.ai."""
+"""The adapter for vast.ai."""

@@ -1,4 +1,4 @@
-"""What all users of one key of vast.ai share in this process: turns, readings, and what was rented and ended."""
+"""Per-key state of vast.ai in this process: rate limiters, shared answers, ids rented and destroyed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ QUOTAS = {
     "ssh": Quota(1, 1.0),
     "search": Quota(10, 60.0),
 }
-"""Of each endpoint: the API's own figures of 2026-11 (`user` is a guess: no figure)."""
+"""Endpoint → its quota: the API's own figures of 2026-11 (`user` is a guess, since there is no figure)."""
 LATELY_SECONDS = 20.0
-"""So long after it was asked about last do lists ask for a box, too."""
+"""For so long after a box was asked about, lists ask for it, too."""
 GATHER_SECONDS = 0.1
 MOST_GATHER_SECONDS = 5.0
-"""Of who only reads: a list waits until so long no new box was asked about, so that it has all of a preview."""
+"""For callers that only read: a list waits until no new box was asked about for `GATHER_SECONDS`, so that it has all
+boxes of a preview."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The account's end of the API: where, and which key, by its digest."""
+    """An API address and a key (`digest`: its sha256 in hex): what the shared state belongs to."""
 
     url: str
     digest: str
@@ -41,21 +42,24 @@ class Source:
 
 @dataclass(frozen=True)
 class Labels:
-    """How many instances bear each label; None where vast.ai's counts can't be used."""
+    """How many instances have each label; None when vast.ai's counts can't be used."""
 
     counts: dict[str, int] | None
 
 
 class Lately:
-    """Those that were asked about lately: every list asks for all of them, so those who ask at once share it."""
+    """The ids or labels that were asked about lately. Every list asks for all of them, so that callers which ask at the
+    same time share one list."""
 
     def __init__(self) -> None:
-        self._asked: dict[int | str, tuple[float, float]] = {}  # since when without a break, and when last
-        self._newest = -math.inf  # when one was asked about that no list asks for yet
+        # asked about since when without a gap, and when last (monotonic)
+        self._asked: dict[int | str, tuple[float, float]] = {}
+        self._newest = -math.inf  # when a box was asked about that no list had asked for
         self._lock = threading.Lock()
 
     def ask(self, key: int | str) -> float:
-        """Seconds for which lists have asked for this one, too: an answer from before that says nothing of it."""
+        """Notes that `key` is asked about. Returns the seconds for which lists have asked for it already: an older
+        list says nothing about it."""
         with self._lock:
             now = time.monotonic()
             since, last = self._asked.get(key, (now, -math.inf))
@@ -65,13 +69,13 @@ class Lately:
             return now - since
 
     def gather(self) -> None:
-        """Waits while others come that are new. Whoever comes after a list was begun needs one of its own."""
+        """Blocks while callers ask about new boxes. A caller that comes after a list has begun needs another list."""
         end = time.monotonic() + paced(MOST_GATHER_SECONDS)
         while (rest := min(self._newest + paced(GATHER_SECONDS), end) - time.monotonic()) > 0:
             time.sleep(rest)
 
     def keys(self) -> list[int | str]:
-        """For the list that is about to be asked for."""
+        """The ids or labels that the next list has to ask for."""
         with self._lock:
             now = time.monotonic()
             self._asked = {key: times for key, times in self._asked.items() if now - times[1] <= paced(LATELY_SECONDS)}
@@ -79,40 +83,41 @@ class Lately:
 
 
 class AccountState:
-    """What all users of one key in this process share: turns, readings, and what was ended."""
+    """The state of one key, shared by all threads of this process."""
 
     def __init__(self) -> None:
         self.limiters = {name: RateLimiter(quota) for name, quota in QUOTAS.items()}
         self.user: SingleFlight[Row] = SingleFlight()
         self.instances: SingleFlight[dict[int, Row]] = SingleFlight()
-        """All of the account: for who asks for all, and where no less is to be had."""
+        """Lists of all instances: for callers that need all, or when the list can't be filtered."""
         self.some: dict[Column, SingleFlight[dict[int, Row]]] = {"id": SingleFlight(), "label": SingleFlight()}
-        """Those that were asked about lately, by their ids or labels."""
+        """Lists of the instances that were asked about lately, by id or by label."""
         self.lately: dict[Column, Lately] = {"id": Lately(), "label": Lately()}
         self.labels: SingleFlight[Labels] = SingleFlight()
         self.volumes: SingleFlight[list[Row]] = SingleFlight()
         self.ended: set[int] = set()
         """Ids whose destroy this process sent and vast.ai accepted."""
         self.gone: dict[int, float] = {}
-        """Those of `ended` that were proved gone, and when."""
+        """Id of `ended` → when it was proved gone (monotonic)."""
         self.pages = 1
-        """How many requests the last list took."""
+        """How many requests the last list needed."""
         self.narrow = True
-        """Whether a list of some ids or labels alone is to be had: false once it was refused."""
+        """Whether vast.ai lets us filter the list by ids or labels: False once it refused that."""
         self.small = True
-        """Whether all of the account may be no longer than a list of those that were asked about: false once it was."""
+        """Whether the whole account may be no longer than a list of the boxes that were asked about: False once it was
+        longer."""
         self.made: dict[str, int] = {}
-        """Label → id of what this process rented last: a list may be from before that."""
+        """Label → id of the instance that this process rented last: a list may be from before that."""
 
     def forget(self) -> None:
-        """What was read before this moment is not given to who only reads."""
+        """Callers that only read get no answer from before this moment any more."""
         for rows in (self.instances, *self.some.values()):
             rows.forget()
         self.labels.forget()
 
     def pace(self, usual: float, most: float, behind: str) -> float:
-        """Seconds between two looks: `usual`, and up to `most` while calls of the endpoint `behind` wait their turn:
-        so many boxes come up or end one after the other, and a look serves all that did since the last."""
+        """Seconds between two looks: `usual`, and up to `most` while requests to the endpoint `behind` wait for the
+        rate limit. Many boxes then start or end one after the other, and one look serves all of them."""
         return max(usual, min(most, self.limiters[behind].queue_seconds() / 4)) if behind else usual
 
 
@@ -121,12 +126,12 @@ _states_lock = threading.Lock()
 
 
 def state_of_account(source: Source) -> AccountState:
-    """The one state of a key in this process."""
+    """The state of this key in this process; made at the first call."""
     with _states_lock:
         return _states.setdefault(source, AccountState())
 
 
 def forget() -> None:
-    """Nothing that is known so far counts any more: for whoever changes the platform behind our back."""
+    """Drops all shared state: for tests that change the simulated platform directly."""
     with _states_lock:
         _states.clear()

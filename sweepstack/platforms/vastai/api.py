@@ -1,8 +1,8 @@
-"""vast.ai's official SDK behind one door: every call returns a value or raises from our error tree.
+"""All calls to vast.ai, through its official SDK; each returns a value or raises one of our errors.
 
-What the SDK does and we must not leave to it (1.9, read in its source): it sends a create again after a lost answer
-(hence `retry=1` everywhere, and our own rules for what may be sent twice), it takes `success: false` for a success, it
-reads VAST_URL once at import, and it knows nothing of the pace that the API allows.
+What we must not leave to the SDK (1.9, read in its source): it sends a create again after a lost answer (so we pass
+`retry=1` everywhere and decide ourselves what may be sent twice), it takes `success: false` for a success, it reads
+VAST_URL once at import, and it does not keep to the API's rate limits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ Answer = TypeVar("Answer")
 URL_VARIABLE = "VAST_URL"
 DEFAULT_URL = "https://console.vast.ai"
 VERB_SECONDS = 300.0
-"""For a verb that is given no deadline; its turn comes after those of all boxes that are ended at the same time."""
+"""The deadline of an operation when the caller gives none: enough to wait for other boxes that end at the same time."""
 _WRITE_SECONDS = 60.0
-"""For the answer to a write."""
+"""Limit for the answer to a write."""
 
 
 class Client:
-    """Calls one at a time; cheap to make, and made anew for every verb, so that a changed key is noticed.
+    """The calls to vast.ai with one key. Cheap to make; each operation makes a new one, so that it uses the current
+    key.
 
-    Reads are sent again after a lost answer or a 5xx; writes never, unless they were refused as too fast, which means
-    that they were not carried out.
+    Every method blocks, and waits for the rate limit of its endpoint. Reads are retried after a lost answer or a 5xx.
+    Writes are sent again only after a 429: then they were not carried out. Raises NotAuthorized when there is no key.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class Client:
     # ------------------------------------------------------------------ reads
 
     def user(self, deadline: Deadline, *, age: float = 0.0) -> Row:
-        """The account of the key: `id`, `email`, `credit`. `age`: seconds that an earlier reading may be old."""
+        """The account of the key: `id`, `email`, `credit` (USD). `age`: seconds that a shared answer may be old."""
 
         def read() -> Row:
             said: Row = self._read("user", "say whose key this is", lambda sdk: _mapping(sdk.show_user()), deadline)
@@ -70,8 +71,9 @@ class Client:
         return self.state.user.get(read, deadline, max_age=age)
 
     def instances(self, deadline: Deadline, *, age: float = 0.0, forgotten: bool = False) -> dict[int, Row]:
-        """Every instance of the account by id: proved complete, or Unreachable. A request for 25 of them, so only for
-        who asks for all, or where no less is to be had. `forgotten`: as in `SingleFlight.get`."""
+        """Every instance of the account by id. Raises Unreachable unless the list is proved complete. It costs one
+        request for each 25 instances: call it only when all are needed, or when the list can't be filtered.
+        `forgotten`: as in `SingleFlight.get`."""
 
         def read() -> dict[int, Row]:
             rows, self.state.pages = pages.complete(lambda asked: self._page(asked, deadline))
@@ -80,18 +82,19 @@ class Client:
         return self.state.instances.get(read, deadline, max_age=age, forgotten=forgotten)
 
     def listed(self, identifier: int, deadline: Deadline, *, age: float = 0.0, forgotten: bool = False) -> Row | None:
-        """One instance as the list shows it; None where it lacks it. `age`, `forgotten`: as in `SingleFlight.get`."""
+        """One instance as the list shows it; None when the list lacks it, which alone proves nothing. `age`: seconds
+        that the list may be old. `forgotten`: as in `SingleFlight.get`."""
         return self._some("id", [identifier], deadline, age=age, forgotten=forgotten).get(identifier)
 
     def labelled(self, wanted: Sequence[str], deadline: Deadline, *, age: float = 0.0) -> list[Row]:
-        """The instances that the list shows with one of these labels."""
+        """The instances with one of these labels, as the list shows them. Sends no request for no labels."""
         if not wanted:
             return []
         found = self._some("label", wanted, deadline, age=age)
         return [row for row in found.values() if row.get("label") in wanted]
 
     def labels(self, deadline: Deadline, *, age: float = 0.0) -> dict[str, int] | None:
-        """How many instances of the account bear each label, in one request; None where that can't be relied on."""
+        """How many instances of the account have each label, in one request; None when the counts can't be used."""
 
         def read() -> Labels:
             return Labels(pages.labels(lambda asked: self._page(asked, deadline)))
@@ -101,7 +104,7 @@ class Client:
     def _some(
         self, column: Column, wanted: Sequence[int | str], deadline: Deadline, *, age: float, forgotten: bool = False
     ) -> dict[int, Row]:
-        """A list of those that were asked about lately, these among them, which all who ask at once share."""
+        """A shared list of the instances that were asked about lately, `wanted` among them."""
         state, shared = self.state, self.state.some[column]
 
         only_reads = age > 0 and not forgotten
@@ -120,12 +123,13 @@ class Client:
                     state.lately[column].gather()
                     known = min(state.lately[column].ask(key) for key in wanted)
                 return shared.get(read, deadline, max_age=min(age, known), forgotten=forgotten)
-            except RequestRefused:  # no such filter: it is not asked for again
+            except RequestRefused:  # vast.ai does not filter by this column: it is not asked to again
                 state.narrow = False
         return self.instances(deadline, age=age, forgotten=forgotten)
 
     def _whole(self, asked: int, deadline: Deadline) -> dict[int, Row] | None:
-        """All of the account, where that is no more pages than a list of so many: it answers `kept`, too. Else None."""
+        """All instances of the account, if they need no more pages than a list of `asked` ids; else None. Also serves
+        `kept`."""
         begun, most = time.monotonic(), -(-asked // pages.SIZE) * pages.SIZE
         if most == pages.SIZE or not self.state.small:
             return None
@@ -138,14 +142,16 @@ class Client:
         return rows
 
     def kept(self, age: float) -> dict[int, Row] | None:
-        """Every instance of the account by id, where a list of at most this age showed them all. Asks for nothing."""
+        """Every instance of the account by id, from a list of at most `age` seconds; None without one. Sends no
+        request."""
         return self.state.instances.kept(age)
 
     def instance(self, identifier: int, deadline: Deadline) -> Row | None:
-        """One instance; None when vast.ai says `{"instances": null}`, which alone proves nothing."""
+        """One instance, by its own endpoint; None when vast.ai answers `{"instances": null}`, which alone proves
+        nothing."""
 
         def ask(sdk: Any) -> Any:
-            # Not show_instance: that raises KeyError for a row that lacks a field which nobody needs.
+            # Not show_instance: it raises KeyError when the row lacks a field that we do not need.
             response = sdk.client.get(f"/instances/{identifier}/", query_args={"owner": "me"})
             response.raise_for_status()
             data = _mapping(response.json())
@@ -158,7 +164,7 @@ class Client:
         return rows[0] if rows else None
 
     def holds_key(self, identifier: int, public_key: str, deadline: Deadline) -> bool:
-        """Whether the instance already lets this public key in."""
+        """Whether the instance accepts this public key already."""
 
         def ask(sdk: Any) -> bool:
             response = sdk.client.get(f"/instances/{identifier}/ssh/")
@@ -168,7 +174,8 @@ class Client:
         return self._read("ssh", f"list the keys of instance {identifier}", ask, deadline)
 
     def search(self, query: Row, deadline: Deadline, *, kind: str, order: str, storage: float) -> list[Row]:
-        """Offers of machines: 64 at most, whatever there is."""
+        """Offers of machines as rows: 64 at most, even when there are more. `kind`: "bid" or "on-demand"; `order`: the
+        column to sort by; `storage`: GB that the price includes."""
 
         def ask(sdk: Any) -> list[Row]:
             return _rows(sdk.search_offers(dict(query), type=kind, order=order, limit=64, storage=storage))
@@ -176,7 +183,7 @@ class Client:
         return self._read("search", "list offers", ask, deadline)
 
     def search_volumes(self, query: Row, deadline: Deadline, *, storage: float) -> list[Row]:
-        """Offers of volumes."""
+        """Offers of volumes as rows, cheapest first. `storage`: GB."""
 
         def ask(sdk: Any) -> list[Row]:
             return _rows(sdk.search_volumes(dict(query), order="storage_cost", storage=storage))
@@ -184,10 +191,10 @@ class Client:
         return self._read("volumes", "list offers of volumes", ask, deadline)
 
     def volumes(self, deadline: Deadline) -> list[Row]:
-        """Every volume of the account; one reading for all that wait for their turn."""
+        """Every volume of the account, in a list that waiting callers share."""
 
         def ask(sdk: Any) -> list[Row]:
-            # Not show_volumes: that raises KeyError for a row without start_date.
+            # Not show_volumes: it raises KeyError for a row without start_date.
             response = sdk.client.get("/volumes", query_args={"owner": "me", "type": "all_volume"})
             response.raise_for_status()
             return _rows(_mapping(response.json())["volumes"])
@@ -198,7 +205,8 @@ class Client:
     # ----------------------------------------------------------------- writes
 
     def create(self, offer: int, deadline: Deadline, **arguments: Any) -> int:
-        """Rents an offer; the new instance's id. Costs money. Raises RentedAnyway where a refusal made one."""
+        """Rents an offer. Returns the new instance's id. Costs money; not idempotent. Raises RentedAnyway when vast.ai
+        refused and made an instance all the same."""
 
         def ask(sdk: Any) -> Any:
             return sdk.create_instance(offer, **arguments)
@@ -208,35 +216,36 @@ class Client:
         if not is_id(contract):
             raise lost_answer(f"rent offer {offer}", "its answer names no instance", writes=True)
         self.state.made[str(arguments.get("label"))] = contract
-        self.state.lately["id"].ask(contract)  # it will be waited for: lists that others ask for serve it, too
+        self.state.lately["id"].ask(contract)  # the caller will wait for it: lists of other callers can serve it, too
         return contract
 
     def destroy(self, identifier: int, deadline: Deadline) -> None:
-        """Accepted is not gone. NoSuchThing where vast.ai has none of that id."""
+        """Asks vast.ai to destroy the instance. Irreversible; accepted does not mean gone. Raises NoSuchThing when
+        vast.ai says that it has no such instance."""
         self.state.lately["id"].ask(identifier)
         self._write("destroy", f"destroy instance {identifier}", lambda sdk: sdk.destroy_instance(identifier), deadline)
         self.state.ended.add(identifier)
 
     def start(self, identifier: int, deadline: Deadline) -> None:
-        """Asks for it to run. StartQueued where it would only start later."""
+        """Asks vast.ai to start the instance. Raises StartQueued when it would start at some later time."""
         self._write("state", f"start instance {identifier}", lambda sdk: sdk.start_instance(identifier), deadline)
 
     def stop(self, identifier: int, deadline: Deadline) -> None:
-        """Asks for it to stand still; takes back a start that is queued."""
+        """Asks vast.ai to stop the instance; this also cancels a queued start."""
         self._write("state", f"stop instance {identifier}", lambda sdk: sdk.stop_instance(identifier), deadline)
 
     def attach_key(self, identifier: int, public_key: str, deadline: Deadline) -> None:
-        """Lets a public key in."""
+        """Adds a public key to the instance."""
         what = f"let your key into instance {identifier}"
         self._write("ssh", what, lambda sdk: sdk.attach_ssh(identifier, public_key), deadline)
 
     def change_bid(self, identifier: int, bid: float, deadline: Deadline) -> None:
-        """USD per hour of the whole machine."""
+        """Sets the instance's bid: USD per hour for the whole machine."""
         what = f"bid {bid:g} USD/h for instance {identifier}"
         self._write("bid", what, lambda sdk: sdk.change_bid(identifier, price=bid), deadline)
 
     def create_volume(self, offer: int, size_gb: int, name: str, deadline: Deadline) -> int | None:
-        """Rents a volume; its id where the answer has it. Costs money."""
+        """Rents a volume. Returns its id, None when the answer does not have it. Costs money; not idempotent."""
         what = f"make the volume {name}"
         said = self._write("volumes", what, lambda sdk: sdk.create_volume(offer, size=size_gb, name=name), deadline)
         given = said.get("volume_id") if isinstance(said, dict) else None
@@ -246,7 +255,7 @@ class Client:
         return given if is_id(given) else None
 
     def delete_volume(self, identifier: int, deadline: Deadline) -> None:
-        """Accepted is not gone."""
+        """Asks vast.ai to delete the volume. Irreversible; accepted does not mean gone."""
         self._write("volumes", f"delete volume {identifier}", lambda sdk: sdk.delete_volume(identifier), deadline)
 
     # ---------------------------------------------------------------- one call
@@ -289,7 +298,7 @@ class Client:
             if refusal is None:
                 return answer
             failure = error_for(refusal, what, writes=writes)
-        raise failure  # outside of the handlers: what the SDK raised holds the request with its key
+        raise failure  # outside of the handlers: the SDK's error holds the request with its key, and is not chained
 
     def _page(self, asked: Row, deadline: Deadline) -> Row:
         def ask(sdk: Any) -> Row:
@@ -304,7 +313,7 @@ class Client:
 
 
 def _quiet() -> None:
-    """The SDK brings a handler of its own, which writes to stderr past all filters."""
+    """Removes the SDK's own log handler, which writes to stderr past our filters."""
     logger = logging.getLogger("vastai")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
@@ -317,7 +326,7 @@ def _url() -> str:
 
 
 def _never_left(error: Exception) -> bool:
-    """Whether no byte of the request can have reached vast.ai: no connection was made."""
+    """Whether vast.ai can't have received any of the request, since no connection was made."""
     import requests
     from urllib3.exceptions import NewConnectionError
 

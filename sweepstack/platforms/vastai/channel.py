@@ -1,4 +1,4 @@
-"""The way to a box of vast.ai: SSH to the port that its machine maps, as it stands at this start."""
+"""The channel to a box of vast.ai: SSH to the port that its machine maps, which changes with each start."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
 
 ROOT = "/sweepstack"
 FOLDERS = ("data", "scratch", "mnt/durable")
-"""Of every box, below its root; with a volume, the last one is where it is mounted."""
+"""The folders of every box, below its root. A volume is mounted at the last one."""
 _FOLDER_SECONDS = 30.0
 
 
 def open_channel(
     native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str], closed: Callable[[], str] | None = None
 ) -> Any:
-    """An SshChannel that connects nothing yet. `mounts`: box-relative path → where the volume is mounted."""
+    """An SshChannel, which does not connect yet. `mounts`: box-relative path → where the volume is mounted. `closed`:
+    why nothing may be started on the box, "" when it may."""
     from sweepstack.channel.ssh.channel import SshChannel
 
     return SshChannel(native_id, endpoint, root=ROOT, mounts=mounts, closed=closed)
 
 
 def channel_to(row: Mapping[str, Any], record: BoxRecord, why_closed: Callable[[], str]) -> Channel:
-    """A channel to a box that runs. Raises Unreachable for any other: a container that stands still shows no file."""
+    """A channel to a running box. Raises Unreachable for any other: the files of a stopped container can't be read."""
     if record.endpoint is None:
         why = (
             closed(record)
@@ -40,7 +41,7 @@ def channel_to(row: Mapping[str, Any], record: BoxRecord, why_closed: Callable[[
 
 
 def closed(record: BoxRecord) -> str:
-    """Why nothing may run on it, as the end of a sentence; empty when something may."""
+    """Why nothing may be started on the box, as the end of a sentence; "" when it may."""
     if record.phase.at_rest:
         note = f" ({record.note})" if record.note else ""
         return f"is stopped: nothing on it runs or can be read until it is started{note}"
@@ -59,8 +60,8 @@ def mounts_of(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def answers(native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str]) -> bool:
-    """Whether sshd lets us in and the box has its folders, which are made where they are missing. False while it does
-    not answer; other errors pass."""
+    """Whether sshd accepts our key and the box has its folders; makes the missing ones. False while the box does not
+    answer. Raises other errors of the channel."""
     channel = open_channel(native_id, endpoint, mounts)
     try:
         return probe.runs(channel, ["mkdir", "-p", *FOLDERS], seconds=_FOLDER_SECONDS) == ""

@@ -1,7 +1,7 @@
-"""Renting one box: find it by its tag or rent the cheapest offer, never twice, and wait until it can be used.
+"""Rents one box: finds it by its tag, or rents the cheapest offer, and waits until it can be used.
 
-vast.ai has no idempotency key. In its stead: a lock among this user's processes with a note of what its last holder
-made, the tag as label, a whole list before a create, one PUT an offer, and the list again after a lost answer.
+vast.ai has no idempotency key. Instead: a lock among this user's processes with a note of what its last holder made,
+the tag as the label, a complete list before a create, one PUT for each offer, and the list again after a lost answer.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from sweepstack.platforms.vastai.session import Session, box_number, still_creat
 from sweepstack.platforms.vastai.states import is_fatal, status_message
 
 DEFAULT_IMAGE = "ubuntu:22.04"
-"""Small, so quickly pulled; the driver's libraries come from the host."""
+"""Small, so that it is pulled quickly; the driver's libraries come from the host."""
 ON_START = (
     f"mkdir -p {' '.join(f'{ROOT}/{folder}' for folder in FOLDERS)}; touch ~/.no_auto_tmux; "
     "command -v python3 >/dev/null || "
     "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3; }"
 )
-"""Runs at every start of the container; vast.ai itself starts sshd. Kept in the clear by vast.ai: nothing secret."""
+"""Runs at every start of the container; vast.ai itself starts sshd. vast.ai stores it in clear text: no secrets."""
 LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)
-"""Seconds between the looks for a box whose answer was lost."""
+"""Seconds before each look for the box that a create with a lost answer may have made."""
 GRACE_SECONDS = 30.0
-"""A state that never leads to a running box is believed when it has lasted so long: lists lag behind."""
+"""A state that never leads to a running box counts when it has lasted so long: lists lag behind."""
 SEARCH_AGAIN_SECONDS = 30.0
 KEY_SECONDS = 20.0
 _GONE_SECONDS = 60.0
 
 
 class _Removed(PlatformError):
-    """Somebody ended the box that was waited for."""
+    """The box was ended from elsewhere while we waited for it."""
 
 
 class Renting:
-    """One create. See `Platform.create`."""
+    """One create; costs money. See `Platform.create`."""
 
     def __init__(self, session: Session, request: BoxRequest, wait: Wait) -> None:
         self._session = session
@@ -70,7 +70,7 @@ class Renting:
         self._refusals: list[str] = []
 
     def run(self) -> BoxRecord:
-        """Raises what `Platform.create` raises."""
+        """The box, ready to be used. Blocks. Raises what `Platform.create` raises."""
         request = self._request
         if not request.tag or len(request.tag) > 256:
             raise PlatformError(f"the tag {request.tag[:80]!r} can't be a label of vast.ai: 1 to 256 characters")
@@ -103,7 +103,7 @@ class Renting:
         return self._until_ready(identifier, adopted=True)
 
     def _fitting(self, present: BoxRecord) -> int:
-        """The id of the box that carries the tag, once it is sure that it is the one which is asked for."""
+        """The id of the box that carries the tag, once it is proved to have the volumes that are asked for."""
         if present.phase is not Phase.ENDING:
             session, wanted = self._session, set(self._request.mounts.values())
             number = int(present.native_id)
@@ -124,7 +124,7 @@ class Renting:
     # ---------------------------------------------------------------- renting
 
     def _rent(self, memory: Memory) -> int:
-        """The id of a new instance. Raises NoCapacity with every refusal when no offer could be had."""
+        """The id of a new instance. Raises NoCapacity with every refusal when no offer could be rented."""
         refusals = self._refusals
         volume, machine = volumes.for_box(self._session, self._request, self._wait)
         market = market_at(self._client.source)
@@ -148,8 +148,8 @@ class Renting:
         raise no_offer_left(refusals, self._request.name)
 
     def _free_asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
-        """The offers that no other box of this process takes, each of them this box's own once it is yielded. A search
-        shows 64, so it is made again while others are still about to rent what it showed."""
+        """The offers that no other box of this process takes. Each is reserved for this box when it is yielded. A
+        search shows 64 offers at most, so it is repeated while other boxes are still trying those that it showed."""
         market, tried = market_at(self._client.source), set[int]()
         while True:
             busy = False
@@ -166,8 +166,8 @@ class Renting:
             self._session.deadline.pause(paced(SEARCH_AGAIN_SECONDS), "offers that no other box of this run takes")
 
     def _asks(self, machine: int | None, refusals: list[str], tried: set[int]) -> Iterator[Ask]:
-        """The chosen offer, then all others by price, then those of a new search: the first may be some seconds old.
-        None of those that were `tried`."""
+        """The chosen offer, then all others by price, then those of a new search, since the first may be some seconds
+        old. Leaves out those that were `tried`."""
         market, request, deadline = market_at(self._client.source), self._request, self._session.deadline
         constraints, shown = request.constraints, set[int]()
         if request.offer and not tried:
@@ -185,7 +185,7 @@ class Renting:
                     yield ask
 
     def _attempt(self, ask: Ask, volume: int | None, memory: Memory) -> int:
-        """One PUT for one offer; the id of what it made."""
+        """Sends one PUT for one offer. Returns the id of the instance that it made."""
         bid = None
         if self._request.constraints.spot:
             bid = self._request.bid if self._request.bid is not None else up_to_step(ask.min_bid or 0.0)
@@ -229,7 +229,8 @@ class Renting:
             raise
 
     def _undo(self, error: RentedAnyway) -> None:
-        """Ends the instance that a refused request made. It runs nothing, and no other call can have made it."""
+        """Destroys the instance that a refused request made. It runs nothing yet, and no other call can have made
+        it."""
         identifier = error.contract
         self._wait.progress(f"{self._request.name}: {error}; it is destroyed again")
         try:
@@ -244,7 +245,7 @@ class Renting:
             ) from error
 
     def _look_for_it(self, looks: int = len(LOOK_AGAIN)) -> int | None:
-        """The box that the lost request may have made. No answer at all is an outcome that nobody knows."""
+        """The id of the box that a request with a lost answer may have made; None when none shows up."""
         session, known = self._session.with_deadline(VERB_SECONDS), self._request.known
         found = look_again(lambda: session.found(self._request.tag, known=known), LOOK_AGAIN[:looks])
         return int(found.native_id) if found is not None else None
@@ -272,13 +273,13 @@ class Renting:
                 row = self._look(identifier, since, shown or begun - deadline.left() > paced(GRACE_SECONDS))
             except DeadlineOver:
                 raise
-            except Unreachable as error:  # a box boots on while nobody tells of it
+            except Unreachable as error:  # the box goes on booting while vast.ai does not answer
                 told = f" ({error})"
                 return False
             if absent.held(row is None and shown):
                 raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
             if row is None:
-                return False  # made a moment ago: not every answer knows it yet
+                return False  # it was made a moment ago: not every answer knows it yet
             shown, seen, told = True, self._session.record(row), status_message(row)
             keyed = keyed or self._let_in(identifier, adopted=adopted)
             stuck = dead_end.held(seen.phase not in (Phase.RUNNING, Phase.CREATING))
@@ -304,7 +305,7 @@ class Renting:
                 seen = self._last_look(identifier, seen)
         except _Removed:
             raise
-        except PlatformError as error:  # the id must not be lost over this
+        except PlatformError as error:  # the error carries the id, so that it is not lost
             raise still_creating(seen, str(error)) from error
         if why or reason:
             raise still_creating(seen, why + told if why else "", reason or seen.note)
@@ -318,14 +319,16 @@ class Renting:
         return seen
 
     def _look(self, identifier: int, since: float, thorough: bool) -> Row | None:
-        """The row of a list that all who wait share; `thorough`: that it is not there must be proved."""
+        """The instance in a list that all waiting callers share. `thorough`: prove its absence before returning
+        None."""
         age = min(self._session.poll_seconds("create"), time.monotonic() - since)
         row = self._client.listed(identifier, self._session.deadline, age=age, forgotten=True)
         return self._session.row(identifier) if row is None and thorough else row
 
     def _let_in_at_once(self, identifier: int) -> bool:
-        """Like `_let_in`, for a box that was rented just now, and not to be cut short: who comes back to a create that
-        was cut off finds a box that boots, and nobody would let the key in then. A failure is tried again."""
+        """Like `_let_in`, for a box that was rented just now, with a deadline of its own. A cancel must not end it
+        early: the next create adopts a booting box, and could not get in without the key. After a failure `_let_in`
+        tries again."""
         session = self._session.with_deadline(paced(KEY_SECONDS))
         with contextlib.suppress(PlatformError):
             session.client.attach_key(identifier, self._request.public_key, session.deadline)
@@ -333,7 +336,7 @@ class Renting:
         return False
 
     def _let_in(self, identifier: int, *, adopted: bool) -> bool:
-        """Whether the user's public key is let in; one more try each time."""
+        """Whether the box accepts the user's public key; tries once to add it."""
         deadline = self._session.deadline
         try:
             if adopted and self._client.holds_key(identifier, self._request.public_key, deadline):
@@ -352,7 +355,7 @@ class Renting:
         return not probe.ON or answers(seen.native_id, seen.endpoint, mounts)
 
     def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
-        """How it stands when waiting was cut off: the state of this moment goes into the engine's record."""
+        """The box's record when the waiting was ended early: the engine stores the state of this moment."""
         session = self._session.with_deadline(paced(10.0) + 5.0)
         with contextlib.suppress(PlatformError):
             row = session.client.listed(identifier, session.deadline)
@@ -368,7 +371,7 @@ class Renting:
         return f"instance {seen.native_id} is {seen.phase}, not running{_told(seen.note)}"
 
     def _guess(self, identifier: int) -> BoxRecord:
-        """What is known of a box of which no answer tells yet."""
+        """The record of a box that no answer shows yet."""
         return BoxRecord(
             str(identifier),
             self._request.tag,

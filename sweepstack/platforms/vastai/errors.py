@@ -1,7 +1,7 @@
-"""vast.ai's answers of refusal → our errors. The body decides; the status alone says too little (2026-11):
+"""Turns vast.ai's refusals into our errors: the body decides, since the status alone says too little.
 
-404 is a bad key, an offer that was taken, an instance that is not there, or a gateway that knows nothing of either; 200
-comes with `success: false`; and an error may carry `new_contract`, an instance that was made all the same.
+As of 2026-11: 404 means a bad key, an offer that was taken, an instance that is not there, or a gateway's own error;
+200 comes with `success: false`; and an error may carry `new_contract`, an instance that was made all the same.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ _LONGEST = 300
 
 
 class NoSuchThing(RequestRefused):
-    """vast.ai says that it has no instance, or no volume, of that id. One answer alone proves nothing: see `get`."""
+    """vast.ai says that it has no instance, or no volume, with that id. One answer alone proves nothing: see
+    `Session.row`."""
 
 
 class StartQueued(NoCapacity):
-    """The GPU is taken; the start was queued, and would happen and bill at some later time unless a stop is sent."""
+    """The GPU is taken, and vast.ai queued the start: it would start and bill at some later time unless it is
+    stopped."""
 
 
 class RentedAnyway(PlatformError):
-    """The request was refused with `why`, and instance `contract` was made by it all the same."""
+    """vast.ai refused the request with `why`, and made instance `contract` all the same."""
 
     def __init__(self, contract: int, why: PlatformError) -> None:
         super().__init__(f"{why}; instance {contract} was made all the same")
@@ -57,7 +59,8 @@ class RentedAnyway(PlatformError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """One answer that is no success. `spoken`: the body was JSON of vast.ai's form, not a gateway's page."""
+    """One answer that is no success. `spoken`: the body was vast.ai's JSON, not a gateway's page. `contract`: the
+    instance that was made all the same. `retry_after`: seconds."""
 
     status: int
     error: str = ""
@@ -68,7 +71,7 @@ class Refusal:
 
     @classmethod
     def of(cls, status: int, body: str, headers: Mapping[str, str]) -> Refusal:
-        """From what came over the wire."""
+        """The refusal in an HTTP answer."""
         try:
             data = json.loads(body)
         except ValueError:
@@ -93,7 +96,7 @@ class Refusal:
 
     @classmethod
     def in_success(cls, data: Any) -> Refusal | None:
-        """The refusal in an answer of status 200, or None where it is none."""
+        """The refusal in an answer with status 200; None when it is a success."""
         if isinstance(data, dict) and (data.get("success") is False or (data.get("error") and "success" not in data)):
             return cls._of_json(200, data)
         return None
@@ -104,9 +107,9 @@ class Refusal:
 
 
 def error_for(refusal: Refusal, what: str, *, writes: bool) -> PlatformError:
-    """The error that an answer stands for. `what` was asked ("rent offer 7"); `writes`: it would have changed things.
+    """The error that a refusal means. `what`: the request, in words ("rent offer 7"). `writes`: it changes something.
 
-    Total: an answer of a kind that is not known is Unreachable, and OutcomeUnknown after a write.
+    An answer of an unknown kind is Unreachable, and OutcomeUnknown after a write.
     """
     if refusal.contract is not None:
         bare = Refusal(refusal.status, refusal.error, refusal.text, refusal.spoken)
@@ -122,7 +125,7 @@ def error_for(refusal: Refusal, what: str, *, writes: bool) -> PlatformError:
 
 
 def lost_answer(what: str, why: str, *, writes: bool) -> PlatformError:
-    """The error for a request without an answer."""
+    """The error for a request without a readable answer: OutcomeUnknown for a write, else Unreachable."""
     if writes:
         return _lost(what, why)
     return Unreachable(f"vast.ai did not answer when asked to {what}: {redact(why)}")
@@ -135,11 +138,12 @@ def _lost(what: str, why: str) -> OutcomeUnknown:
 
 
 class _Lost(Unreachable):
-    """A server's failure: after a write, nobody knows."""
+    """A failure of the server; after a write it becomes OutcomeUnknown."""
 
 
 def _cannot_pay(refusal: Refusal, said: str) -> PlatformError | None:
-    """Before the status is looked at: nobody has seen which one comes with the limit of a new account."""
+    """InsufficientFunds when the account spends too fast. By the error's name: the status that comes with it is not
+    known."""
     if refusal.error == "spend_rate_limit":
         return InsufficientFunds(f"{said}. The account may not spend faster yet; {TOP_UP}, or rent less at a time")
     return None
@@ -174,11 +178,11 @@ def _not_authorized(refusal: Refusal, said: str) -> PlatformError | None:
 def _cannot_have(refusal: Refusal, said: str) -> PlatformError | None:
     told = f"{refusal.error} {refusal.text}"
     if "no_such_ask" in told:
-        return NoCapacity(f"{said}: somebody else has it")
+        return NoCapacity(f"{said}: another customer has it")
     if refusal.error == "missing_billing" or _NO_FUNDS.search(told):
         return InsufficientFunds(f"{said}; {TOP_UP}")
     if _QUEUED.search(refusal.text):
-        return StartQueued(f"{said}: its GPU is taken by somebody else now")
+        return StartQueued(f"{said}: another customer has its GPU now")
     return None
 
 

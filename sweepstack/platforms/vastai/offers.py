@@ -1,7 +1,7 @@
-"""The market of vast.ai: what is asked of it, how an offer reads, and who of this process takes which.
+"""vast.ai's market: the search, reading offers, and which box of this process tries which offer.
 
-A search answers with 64 offers at most (2026-11), so it is asked for as narrowly as possible, cheapest first. Searches
-are few (10 a minute), so boxes that ask for the same share one answer, and no two of them try the same offer.
+A search returns 64 offers at most (2026-11), so each asks as narrowly as possible, cheapest first. Only 10 searches a
+minute are allowed, so boxes that ask for the same share one search, and no two of them try the same offer.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ HOURS_PER_MONTH = 730
 BID_STEP = 0.0001
 _FRESH_SECONDS = 20.0
 _TAKEN_SECONDS = 900.0
-"""So long does a box keep the offer that it tries: the hundredth has its turn after 450 s."""
+"""For so long an offer stays reserved for the box that tries it: with 100 boxes, the last one tries after 450 s."""
 _GPU_SLACK = 0.05
-"""A card of 24 GB reports 24,564 MB, one of 80 GB 79 to 82 thousand."""
+"""GPU memory may differ by this part: a 24 GB GPU reports 24,564 MB, an 80 GB one 79 to 82 thousand."""
 _MAKES = ("", "PCIE", "PCIe", "SXM", "SXM2", "SXM3", "SXM4", "SXM5", "NVL", "80GB", "SXM4 80GB", "PCIE 80GB")
-"""What vast.ai puts behind the name of one card. A search can only ask for whole names."""
+"""What vast.ai appends to a GPU's name. A search can ask for whole names only."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One offer: what all platforms say of theirs, and what only a create on vast.ai needs."""
+    """One offer, with the fields that only a create on vast.ai needs. Prices: USD per hour of the whole machine."""
 
     offer: Offer
     ask_id: int
@@ -45,12 +45,14 @@ class Ask:
 
 
 def disk_for(constraints: Constraints) -> int:
-    """GB of container disk, always said: the API's own default differs from page to page, and it can't grow."""
+    """GB of container disk. It is always sent: the API's documentation names different defaults, and a disk can't
+    grow."""
     return max(constraints.disk_gb or DEFAULT_DISK_GB, MIN_DISK_GB)
 
 
 def query_for(constraints: Constraints, *, machine: int | None = None, broad: bool = False) -> Row:
-    """The search for `constraints`. `broad`: without names, which the market spells in ways of its own."""
+    """The search for `constraints`. `machine`: only this machine's offers. `broad`: without GPU names and regions,
+    which hosts spell in different ways."""
     query: Row = {
         "disk_space": {"gte": disk_for(constraints)},
         "num_gpus": {"eq": constraints.gpu_count} if constraints.gpu_count else {"gte": 1},
@@ -78,7 +80,8 @@ def query_for(constraints: Constraints, *, machine: int | None = None, broad: bo
 
 
 def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> Ask | None:
-    """An offer of the wire; None for one that can't be rented, priced or read, or that lacks what was asked for."""
+    """The offer in a row of a search; None when it can't be rented, priced or read, or does not fit `constraints`.
+    `bid`: USD per hour for a spot offer (None: the least that the machine accepts)."""
     ask_id, machine = row.get("ask_contract_id", row.get("id")), row.get("machine_id")
     if not isinstance(ask_id, int) or not isinstance(machine, int) or row.get("rentable") is False:
         return None
@@ -122,7 +125,7 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
 
 
 def _fits(offer: Offer, constraints: Constraints) -> bool:
-    """What the search was not asked for, or may have understood otherwise."""
+    """Whether the offer fits, also in what the search did not ask for or may have understood in another way."""
     if constraints.gpu_names and not any(same_gpu(name, offer.gpu) for name in constraints.gpu_names):
         return False
     if constraints.gpu_count and offer.gpu_count != constraints.gpu_count:
@@ -138,28 +141,29 @@ def _fits(offer: Offer, constraints: Constraints) -> bool:
 
 
 def in_region(place: str, asked: str) -> bool:
-    """Whether "Texas, US" lies in `asked`: the country's code, or any of the words between the commas."""
+    """Whether a place such as "Texas, US" lies in `asked`: the whole text, or any part between commas."""
     return asked.strip().casefold() in [part.strip().casefold() for part in (place, *place.split(","))]
 
 
 def up_to_step(price: float) -> float:
-    """The least bid that is not below `price`."""
+    """The least possible bid that is not below `price` (USD per hour)."""
     steps = round(price / BID_STEP, 6)
     return round((int(steps) + (steps > int(steps))) * BID_STEP, 4)
 
 
 @dataclass
 class Market:
-    """The offers that one key sees, and those of them that this process has taken or tried."""
+    """The offers for one key, and which of them boxes of this process have reserved or tried. Safe to share between
+    threads."""
 
     searches: dict[str, SingleFlight[list[Row]]] = field(default_factory=dict)
     taken: dict[int, float] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
-    """Those of `taken` of which it is known whether they were to be had."""
+    """Those of `taken` whose attempt has ended."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, ask_id: int) -> bool:
-        """Whether the offer is this caller's to try; it is nobody else's in this process from then on."""
+        """Reserves the offer for this caller. False when another box of this process has it."""
         with self.lock:
             now = time.monotonic()
             for old in [key for key, moment in self.taken.items() if now - moment > paced(_TAKEN_SECONDS)]:
@@ -172,17 +176,17 @@ class Market:
             return True
 
     def settle(self, ask_id: int) -> None:
-        """The offer was tried: nobody needs to wait for what comes of it."""
+        """Notes that the attempt to rent the offer has ended: other boxes need not wait for it."""
         with self.lock:
             self.settled.add(ask_id)
 
     def give_back(self, ask_id: int) -> None:
-        """It was not tried after all, or may be tried again."""
+        """Ends the reservation: the offer was not tried, or may be tried again."""
         with self.lock:
             self.taken.pop(ask_id, None)
 
     def rows(self, client: Client, query: Row, constraints: Constraints, deadline: Deadline, age: float) -> list[Row]:
-        """One search, shared by all that ask the same at the same time."""
+        """The rows of one search, shared by all callers that ask for the same. `age`: seconds that it may be old."""
         storage = float(disk_for(constraints))
         key = json.dumps([query, storage, constraints.spot], sort_keys=True)
         with self.lock:
@@ -202,9 +206,10 @@ class Market:
         machine: int | None = None,
         fresh: bool = True,
     ) -> list[Ask]:
-        """Every offer that has what was asked for, inside the ceiling, cheapest first.
+        """Every offer that fits the constraints and the highest price, cheapest first. `fresh`: make a new search.
 
-        A search by names comes first; where it finds nothing, one without, since hosts write names as they like.
+        The first search is by GPU names; when it finds nothing, a second one is without, since hosts spell names in
+        different ways.
         """
         age = 0.0 if fresh else paced(_FRESH_SECONDS)
         found: list[Ask] = []
@@ -226,9 +231,10 @@ class Market:
         bid: float | None = None,
         machine: int | None = None,
     ) -> Ask | None:
-        """The offer of this key, if it is still to be had and still has what is asked for.
+        """The offer with this key, if it is still in the market and still fits; else None.
 
-        First in what the boxes that ask for the same are shown, which is one search for all of them; that shows 64.
+        It is looked up in the search that boxes with the same constraints share, which shows 64 offers; if it is not
+        there, by a search for its key.
         """
         shown = self.asks(client, constraints, deadline, bid=bid, machine=machine, fresh=False)
         if (ask := next((ask for ask in shown if ask.offer.key == key), None)) is not None:
@@ -255,6 +261,6 @@ _markets_lock = threading.Lock()
 
 
 def market_at(source: Source) -> Market:
-    """The one market of a key in this process."""
+    """The market of this key in this process; made at the first call."""
     with _markets_lock:
         return _markets.setdefault(source, Market())

@@ -1,7 +1,7 @@
-"""The account's list of instances, page by page: those of some ids or labels, how many bear each label, or all of it.
+"""Reads the account's list of instances, page by page: all, those with some ids or labels, or counts.
 
-`id` and `label` are among the list's filterable columns, and each page counts the instances of each label (the API's
-pages, 2026-11). So what is asked about few boxes costs few pages, however many others the account has.
+The list can be filtered by `id` and `label`, and each page has the number of instances of each label (the API's
+documentation, 2026-11). So a question about few boxes needs few pages, even in an account with many instances.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from sweepstack.onbox.common.errors import RequestRefused, SweepstackError, Unre
 
 Row = dict[str, Any]
 Asking = Callable[[Row], Row]
-"""The list's parameters → one page of it."""
+"""Reads one page of the list: takes the parameters, returns the page."""
 Column = Literal["id", "label"]
 
 SIZE = 25
-"""Rows of a page: the most that there is."""
+"""Rows of a page: the most that vast.ai allows."""
 FEW: dict[Column, int] = {"id": 100, "label": SIZE}
-"""So many fit into the address of a request with room to spare."""
+"""The most ids or labels in one request, so that its URL does not become too long."""
 _PAGES = 400
 _READINGS = 4
 
 
 def complete(ask: Asking) -> tuple[dict[int, Row], int]:
-    """All instances by id, and how many pages they took. Raises Unreachable when no reading can be relied on."""
+    """All instances by id, and the number of pages. Raises Unreachable when no reading is proved complete."""
     return _reliable(ask, {}, lambda row: True)
 
 
 def complete_if_few(ask: Asking, most: int) -> tuple[dict[int, Row], int] | None:
-    """As `complete`; None, after one page, where the account has more than `most`."""
+    """Like `complete`, but None after one page when the account has more than `most` instances."""
 
     def few(asked: Row) -> Row:
         page = ask(asked)
@@ -46,13 +46,13 @@ def complete_if_few(ask: Asking, most: int) -> tuple[dict[int, Row], int] | None
 
 
 class _Many(SweepstackError):
-    """More than are wanted."""
+    """The account has more instances than asked for."""
 
 
 def some(ask: Asking, column: Column, wanted: Collection[int] | Collection[str]) -> tuple[dict[int, Row], int]:
-    """The instances whose `column` is one of `wanted`, by id, and how many pages they took.
+    """The instances whose `column` is one of `wanted`, by id, and the number of pages.
 
-    Raises Unreachable as `complete` does; RequestRefused where the list can't be asked so: then it shows others.
+    Raises Unreachable as `complete` does; RequestRefused when vast.ai ignores the filter and shows other instances.
     """
     rows: dict[int, Row] = {}
     pages = 0
@@ -65,7 +65,7 @@ def some(ask: Asking, column: Column, wanted: Collection[int] | Collection[str])
 
 
 def labels(ask: Asking) -> dict[str, int] | None:
-    """How many instances of the account bear each label, "" for none; None where the page's counts don't add up."""
+    """How many instances of the account have each label ("" for none); None when the counts don't match the total."""
     page = ask({**_asked({}), "limit": 1})
     counts = page.get("label_counts")
     if not _counted(counts) or sum(counts.values()) != page["total_instances"]:
@@ -82,7 +82,8 @@ def _asked(filters: Row) -> Row:
 
 
 def _reliable(ask: Asking, filters: Row, wanted: Callable[[Row], bool]) -> tuple[dict[int, Row], int]:
-    """Read again when the account changed between two pages: a row may have slipped through."""
+    """The instances and the number of pages, of a reading that is proved complete. Reads again, `_READINGS` times at
+    most, when the account changed between two pages, since a row may then be missing."""
     problem = ""
     for _ in range(_READINGS):
         rows, totals, counts, ended = _walk(ask, filters, wanted)
@@ -93,7 +94,7 @@ def _reliable(ask: Asking, filters: Row, wanted: Callable[[Row], bool]) -> tuple
 
 
 def _walk(ask: Asking, filters: Row, wanted: Callable[[Row], bool]) -> tuple[dict[int, Row], list[int], Any, bool]:
-    """Rows, each page's total, the last page's counts, and whether there was a last page."""
+    """One reading: its rows, each page's total, the last page's counts, and whether there was a last page."""
     rows: dict[int, Row] = {}
     totals: list[int] = []
     counts: Any = {}
@@ -117,10 +118,10 @@ def _walk(ask: Asking, filters: Row, wanted: Callable[[Row], bool]) -> tuple[dic
 
 
 def _gap(rows: dict[int, Row], totals: list[int], counts: Any) -> str:
-    """Why the pages may not be the whole account; empty when they are.
+    """Why the pages may lack an instance; "" when they are complete.
 
-    `counts`, how many instances bear each label, comes with every page: where it is of what was asked for, it finds a
-    row that slipped between two pages while others ended. Else any end between two pages makes them worthless.
+    `counts`, the number of instances of each label, comes with every page. Where it covers the same instances as the
+    filter, it shows whether a row is missing. Where it does not, a reading counts only if no instance ended meanwhile.
     """
     if len(rows) < totals[-1]:
         return f"{len(rows)} of {totals[-1]} came"
@@ -136,5 +137,5 @@ def _counted(counts: Any) -> TypeGuard[dict[str, int]]:
 
 
 def is_id(value: Any, least: int = 1) -> TypeGuard[int]:
-    """Whether it is a whole number of at least `least`; JSON's true is none."""
+    """Whether the value is a whole number of at least `least`; JSON's `true` is no number."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -1,7 +1,7 @@
 """vast.ai: other people's machines, rented by contract through the official SDK.
 
 A box is an instance; its tag is the instance's label, its native id the contract's number. Facts, each with the month
-it was checked, are in profiles/vastai.md; what the API does is said where it is dealt with (`_vastai_*`).
+in which it was checked, are in profiles/vastai.md; how the API behaves is described in the modules that handle it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MIN_BID = 0.001
 
 
 def connect() -> VastPlatform:
-    """vast.ai for the key at hand. Reads no key and imports no SDK until a verb is called."""
+    """vast.ai with the user's key. Reads no key, sends no request and does not import the SDK yet."""
     return VastPlatform()
 
 
@@ -53,13 +53,13 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
     }
 
     def account(self) -> str:
-        """The number of the user whose key it is."""
+        """The user number of the key's account."""
         return Session.open().account
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         age = paced(READ_AGE_SECONDS)
         session = Session.open(account=account, age=age)
-        return session.found(tag, age=age) or session.found(tag)  # an answer of some seconds ago proves no absence
+        return session.found(tag, age=age) or session.found(tag)  # an older answer does not prove that there is none
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if wait.cancelled.is_set():
@@ -107,7 +107,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
             session.client.attach_key(identifier, public_key, session.deadline)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
-        """With the empty prefix, instances that bear no label too: they are the account's, if none of ours."""
+        """With the empty prefix also instances without a label: they belong to the account, though not to a sweep."""
         age = paced(READ_AGE_SECONDS)
         session = Session.open(age=age)
         return [session.record(row) for row in session.prefixed(prefix, age=age)]
@@ -151,7 +151,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
             _forget(session)
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
-        """`region`: machine:<number>, the machine that it is to lie on."""
+        """`region`: `machine:<number>`, the machine on which the volume is made."""
         session = Session.open()
         with hold_tag_lock(self.name, session.account, f"volume {tag}", Wait(session.deadline.left())):
             return volumes.ensure(session, tag, size_gb, region)
@@ -185,7 +185,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
         return channel_to(row, session.record(row), lambda: self._closed(native_id, account))
 
     def _closed(self, native_id: str, account: str) -> str:
-        """Why nothing is started there now; empty where vast.ai does not say: then the box itself answers, or not."""
+        """Why nothing may be started on the box now; "" when it may, or when vast.ai can't be asked."""
         try:
             record = self.get(native_id, account)
         except PlatformError:
@@ -203,5 +203,5 @@ def _machine(session: Session, volume: str) -> int:
 
 
 def _forget(session: Session) -> None:
-    """What was read before the end of a verb that changes things is not given to one that only reads."""
+    """Drops the shared answers after an operation that changed something, so that no later read gets an old one."""
     session.client.state.forget()

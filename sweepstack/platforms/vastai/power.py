@@ -1,7 +1,7 @@
-"""Stopping, starting and ending a box of vast.ai, each proved by what is read afterwards.
+"""Stops, starts and destroys a box of vast.ai; each is proved by what vast.ai shows afterwards.
 
-A stop keeps the machine and lets the GPU go: a start may find it rented to somebody else. vast.ai then answers 200 with
-`success: false` and *queues* the start, so the box would run, and bill, hours later with nobody at it (2026-11).
+A stop keeps the machine and releases the GPU: at the next start another customer may have it. vast.ai then answers 200
+with `success: false` and *queues* the start: the box would start hours later, bill, and run no cell (2026-11).
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from sweepstack.platforms.vastai.states import MAY_START, settled, status_messag
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0
-"""For a minute and more a box may be shown that was destroyed."""
+"""vast.ai may show a destroyed box for more than a minute."""
 STOPS = 4
 RESTART_GRACE_SECONDS = 600.0
-"""So long after a start a box may still be shown as ended."""
+"""For so long after a start a box may still be shown as ended."""
 
 
 def destroy(session: Session, identifier: int) -> None:
-    """See `Platform.destroy`. Sends the verb also where nothing is shown: a list may lag, and it costs nothing."""
+    """See `Platform.destroy`. Sends the request even when no list shows the box: lists lag behind, and it costs
+    nothing."""
     taken = True
     try:
         session.client.destroy(identifier, session.deadline)
     except NoSuchThing:
-        taken = False  # the proof below decides
+        taken = False  # the proof below decides whether it is gone
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then instance {identifier} may bill") from error
     since, short = time.monotonic(), session.with_deadline(paced(GONE_SECONDS))
@@ -57,8 +58,8 @@ def destroy(session: Session, identifier: int) -> None:
 
 
 def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
-    """Destroys it, and looks until it is gone; why that is not proved within `seconds`, "" when it is. The verb is sent
-    again where its answer was lost: a second one does no harm. Raises PlatformError."""
+    """Destroys the instance and blocks until it is proved gone, `seconds` at most. Returns "" when it is, else why not.
+    Sends the request again when its answer was lost: a second one does no harm. Raises PlatformError."""
     own, answered = session.with_deadline(VERB_SECONDS), False
 
     def gone() -> bool:
@@ -77,7 +78,7 @@ def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
 
 
 def stop(session: Session, identifier: int) -> None:
-    """See `Platform.stop`. The container disk is kept, and bills until the box is destroyed."""
+    """See `CanStop.stop`. The container disk is kept, and bills until the box is destroyed."""
     row = _present(session, identifier)
     if settled(row):
         return
@@ -93,7 +94,8 @@ def stop(session: Session, identifier: int) -> None:
 
 
 def prove_stopped(session: Session, identifier: int) -> str:
-    """Looks until the box stands still and nothing is scheduled; else why that is not proved."""
+    """Blocks until the box is stopped and no start is scheduled, `STOP_SECONDS` at most. Returns "" when that is
+    proved, else why not."""
     seen, since = "", time.monotonic()
 
     def still() -> bool:
@@ -113,7 +115,7 @@ def prove_stopped(session: Session, identifier: int) -> str:
 
 
 def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
-    """See `Platform.start`. NoCapacity when its GPU is somebody else's now; no start is left queued then."""
+    """See `CanStop.start`. Raises NoCapacity when another customer has its GPU now; then no start stays queued."""
     row = _present(session, identifier)
     record = session.record(row)
     if record.phase is Phase.STOPPING:
@@ -137,10 +139,11 @@ def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None
 
 
 def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued) -> None:
-    """Ends a queued start. Always raises: NoCapacity when it is proved that nothing will start, else StillCreating."""
+    """Cancels a queued start by a stop. Always raises: NoCapacity when it is proved that nothing will start, else
+    StillCreating."""
     own = session.with_deadline(VERB_SECONDS)
     why = ""
-    for _ in range(STOPS):  # the one write that is sent again: a second stop does no harm, a queue may be invisible
+    for _ in range(STOPS):  # the one write that is repeated: a second stop does no harm, and a queue may not be shown
         try:
             own.client.stop(identifier, own.deadline)
             why = prove_stopped(own, identifier)
@@ -161,8 +164,8 @@ def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued)
 
 
 def _way_out(row: Row) -> str:
-    """Of a spot box: the bid that its machine asks for. One that is met does not help while the GPU is rented on
-    demand, which beats every bid."""
+    """For a spot box: the advice to raise the bid to what its machine asks for; "" for any other box. No bid helps
+    while the GPU is rented on demand."""
     least = number(row.get("min_bid"))
     return f"set `bid` to {least:.4f} USD/h or more, " if row.get("is_bid") and least else ""
 
@@ -177,7 +180,7 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
             row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
         except DeadlineOver:
             raise
-        except Unreachable as error:  # it boots on while nobody tells of it
+        except Unreachable as error:  # the box goes on booting while vast.ai does not answer
             told = f" ({error})"
             return False
         if absent.held(row is None):
@@ -194,7 +197,7 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
         why = session.watch(f"instance {identifier} to run", wait, behind="state").until(ready)
     except _Gone:
         raise
-    except PlatformError as error:  # it may run and bill: the id travels along
+    except PlatformError as error:  # the box may run and bill: the error carries its id
         raise still_creating(seen, str(error)) from error
     if why or seen.phase is not Phase.RUNNING:
         why = why or f"instance {identifier} is {seen.phase} and does not come up"
@@ -203,11 +206,11 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
 
 
 class _Gone(PlatformError):
-    """There is nothing to start any more."""
+    """The box is gone or is being destroyed: there is nothing to start."""
 
 
 def _present(session: Session, identifier: int) -> Row:
-    """The instance as it is shown. PlatformError when it is gone or on its way out: nothing to stop or start."""
+    """The instance's row. Raises PlatformError when it is gone or is being destroyed: nothing to stop or start."""
     row = session.row(identifier)
     if row is None:
         raise PlatformError(f"instance {identifier} is gone: there is nothing to stop or start")

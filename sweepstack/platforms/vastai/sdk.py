@@ -1,6 +1,7 @@
-"""vast.ai's SDK without its serverless half, which takes two thirds of its import and is nothing that a box needs.
+"""Imports vast.ai's SDK without its serverless half.
 
-The SDK leaves that half out where aiohttp is not installed; here it looks as if it were not, while the SDK is imported.
+That half takes two thirds of the import time, and boxes do not need it. The SDK leaves it out when aiohttp is not
+installed, so this module hides aiohttp during the import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One verb of one account: the key, whose it is, how long it may take; and what can be proved with these."""
+"""One operation on vast.ai: its key, account and deadline, and the proofs that a box is there or gone."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.states import record_of
 
 READ_AGE_SECONDS = 8.0
-"""Readings of so many seconds ago, if no write of ours came after, serve the verbs that only read: a preview of 100
-boxes is one list, however slowly they come."""
+"""Operations that only read may use answers of this age, unless a write of ours came after: a preview of 100 boxes is
+one list call, even when the engine asks for them slowly."""
 ACCOUNT_AGE_SECONDS = 20.0
-"""So old may the answer be to whose key this is. A key never changes hands, and another key is asked about anew."""
+"""For so long the answer to whose key this is may be reused: a key's account never changes, and another key is asked
+about on its own."""
 PROVED_SECONDS = 30.0
-"""So long does a proved end serve whoever asks again: a destroy proves it, and its caller wants to know."""
+"""For so long a proof that a box is gone is reused: a destroy proves it, and its caller asks again."""
 POLL_SECONDS = 2.0
 MOST_POLL_SECONDS = 12.0
-"""Between two looks while other boxes of this process stand in line: it saves a list for each of them."""
+"""The longest pause between two looks, while other boxes of this process wait for the rate limit."""
 _ID = re.compile(r"[1-9]\d{0,17}")
 
 
 @dataclass(frozen=True)
 class Session:
-    """The account is checked when there is one of these."""
+    """One operation with one key, whose account is known. Make it with `open`."""
 
     client: Client
     account: str
@@ -38,7 +39,8 @@ class Session:
 
     @classmethod
     def open(cls, deadline: Deadline | None = None, *, account: str = "", age: float = 0.0) -> Session:
-        """Asks whose key is at hand. Raises WrongAccount when it is not `account`'s; NotAuthorized, Unreachable."""
+        """Asks vast.ai for the account of the current key. Raises WrongAccount when `account` is another one;
+        NotAuthorized, Unreachable. `age`: seconds that the answer may be old, besides `ACCOUNT_AGE_SECONDS`."""
         deadline = deadline or Deadline(VERB_SECONDS, elastic=True)
         client = Client()
         at_hand = str(client.user(deadline, age=max(age, paced(ACCOUNT_AGE_SECONDS)))["id"])
@@ -50,19 +52,20 @@ class Session:
         return cls(client, at_hand, deadline)
 
     def with_deadline(self, seconds: float) -> Session:
-        """The same with time of its own, which nobody can cut: for what must be known or undone whatever happens."""
+        """The same session with a deadline of its own, which the user can't cancel: for what must be proved or undone
+        in any case."""
         return replace(self, deadline=Deadline(seconds, elastic=seconds >= VERB_SECONDS))
 
     def record(self, row: Row) -> BoxRecord:
-        """The record of a row."""
+        """The record of an instance's row."""
         return record_of(row, self.account, self.client.state.ended)
 
     def row(self, identifier: int, *, age: float = 0.0, since: float | None = None) -> Row | None:
-        """What vast.ai says of an instance; None only when three answers agree that there is none: the account's, the
-        list's, which is asked for its id, and the instance's own `null`.
+        """An instance's row; None only when it is proved gone by three answers: the list filtered by its id lacks it,
+        its own endpoint says `null`, and the key still belongs to the same account.
 
-        `since`: that list may be up to `age` old if it was begun after this moment (monotonic), so that those who all
-        wait for an end share it."""
+        `age`: seconds that the list may be old. `since`: accept only a list that began after this moment (monotonic);
+        callers that wait for the same end then share it."""
         proved = self.client.state.gone.get(identifier)
         if proved is not None and time.monotonic() - proved < paced(PROVED_SECONDS):
             return None
@@ -79,8 +82,8 @@ class Session:
         return row
 
     def watched(self, identifier: int, *, age: float, since: float) -> Row | None:
-        """Like `row`, for who looks again and again since that moment (monotonic): the list may be up to `age` old, and
-        not older than that. That it is not there is proved as by `row`."""
+        """Like `row`, for callers that poll: the list may be up to `age` seconds old, but not from before `since`
+        (monotonic). Absence is proved as by `row`."""
         row = self._listed(identifier, age, since)
         return self.row(identifier) if row is None else row
 
@@ -90,20 +93,20 @@ class Session:
         return self.client.listed(identifier, self.deadline, age=age, forgotten=since is not None)
 
     def poll_seconds(self, behind: str = "") -> float:
-        """How often to look: a list takes a request for each 25 boxes. `behind`: see `AccountState.pace`."""
+        """Seconds between two looks: a list needs one request for each 25 boxes. `behind`: see `AccountState.pace`."""
         state = self.client.state
         return state.pace(paced(POLL_SECONDS * state.pages), paced(MOST_POLL_SECONDS), behind)
 
     def watch(self, what: str, wait: Wait | None = None, *, behind: str = "", later: bool = False) -> Watch:
-        """Looks at the pace of `poll_seconds`. `wait`: who hears of it; its deadline is the session's. `later`: as in
-        `Watch`."""
+        """A Watch that looks every `poll_seconds`, until this session's deadline. `wait`: receives the progress.
+        `later`: as in `Watch`."""
         return Watch(self.deadline, what, lambda: self.poll_seconds(behind), wait, later=later)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
-        """The instances with this whole label, those that live first, each kind by age. None at all only when two
-        answers agree: the list's, which is asked for the label, and the account's count of it. Raises Unreachable.
+        """The instances with exactly this label: first those that are not ending, then the others, each by id. Empty
+        only when two answers agree: the list filtered by the label, and the account's count of it. Raises Unreachable.
 
-        What this process rented is asked for by its number where the list lacks it: a list may be older than that.
+        An instance that this process rented and the list lacks is asked for by its id: the list may be older.
         """
         listed = {row["id"]: row for row in self.client.labelled([tag], self.deadline, age=age)}
         made = self.client.state.made.get(tag)
@@ -115,14 +118,14 @@ class Session:
         return sorted(rows, key=lambda row: (self.record(row).phase is Phase.ENDING, row["id"]))
 
     def _uncounted(self, tag: str, age: float) -> dict[int, Row]:
-        """What a list that lacks a label is checked by: the account's count of it, or all of the account."""
+        """The second check when a list lacks a label: the account's count of it, else the list of all instances."""
         counts = self.client.labels(self.deadline, age=age)
         if counts is None:
             return self.client.instances(self.deadline, age=age)
         return {row["id"]: row for row in self._counted(counts, [tag], 0.0)} if counts.get(tag) else {}
 
     def prefixed(self, prefix: str, *, age: float = 0.0) -> list[Row]:
-        """The instances whose label begins with this, by id; with the empty prefix those without a label, too."""
+        """The instances whose label begins with `prefix`, by id; for the empty prefix also those without a label."""
         whole = self.client.kept(age)
         counts = self.client.labels(self.deadline, age=age) if prefix and whole is None else None
         if counts is None:
@@ -134,7 +137,7 @@ class Session:
         return sorted((row for row in rows if row["id"] in ours), key=lambda row: str(row["id"]))
 
     def _counted(self, counts: Mapping[str, int], wanted: Sequence[str], age: float) -> list[Row]:
-        """The rows with these labels. Raises Unreachable where vast.ai goes on counting one that it does not list."""
+        """The rows with these labels. Raises Unreachable when vast.ai counts an instance that it does not list."""
         rows = self.client.labelled(wanted, self.deadline, age=age)
         if lacking := {label for label in wanted if counts.get(label)} - {row["label"] for row in rows}:
             counts = self.client.labels(self.deadline) or {}  # one may have ended in between
@@ -147,8 +150,8 @@ class Session:
         return rows
 
     def found(self, tag: str, *, age: float = 0.0, known: str = "") -> BoxRecord | None:
-        """The box with this tag; with several, the one on record (`known`), else the oldest that is not ending, and a
-        note that names the others."""
+        """The box with this tag, None when it is proved that there is none. Of several: the one on record (`known`),
+        else the oldest that is not ending; its note names the others."""
         rows = self.tagged(tag, age=age)
         if not rows:
             return None
@@ -162,12 +165,12 @@ class Session:
 
 
 def box_number(native_id: str) -> int:
-    """The contract number in a box's native id. Raises PlatformError for what can't be one."""
+    """The contract number in a box's native id. Raises PlatformError when the id is no number."""
     if not _ID.fullmatch(native_id):
-        raise PlatformError(f"{native_id[:80]!r} is no box of vast.ai: a number is what one is called")
+        raise PlatformError(f"{native_id[:80]!r} is no box of vast.ai: their ids are numbers")
     return int(native_id)
 
 
 def still_creating(record: BoxRecord, *reasons: str) -> StillCreating:
-    """It exists and bills: its id and what is known of it travel along."""
+    """The error for a box that exists and bills but is not ready: it carries the id and what is known of the box."""
     return StillCreating(record.native_id, record.outputs(), [reason for reason in reasons if reason])

@@ -1,8 +1,8 @@
-"""What vast.ai says of an instance → phase and record.
+"""Turns vast.ai's answer about an instance into a phase and a record.
 
-Four words tell where it is: `actual_status` (the container), `intended_status` (what the container is to be),
-`cur_state` (the contract) and `next_state` (what the contract is to be). The vendor lists no words for them; these are
-those that were seen (2026-11). Any other is reported as it is, as UNKNOWN.
+Four fields describe its state: `actual_status` (the container), `intended_status` (what the container should become),
+`cur_state` (the contract) and `next_state` (what the contract should become). The vendor documents no values for them;
+those below were seen (2026-11). Any other value gives UNKNOWN, and the note quotes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AGAIN = ("restarting", "rebooting", "recycling")
 AT_REST = ("stopped", "exited")
 ACTUAL = (*PENDING, "running", *AT_REST, "frozen", *AGAIN, "unknown", "offline")
 WANTED = (None, "running", "stopped")
-"""Words of the three others. None where vast.ai leaves one out."""
+"""The values of the three other fields. None when vast.ai leaves one out."""
 
 OUTBID = "preempted: it was outbid, or its GPU went to an on-demand rental; its disk is kept and bills"
 OFFLINE = "host offline: not billed, and not to be reached"
@@ -34,7 +34,7 @@ _PORT = "22/tcp"
 
 
 def phase_of(actual: Any, intended: Any, current: Any, following: Any) -> tuple[Phase, str]:
-    """Phase and note. Total: every four values have an answer, and only words of the tables have one but UNKNOWN."""
+    """The phase and a note, for any four values. A value that is not in the tables above gives UNKNOWN."""
     words = {"actual_status": actual, "intended_status": intended, "cur_state": current, "next_state": following}
     for name, word in words.items():
         known = ACTUAL if name == "actual_status" else WANTED
@@ -88,13 +88,13 @@ def _on_its_way(intended: Any, current: Any, following: Any) -> tuple[Phase, str
 
 
 def settled(row: Mapping[str, Any]) -> bool:
-    """Whether it stands still and nothing but a new start would change that: an outbid box comes back by itself."""
+    """Whether it is stopped and stays so until it is started: an outbid box would start again by itself."""
     phase, _ = phase_in(row)
     return phase is Phase.STOPPED and row.get("intended_status") != "running" and row.get("next_state") != "running"
 
 
 def phase_in(row: Mapping[str, Any]) -> tuple[Phase, str]:
-    """Phase and note of an instance as it came over the wire."""
+    """The phase and a note of an instance's row."""
     phase, note = phase_of(*(row.get(name) for name in ("actual_status", "intended_status", "cur_state", "next_state")))
     if phase is Phase.CREATING and FATAL_MESSAGE in str(row.get("status_msg") or ""):
         return Phase.UNKNOWN, f"it can't start: {_message(row)}"
@@ -102,14 +102,14 @@ def phase_in(row: Mapping[str, Any]) -> tuple[Phase, str]:
 
 
 def is_fatal(row: Mapping[str, Any]) -> bool:
-    """Whether it can never run, however long one waits: its image does not start on this host."""
+    """Whether it can never run, since its image does not start on this host."""
     return FATAL_MESSAGE in str(row.get("status_msg") or "") and row.get("actual_status") in (*PENDING, *AT_REST)
 
 
 def endpoint_of(row: Mapping[str, Any]) -> SshEndpoint | None:
-    """Where its sshd listens: the machine's own port where it has one, else vast.ai's relay, which passes files slowly.
+    """Where its sshd listens: the port that the machine maps, else vast.ai's relay, which is slow for files.
 
-    None unless the container runs; ports and addresses change with every start.
+    None unless the container runs. Ports and addresses change with every start.
     """
     if row.get("actual_status") != "running":
         return None
@@ -126,7 +126,8 @@ def endpoint_of(row: Mapping[str, Any]) -> SshEndpoint | None:
 
 
 def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ()) -> BoxRecord:
-    """The record of an instance that vast.ai shows. Never GONE; ENDING where `ended` has its id. Raises nothing."""
+    """The record of an instance's row. Its phase is never GONE; it is ENDING when `ended` has its id. Raises
+    nothing."""
     phase, note = phase_in(row)
     label = row.get("label")
     if label is not None and not isinstance(label, str):
@@ -153,7 +154,8 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
 
 
 def _storage(row: Mapping[str, Any]) -> float | None:
-    """USD per hour of its disk, which bills in every state until it is destroyed (the price is for GB and month)."""
+    """USD per hour of its disk, which bills in every state until it is destroyed (the row's price: per GB and
+    month)."""
     price, size = number(row.get("storage_cost")), number(row.get("disk_space"))
     return None if price is None or size is None else price * size / HOURS_A_MONTH
 
@@ -164,7 +166,7 @@ def _message(row: Mapping[str, Any]) -> str:
 
 
 def status_message(row: Mapping[str, Any]) -> str:
-    """What vast.ai tells people of it, on one line, in parentheses; empty where it says nothing."""
+    """vast.ai's own message about the instance, on one line, in parentheses; "" without one."""
     text = _message(row)
     return f" (vast.ai: {text})" if text else ""
 

@@ -1,7 +1,7 @@
-"""Volumes of vast.ai: disks on one machine, made there, kept there, mountable by boxes of that machine alone (2026-11).
+"""Volumes of vast.ai: a disk on one machine, which only boxes on that machine can mount (2026-11).
 
-A volume's native id is `<account>.<contract>`, since a bare number of another account could not be told from one that
-is gone. Network volumes were withdrawn by the vendor and are not used.
+A volume's native id is `<account>.<contract>`: a bare number of another account's volume would look like one that is
+gone. The vendor has withdrawn its network volumes; we do not use them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _TAG = re.compile(rf"[A-Za-z0-9-]{{1,{_LONGEST}}}")
 _LOOKS = (0.0, 2.0, 4.0, 8.0)
 _GONE_SECONDS = 45.0
 RELEASE_SECONDS = 90.0
-"""A volume is let go of about 30 s after the last box that used it."""
+"""vast.ai releases a volume about 30 s after the last box that used it is gone."""
 
 
 def name_of(tag: str) -> str:
-    """The volume name that stands for `tag`: letters, digits and `_`, 64 at most. `-` becomes `_`, and is read back so.
+    """The volume name for `tag`: 64 letters, digits and `_` at most. Each `-` becomes `_`; `tag_of` turns it back.
 
-    Raises RequestRefused for a tag that could not be read back from its name: nobody could say whose volume it is."""
+    Raises RequestRefused for a tag that could not be read back from the name."""
     if _TAG.fullmatch(tag) is None:
         raise RequestRefused(
             f"a volume of vast.ai can't be called {tag}: letters, digits and -, {_LONGEST} at most, {len(tag)} here. "
@@ -59,7 +59,8 @@ def tag_of(name: str) -> str:
 
 
 def contract_of(native_id: str, account: str) -> str:
-    """The contract part of a native id. Raises PlatformError for what can't be one, WrongAccount for another's."""
+    """The contract in a volume's native id. Raises PlatformError when the id has another form, WrongAccount when the
+    volume belongs to another account."""
     match = _ID.fullmatch(native_id)
     if not match:
         raise PlatformError(f"{native_id[:80]!r} is no volume of vast.ai: <account>.<number> is what one is called")
@@ -72,7 +73,7 @@ def contract_of(native_id: str, account: str) -> str:
 
 
 def listed(session: Session) -> dict[str, tuple[Row, VolumeRecord]]:
-    """Every local volume of the account by contract number. A row that does not read is Unreachable, never skipped."""
+    """Every volume of the account: contract → its row and record. Raises Unreachable when a row can't be read."""
     found = {}
     for row in session.client.volumes(session.deadline):
         identifier = row.get("id")
@@ -83,12 +84,12 @@ def listed(session: Session) -> dict[str, tuple[Row, VolumeRecord]]:
 
 
 def must_fit(session: Session, instance: int, tag: str, wanted: Collection[str]) -> None:
-    """A box is adopted only by the request that it was made for. `wanted`: native ids of the volumes that it is to
-    mount. By the rows of the volumes: those of an instance name none.
+    """Returns when the box mounts exactly the volumes `wanted` (native ids), so that the request may adopt it. This is
+    read from the volumes' rows, since an instance's row names no volume.
 
-    Raises PlatformError for a box with another volume, with one too many or without; Unreachable where nobody says."""
+    Raises PlatformError when it mounts other volumes; Unreachable when vast.ai does not say."""
     has: set[str] = set()
-    for pause in _LOOKS:  # the list may be from before the instance was made
+    for pause in _LOOKS:  # the list of volumes may be from before the instance was made
         session.deadline.pause(paced(pause), "the list of volumes")
         records = [record for _, record in listed(session).values()]
         has = {record.native_id for record in records if str(instance) in (record.mounted_by or ())}
@@ -104,14 +105,15 @@ def must_fit(session: Session, instance: int, tag: str, wanted: Collection[str])
 
 
 def find(session: Session, tag: str) -> VolumeRecord | None:
-    """The volume with this tag, the oldest where there are several; none is ever deleted for that."""
+    """The volume with this tag, the oldest of several (none is deleted); None when the list has none."""
     name = name_of(tag)
     named = [(int(key), record) for key, (row, record) in listed(session).items() if _name(row) == name]
     return replace(min(named)[1], tag=tag) if named else None
 
 
 def ensure(session: Session, tag: str, size_gb: int | None, region: str) -> VolumeRecord:
-    """The volume with this tag, made on the machine of `region` where it is proved absent. See `Platform`."""
+    """The volume with this tag; when the list has none, makes it on the machine of `region`. Costs money. See
+    `HasVolumes.ensure_volume`."""
     present = find(session, tag)
     if present is not None:
         return present
@@ -136,8 +138,8 @@ def ensure(session: Session, tag: str, size_gb: int | None, region: str) -> Volu
 
 
 def asks(session: Session, size_gb: int | None, region: str) -> list[Row]:
-    """What the machine of `region` offers that holds so much, cheapest first; one at least. Raises RequestRefused for
-    what is no machine or no size, NoCapacity."""
+    """The offers of volumes of at least `size_gb` on the machine of `region`, cheapest first; at least one. Raises
+    RequestRefused when no machine or no size is given, NoCapacity when there is no offer."""
     match = REGION.fullmatch(region)
     if not match:
         raise RequestRefused(
@@ -163,14 +165,15 @@ def asks(session: Session, size_gb: int | None, region: str) -> list[Row]:
 
 
 def price_of(ask: Row, size_gb: int) -> float | None:
-    """USD a month; None where the offer names no price."""
+    """The price of the volume in USD per month; None when the offer names none."""
     month = number(ask.get("storage_cost"))
     return None if month is None else month * size_gb
 
 
 def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | None, int | None]:
-    """Contract and machine of the volume that the box is to mount: both must be on one machine. Blocks until its last
-    box has let go of it. Raises PlatformError when there is none, or not in time."""
+    """The contract and the machine of the volume that the box is to mount; the box must be rented on that machine.
+    (None, None) without a volume. Blocks until no other box mounts it, `RELEASE_SECONDS` at most. Raises PlatformError
+    when it is not there, or not free in time."""
     if not request.mounts:
         return None, None
     if len(request.mounts) > 1:
@@ -199,7 +202,7 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
 
 
 def delete(session: Session, native_id: str) -> None:
-    """See `Platform.delete_volume`."""
+    """See `HasVolumes.delete_volume`."""
     contract = contract_of(native_id, session.account)
     if contract not in listed(session):
         return
@@ -225,12 +228,12 @@ def delete(session: Session, native_id: str) -> None:
 
 
 def in_use(row: Row) -> bool:
-    """Whether a box has it, or had it a moment ago."""
+    """Whether a box mounts the volume, or did so a moment ago."""
     return row.get("status") in ("in-use", "in_use") or bool(row.get("instances"))
 
 
 def _appears(session: Session, tag: str) -> VolumeRecord | None:
-    """Several looks: what was made a moment ago may not be listed yet."""
+    """The volume with this tag, after several looks: a list may not have a new volume yet. None when it never shows."""
     own = session.with_deadline(VERB_SECONDS)
     return look_again(lambda: find(own, tag), _LOOKS)
 
@@ -258,7 +261,7 @@ def _record(row: Row, account: str) -> VolumeRecord:
 
 
 def _users(listed: Any) -> tuple[str, ...] | None:
-    """The instances that use a volume, as its row lists them (ids, or rows with one); None: nothing of the kind."""
+    """The ids of the instances in a volume's row (a list of ids or of rows); None when the row does not name them."""
     if not isinstance(listed, list):
         return None
     found = [one.get("id") if isinstance(one, dict) else one for one in listed]
