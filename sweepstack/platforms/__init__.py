@@ -1,1 +1,1 @@
-"""One folder for each adapter: `<adapter>/platform.py` has `connect()`; `registry.load_platform` calls it."""
+"""One folder for each adapter, with `connect()` in its `platform.py`; see `registry`."""

@@ -1,4 +1,4 @@
-"""Finds the adapter of a platform by its name: each folder of this package that has `platform.py` is one."""
+"""Finds the adapter of a platform by its name: the folder of this package that is called so."""
 
 from __future__ import annotations
 

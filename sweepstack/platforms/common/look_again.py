@@ -1,4 +1,4 @@
-"""Looks several times for what a create with a lost answer may have made: a platform's lists lag behind."""
+"""Looks several times for what a create with a lost answer may have made: lists lag behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m sweepstack.platforms.local --also HOST/ID`: a person says that this machine was HOST/ID before."""
+"""`python -m sweepstack.platforms.local --also HOST/ID`: assigns this machine's boxes to HOST/ID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns RunPod's refusals into our errors: by status, and by text where one status means several things."""
+"""Turns RunPod's refusals into our errors, by status, and by text where a status is ambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends requests to a host: `onbox.host` answers there, over one SSH connection that all callers share."""
+"""Sends requests to a host, where `onbox.host` answers; all callers share one SSH connection."""
 
 from __future__ import annotations
 

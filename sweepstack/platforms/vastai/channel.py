@@ -1,4 +1,4 @@
-"""The channel to a box of vast.ai: SSH to the port that its machine maps, which changes with each start."""
+"""The channel to a box of vast.ai: SSH to the port that its machine maps at this start."""
 
 from __future__ import annotations
 

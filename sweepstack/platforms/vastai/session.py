@@ -1,4 +1,4 @@
-"""One operation on vast.ai: its key, account and deadline, and the proofs that a box is there or gone."""
+"""One operation on vast.ai: its key, account and deadline, and the proofs of what is there."""
 
 from __future__ import annotations
 
