@@ -108,7 +108,7 @@ def test_the_words_say_how_much_who_and_what_to_do() -> None:
 
 def test_memory_that_nobody_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
     assert holders.alarms([gpu(0, 30 * GB)], [], []) == [
-        "GPU 0: 32.2 of 42.9 GB are held by nobody who can be seen on this box"
+        "GPU 0: 32.2 of 42.9 GB are held by no process that can be seen on this box"
     ]
     assert holders.alarms([gpu(0, 30 * GB)], [], ["0"]) == []
 

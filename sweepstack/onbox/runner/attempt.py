@@ -1,4 +1,4 @@
-"""One attempt at one cell: its command, its environment, its process."""
+"""One attempt of one cell: its command, its environment, its process."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from sweepstack.onbox.runner.sealing import CellFailure
 
 LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
-"""Bytes that are set aside for a log where the disk may run full: a program's words about that must find a place."""
+"""Bytes reserved for a log, so that a program can still write its error when the disk is full."""
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
 CLOCK_SECONDS = 0.5
-"""By how much a clock may be slowed down, over an attempt, without being set back."""
+"""A clock that loses less than this during an attempt was slowed down, not set back."""
 DESCRIBE_SECONDS = 30.0
 DESCRIBE = """
 import json, os, platform, sys
@@ -59,7 +59,7 @@ print(json.dumps([found, every, folders]))
 
 
 class Ended(NamedTuple):
-    """Why the runner itself ended a try: the kind of failure, its reason, and whether the cell is given up with it."""
+    """Why the runner itself ended an attempt: the kind of failure, its reason, and whether the cell is given up."""
 
     kind: str
     reason: str
@@ -67,11 +67,11 @@ class Ended(NamedTuple):
 
 
 class Attempt:
-    """An attempt, from its claim to its end.
+    """An attempt, from the claim of its cell to its end.
 
-    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, once it was taken out while it ran. `ended`:
-    why this runner ended it, where a deadline, a hang or a person asked for that. `stopped`:
-    the runner itself is ending. `holds_slot`: its leader has ended, and others of its group may still use the slot.
+    `kill_at`: when its grace is over (monotonic). `dropped`: the reason, if the cell was dropped while it ran. `ended`:
+    why this runner ended it, upon a deadline, a hang or a person's request. `stopped`: the runner itself is ending.
+    `holds_slot`: its first process has ended, and others of its process group may still use the slot.
     """
 
     process: subprocess.Popen[bytes]
@@ -103,12 +103,12 @@ class Attempt:
         self.stopped = self.holds_slot = False
 
     def start(self) -> None:
-        """Starts it in a process group of its own. Raises CellFailure for what no retry can mend; OSError."""
+        """Starts it in a process group of its own. Raises CellFailure when no retry can help; OSError."""
         code = self.home / "code" / hex_of(self.entry.code)
         if not code.is_dir():
             raise CellFailure(f"its code is not on this box: {self.entry.code}")
         self.argv[2], env = fill(self.entry.run, self._values, shlex.quote), self._env()
-        if self.folder.exists():  # a power cut took the journal's line about it
+        if self.folder.exists():  # the journal's line about it was lost in a power cut
             os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
         self.out.mkdir(parents=True)
         self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
@@ -126,7 +126,7 @@ class Attempt:
         (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
 
     def checkpoint_step(self) -> int | None:
-        """The step of the newest checkpoint that it may go on from; None where there is none in the helper's naming."""
+        """The step of the newest checkpoint with a name of the checkpoint helper; None without one."""
         with contextlib.suppress(OSError):
             names = os.listdir(self.checkpoint)
             return max((int(found[1]) for found in map(CHECKPOINT.fullmatch, names) if found), default=None)
@@ -134,7 +134,7 @@ class Attempt:
 
     @staticmethod
     def leader(home: Path, cell: str, number: int) -> dict[int, str]:
-        """The process that an attempt was started as: pid → when it started. Empty when that is not known."""
+        """The first process of an attempt: pid → its start time. Empty when that is not known."""
         try:
             record = json.loads((home / "cells" / cell / str(number) / "pid").read_bytes())
             return {int(record["pid"]): str(record["start"])}
@@ -142,21 +142,21 @@ class Attempt:
             return {}
 
     def since(self) -> int:
-        """When its `out` was made (ctime in ns, by the file system's clock): what it wrote there is younger. 0 where
-        that can't be told: the clock was set back meanwhile."""
+        """When its folder `out` was made (ctime in ns, by the file system's clock): its files there are younger. 0 when
+        that is not known, since the clock was set back meanwhile."""
         return 0 if time.time() - time.monotonic() < self._ahead - CLOCK_SECONDS else self._new_at
 
     def seconds(self) -> float:
-        """How long ago it began."""
+        """Seconds since it began."""
         return time.monotonic() - self.began
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for memory since it began; None where that is not counted."""
+        """How many processes the kernel killed for lack of memory since it began; None when that is not counted."""
         kills = oom_kills()
         return None if kills is None or self._kills is None else kills - self._kills
 
     def close_log(self, code: int) -> tuple[str, str]:
-        """Writes the last line of the log. Returns why the exit code is a failure, empty for 0; and the log's end."""
+        """Writes the last line of the log. Returns why the exit code is a failure ("" for 0), and the log's end."""
         ended = f"exit code {code}"
         if code < 0 or code > 128:
             number = -code if code < 0 else code - 128
@@ -166,7 +166,7 @@ class Attempt:
                     if code < 0
                     else f"{ended} ({signal.Signals(number).name})"
                 )
-        redact_file(self.log, self._secret)  # before its end is cut off: half a secret would not be found again
+        redact_file(self.log, self._secret)  # before the end is cut out: half a secret would not be found
         with open(self.log, "r+b") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             tail = log.read()
@@ -181,7 +181,7 @@ class Attempt:
         return (f"{ended}: {lines[-1][:LAST_LINE]}" if lines else ended), text
 
     def facts(self) -> dict[str, Any]:
-        """The manifest, but for what sealing adds. Blocks until the environment has been described."""
+        """The manifest, without what sealing adds. Blocks until the environment has been described."""
         known = {"image": self.spec.get("image"), "secrets": sorted(self.spec.get("secrets") or [])}
         environment = {**self.environment.result().facts, **{key: value for key, value in known.items() if value}}
         return {
@@ -204,7 +204,7 @@ class Attempt:
         }
 
     def _provenance(self) -> dict[str, Any]:
-        """What was known of the code when it was shipped; empty where nobody said."""
+        """What was known about the code when it was shipped (its provenance file); empty without the file."""
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.home / "provenance" / f"{hex_of(self.entry.code)}.json").read_bytes())
             if isinstance(known, dict):
@@ -227,7 +227,7 @@ class Attempt:
         return env
 
     def _devices(self) -> list[str]:
-        """This slot's share of the box's GPUs: whole ones while there are enough, else one shared by several slots."""
+        """The GPUs of this slot: whole ones if there are enough, else one that several slots share."""
         gpus = self.spec.get("gpus") or []
         names = [str(gpu) for gpu in (range(gpus) if isinstance(gpus, int) else gpus)]
         share = len(names) // max(1, int(self.spec.get("slots") or 1))
@@ -237,10 +237,11 @@ class Attempt:
 
 
 class Environment(NamedTuple):
-    """What results may depend on. `facts`: interpreter, libraries, GPUs and driver, as the manifest has them.
+    """The software and hardware that results may depend on.
 
-    `distributions`: every installed one and its version, whose digest is among the facts. `folders`: where Python looks
-    for them; installing or removing one changes a folder's time.
+    `facts`: interpreter, libraries, GPUs and driver, for the manifest. `distributions`: every installed Python
+    distribution → its version; the facts hold their digest. `folders`: where Python looks for them → the folder's time,
+    which changes when one is installed or removed.
     """
 
     facts: dict[str, Any]
@@ -248,7 +249,7 @@ class Environment(NamedTuple):
     folders: dict[str, int]
 
     def stands(self) -> bool:
-        """Whether nothing was installed or removed since. Cheap: it only asks the folders for their times."""
+        """Whether nothing was installed or removed since. Cheap: it only compares the folders' times."""
         return bool(self.folders) and self.folders == _times(self.folders)
 
 
@@ -261,7 +262,7 @@ def _times(folders: Iterable[str]) -> dict[str, int]:
 
 
 def describe(python: str) -> Environment:
-    """The environment of an interpreter as it is now. Never raises; blocks for seconds."""
+    """The environment of an interpreter now. Never raises; blocks for seconds."""
     found: dict[str, Any] = {}
     distributions: dict[str, str] = {}
     folders: list[str] = []

@@ -1,8 +1,8 @@
-"""Which processes are of cells, also those that outlived the runner that started them.
+"""Finds and ends the processes of cells, also those that outlived the runner that started them.
 
-A process is a cell's when its environment carries the box's id and the cell's name (or a setup's, which is ended with
-all of them), or when its process group is the one that the cell's attempt was started in (programs may overwrite their
-own environment).
+A process belongs to a cell when its environment has the box's id and the cell's name (or a setup's, which is ended with
+all cells), or when it is in the process group in which the cell's attempt was started (a program may overwrite its own
+environment).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ CELL, SETUP = "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP"
 
 
 def end_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str], grace: float) -> list[int]:
-    """Ends the live processes of the box's cells: of the named, or of all and of setups. Returns what is alive even
-    then; see `end_all`. `leaders`: pid → start of their groups' leaders."""
+    """Ends the live processes of the named cells; with None, of all cells and setups. Blocks. Returns the pids that are
+    alive even then; see `end_all`. `leaders`: pid → start time of their process groups' leaders."""
     return _pids(end_all(lambda: of_cells(box, cells, leaders), grace))
 
 
 def end_group(group: int, grace: float) -> list[int]:
-    """The same for what a group's leader left behind when it ended."""
+    """Ends the processes that a process group's leader left behind. Returns the pids that are alive even then."""
     if not signal_group(group, 0):
         return []
     return _pids(end_all(lambda: [process for process in scan() if process.group == group], grace))
 
 
 def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]) -> list[Process]:
-    """Live processes of the box's cells, without this one. See `end_cells`."""
+    """The live processes of the box's cells, without this process. See `end_cells`."""
     seen = [process for process in scan() if process.pid != os.getpid()]
     groups = {process.pid for process in seen if process.start and leaders.get(process.pid) == process.start}
     mark, keys = f"{BOX_ID_VARIABLE}={box}".encode(), (f"{CELL}=".encode(), f"{SETUP}=".encode())

@@ -1,12 +1,12 @@
-"""Is the code on this box still what its digest names? Asked before each start of a cell, and again at its end.
+"""Checks before each start of a cell, and at its end, that the code on this box matches its digest.
 
-The launcher writes the list of a version's files (path, mode, SHA-256) beside it, whose digest is the version's name:
-so a changed list proves nothing. Cells work in the folder of the code, and may leave files there; so may a set-up.
+The launcher writes a list of the version's files (path, mode, SHA-256); the list's digest is the version's name, so a
+changed list does not count. Cells run in the code's folder and may leave files there; so may a set-up.
 
     a shipped file that was changed, or is missing     no cell is started
     a file that Python could import instead of one     no cell is started: `json.py` beside `train.py`
-    what a set-up made or changed                      is part of the version: written down when the set-up ends
-    other files (data, logs, folders of runs)          are let be
+    what a set-up made or changed                      is part of the version: it is recorded when the set-up ends
+    other files (data, logs, folders of runs)          are ignored
     a compiled file older than its source's change     is removed: Python judges it by a time that anything can set"""
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from sweepstack.onbox.common.canonical import handle_sha256, hex_of, sha256_hex,
 IMPORTABLE = (".py", ".so", ".pyc", ".pyd", ".pth")
 READ_FIRST = (*IMPORTABLE, ".sh", ".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".txt")
 ALWAYS_BYTES = 64 << 20
-"""Read at every look. Of what a version holds beyond that, a file is read again when its times or size differ."""
+"""So many bytes are read at every check. Files beyond that are read again only when their times or size differ."""
 SETTLED_SECONDS = 2.0
-"""A file that changed so shortly before it was read may change once more within the same tick of its clock."""
+"""A file that changed so shortly before it was read may change again without a new time stamp."""
 SHOWN = 3
 MOST = 200
-"""Files that are named in the journal."""
+"""The most files that the journal names."""
 MADE = "made"
 
 
 class Problem(NamedTuple):
-    """Why no cell is started: in words, and the shipped files that must be shipped again."""
+    """Why no cell is started: the reason, and the files that must be shipped again."""
 
     reason: str
     files: list[str]
 
 
 class CodeCheck:
-    """What was seen of the code on this box. Threads may look at once."""
+    """Checks of the code on this box, with a cache of digests. Safe to share between threads."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._seen: dict[str, tuple[tuple[int, ...], str]] = {}  # file → what its inode said, and its SHA-256 then
 
     def problem(self, code: str, prepared: bool = True) -> Problem | None:
-        """None where all is as it was shipped, or as a set-up left it. Reads the files; blocks for that long.
+        """Why the code does not match; None when it is as shipped, or as its set-up left it. Reads the files; blocks.
 
-        `prepared`: whether its set-up is over. Before that, files beside the shipped ones are not judged.
+        `prepared`: whether its set-up has ended. Before that, files besides the shipped ones are not checked.
         """
         folder = self._home / "code" / hex_of(code)
         if not folder.is_dir():
@@ -89,7 +89,8 @@ class CodeCheck:
         return Problem("; ".join(parts), [*wrong, *missing][:MOST])
 
     def prepared(self, code: str) -> None:
-        """Writes down what a set-up made of the code's folder: that is how it must stay. Raises OSError."""
+        """Records the files that a set-up made or changed in the code's folder: from now on they must stay so. Raises
+        OSError."""
         folder, listed = self._home / "code" / hex_of(code), self._listed(code)
         if listed is None:
             return
@@ -102,7 +103,7 @@ class CodeCheck:
         write_json_atomically(self._list_of(code, MADE), made)
 
     def signature(self, code: str) -> tuple[int, int]:
-        """Changes when the launcher has shipped the version again."""
+        """A value that changes when the launcher ships the version again."""
         with contextlib.suppress(OSError):
             status = self._list_of(code).stat()
             return status.st_mtime_ns, status.st_ino
@@ -114,7 +115,7 @@ class CodeCheck:
         return self._home / "shipped" / f"{hex_of(code)}.{kind}.json"
 
     def _listed(self, code: str) -> dict[str, str] | None:
-        """path → mode and SHA-256; None where there is no list with this digest."""
+        """path → mode and SHA-256 of the shipped files; None when there is no list with this digest."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             data = self._list_of(code).read_bytes()
             if sha256_hex(data) == hex_of(code):
@@ -131,7 +132,7 @@ class CodeCheck:
     # -- what is there
 
     def _look(self, file: Path, budget: int) -> tuple[str | None, int]:
-        """Mode and SHA-256 of a file, None where there is no regular one; and how many bytes were read for that."""
+        """Mode and SHA-256 of a file (None when it is no regular file), and how many bytes were read for that."""
         try:
             with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb", buffering=0) as handle:
                 status = os.fstat(handle.fileno())
@@ -159,7 +160,7 @@ class CodeCheck:
 
     @staticmethod
     def _importable(folder: Path, listed: Iterable[str]) -> list[str]:
-        """What Python finds where the shipped files lie: modules in their folders, and packages beside them."""
+        """The files that Python could import from the shipped files' folders: modules in them, and packages."""
         found = []
         for below in sorted({path.rpartition("/")[0] for path in listed} | {""}):
             prefix = f"{below}/" if below else ""

@@ -1,6 +1,6 @@
-"""The gate before every cell: is there room, in bytes and in inodes? If not, what may be pruned is pruned, or it waits.
+"""Checks before every cell that disks have room, in bytes and inodes; else prunes or waits.
 
-Only the scratch of sealed cells is ever removed. A full disk is no failure of a cell: nothing is started until there is
+Only the scratch of sealed cells is ever removed. A full disk is no failure of a cell: no cell starts until there is
 room again, and then the queue goes on by itself.
 """
 
@@ -18,12 +18,12 @@ from sweepstack.onbox.runner.records import Journal, say
 
 LEAST_BYTES, LEAST_INODES = 256 << 20, 1000
 SPACIOUS_BYTES, ROOMY_BYTES = 4 << 30, 16 << 30
-"""A cell that found no room cleans up after itself: where less is free than the first, it is believed that it was here;
-where more than the second is, or twice the largest cell, it is not."""
+"""A cell that found the disk full may have cleaned up. If less than the first is free here, this disk was probably the
+full one; if more than the second, or twice the largest cell, it was not."""
 
 
 class Room(NamedTuple):
-    """What is free on a file system. Inodes are -1 where it does not count them, bytes where it can't tell."""
+    """What is free on a file system. Inodes are -1 when it does not count them, bytes when it can't tell."""
 
     path: str
     device: int
@@ -34,7 +34,7 @@ class Room(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """What is missing where. `why`: disk or inodes; `free` and `needed` in bytes, or in inodes."""
+    """A file system with too little room. `why`: disk or inodes; `free` and `needed`: bytes, or inodes."""
 
     why: str
     path: str
@@ -47,7 +47,7 @@ class Lack(NamedTuple):
 
 
 def room_at(path: Path) -> Room | None:
-    """What is free where `path` lies; None when that can't be told."""
+    """What is free on the file system of `path`; None when that can't be read."""
     try:
         found, device = os.statvfs(path), os.stat(path).st_dev
     except OSError:
@@ -58,9 +58,9 @@ def room_at(path: Path) -> Room | None:
 
 
 class DiskGate:
-    """Closed while a file system that cells write to has too little room. For the main thread, but for `blames`.
+    """Closed while a file system that cells write to has too little room. For the main thread, except `blames`.
 
-    `blocked`: what is missing, while the queue waits for it.
+    `blocked`: the lack that the queue waits for; None while it does not.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class DiskGate:
         self._useless: set[str] = set()  # cells whose scratch was pruned already, or can't be
 
     def is_open(self, spec: Mapping[str, Any], running: int) -> bool:
-        """May one more cell start, beside `running` others? Prunes and writes down what it finds; never blocks."""
+        """Whether one more cell may start, beside `running` others. Prunes, and writes to the journal; never blocks."""
         if self._pruning is not None:
             if not self._pruning.done():
                 return False
@@ -109,13 +109,13 @@ class DiskGate:
         return False
 
     def lack(self, spec: Mapping[str, Any], running: int) -> Lack | None:
-        """The first thing that is too scarce for one more cell; None when there is enough of all."""
+        """The first lack that keeps one more cell from starting; None when there is room."""
         asked = spec.get("min_free") or {}
         for room, ours in self._rooms():
             needs = {"disk": (room.free, 0), "inodes": (room.inodes_free, 0)}
             if ours:
-                # Whoever runs has not written all of it yet: its folder here, and its sealed copy there. But a disk
-                # that is small as a whole must not block for ever.
+                # Running cells will still write: to their folders here, and their sealed copies there. But a disk that
+                # is small as a whole must not block for ever.
                 copies = sum(tier.exists() and os.stat(tier).st_dev == room.device for tier in self._tiers[:2])
                 least = max(LEAST_BYTES, self._journal.largest * (running + 1) * max(1, copies))
                 size, count = asked.get("bytes"), asked.get("inodes")
@@ -129,9 +129,10 @@ class DiskGate:
         return None
 
     def blames(self, spec: Mapping[str, Any], running: int, said_full: bool) -> Lack | None:
-        """Was it for want of room that a cell failed just now? Then what is missing. `said_full`: its own words are so.
+        """The lack of room that made a cell fail just now; None when it was not that. `said_full`: its output says that
+        a disk is full.
 
-        Where it said so and has cleaned up after itself, more than it left free is asked for from now on.
+        If it says so and has cleaned up, more than what is free now is required from now on.
         """
         lack = self.lack(spec, running)
         if lack is not None or not said_full:
@@ -152,7 +153,7 @@ class DiskGate:
         return Lack(why, room.path, room.device, free, needed)
 
     def _rooms(self) -> Iterator[tuple[Room, bool]]:
-        """The file systems that cells write to, each once; and whether it is one that is set aside for them."""
+        """The file systems that cells write to, each once; and whether it is reserved for them."""
         seen = set()
         for paths, ours in ((self._tiers, True), (self._others, False)):
             for path in paths:
@@ -186,7 +187,7 @@ class DiskGate:
             folder = self.scratch / cell
             before = _size(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():  # not ours to remove, or not all of it: it is not tried every second
+            if folder.exists():  # it could not be removed completely: don't try again every second
                 self._useless.add(cell)
                 size += max(0, before - _size(folder))
             else:

@@ -1,4 +1,4 @@
-"""The end of an attempt: everything between a cell's exit and its last line in the journal."""
+"""The end of an attempt: all steps between a cell's exit and its last line in the journal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REASON_CHARS = 1000
 
 
 class Endings:
-    """Seals what ended well, and says of the rest what kind of failure it was. Its methods run in sealers' threads.
+    """Seals cells that ended well, and classifies the failures of others. Its methods run in the sealers' threads.
 
-    `running`: the attempts that are at work, for how much room they may still need.
+    `running`: the attempts that run now, which may still need room.
     """
 
     def __init__(
@@ -43,12 +43,13 @@ class Endings:
         self._wake = wake
 
     def finish(self, attempt: Attempt, code: int) -> None:
-        """Ends what the attempt left behind, and writes down what became of it. Blocks while it is copied."""
+        """Ends processes that the attempt left behind, and seals the cell or records its failure. Blocks while files
+        are copied."""
         name, entry = attempt.entry.cell, attempt.entry
         left = end_group(attempt.process.pid, KILL_SECONDS)
         attempt.holds_slot = False
         self._wake()
-        if attempt.stopped:  # it may have left early and clean: that is no result
+        if attempt.stopped:  # it may have ended early with exit code 0: that is no result
             return
         if attempt.dropped is not None:
             self._journal.append("cell-dropped", cell=name, reason=attempt.dropped)
@@ -71,14 +72,14 @@ class Endings:
             facts = attempt.facts()
             self._note_environment(attempt.environment.result())
             changed = self._code.problem(entry.code)
-            if changed is not None:  # it started with the right one, and may have read some of it later
+            if changed is not None:  # it started with the right code, and may have read changed files later
                 facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
             manifest, size = seal(
                 self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush, attempt.since()
             )
         except RemoteStopped:
-            return  # nothing is known of it: the next runner goes on with it
+            return  # its outcome is not known: the next runner goes on with it
         except (CellFailure, OSError) as error:
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
@@ -95,7 +96,7 @@ class Endings:
             say(f"{name} sealed, {size} bytes")
 
     def _note_environment(self, environment: Environment) -> None:
-        """Writes down what is installed, once, under the digest that manifests name; and what changed since."""
+        """Writes to the journal what is installed, once for each digest that manifests name; logs what changed."""
         known, key = self._journal.environments, environment.facts.get("distributions")
         if key is None or key in known:
             return
@@ -112,7 +113,8 @@ class Endings:
             say(f"the environment of cells changed: {', '.join(changed[:5])}")
 
     def failed(self, attempt: Attempt, code: int | None, error: Exception, tail: str, hopeless: bool) -> None:
-        """Classifies a failure and writes it down. `code`: None when it could not even be started."""
+        """Classifies a failure and writes it to the journal. `code`: the exit code, None when it could not be
+        started."""
         own = isinstance(error, CellFailure)
         reason = str(error) if own else f"could not be {'started' if code is None else 'sealed'}: {error}"
         words = tail if own else str(error)

@@ -1,4 +1,4 @@
-"""What a cell, a setup and a probe see: variables, secrets, and the environment that leads the path."""
+"""The environment variables, secrets and Python environment of cells, setups and probes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.sealing import CellFailure
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""What is filled in; `${NAME}` is the shell's."""
+"""The form of a placeholder; `${NAME}` is left to the shell."""
 SECRETS = "secrets.json"
 REDACTED = "***"
 SHORTEST_SECRET = 6
-"""Characters. What is shorter would be found all over a log, and is no secret for long."""
+"""Characters. Shorter values are not masked: they would occur in many places of a log."""
 
 
 class SecretsRefused(SweepstackError, OSError):
@@ -30,7 +30,7 @@ class SecretsRefused(SweepstackError, OSError):
 
 
 def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> str:
-    """`text` with its placeholders replaced. Raises CellFailure for a name that `values` does not hold."""
+    """`text` with its placeholders replaced by quoted values. Raises CellFailure for a name that is not in `values`."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -42,26 +42,26 @@ def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> s
 
 
 def values_of(entry: Entry, out: str, checkpoints: str = "") -> dict[str, Any]:
-    """What the placeholders of a cell's command and variables stand for. A parameter may be called `checkpoints`."""
+    """The values of the placeholders in a cell's command and variables. A parameter named `checkpoints` comes first."""
     return {"checkpoints": checkpoints, **entry.params, "cell": entry.cell, "name": entry.cell, "out": out}
 
 
 def folder_of(home: Path, entry: Entry) -> Path | None:
-    """The virtual environment of a version; None for one without a setup."""
+    """The folder of a version's virtual environment; None for a version without a setup."""
     return home / "envs" / hex_of(entry.prepared)[:16] if entry.setup else None
 
 
 def python_of(home: Path, spec: Mapping[str, Any], entry: Entry) -> str:
-    """The interpreter that `python` is for the cells of a version."""
+    """The interpreter that a version's cells run as `python`."""
     folder = folder_of(home, entry)
     return str(folder / "bin" / "python") if folder else str(spec["python"])
 
 
 def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping[str, Any] | None) -> dict[str, str]:
-    """The environment of a version's processes. Nothing is inherited but the path: what they see is written down.
+    """The environment variables of a version's processes. Only PATH is inherited, so that the spec names all others.
 
-    `values`: what placeholders stand for; without it, variables that need some are left out, and so is the checkpoint
-    helper (a setup's case). Raises CellFailure for an unknown placeholder, SecretsRefused, NetworkRefused.
+    `values`: the placeholders' values; None for a setup: then variables with placeholders, and the checkpoint helper,
+    are left out. Raises CellFailure for an unknown placeholder, SecretsRefused, NetworkRefused.
     """
     folder = folder_of(home, entry)
     path = [os.path.dirname(spec["python"]), os.environ.get("PATH", os.defpath)]
@@ -88,9 +88,9 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
 
 
 def secrets(home: Path, names: Collection[str]) -> dict[str, str]:
-    """The values of the named secrets, out of secrets.json. Raises SecretsRefused, also when others can read the file.
+    """The values of the named secrets in secrets.json. Raises SecretsRefused, also when other users can read the file.
 
-    Read whenever a process is started: values may be renewed while the queue goes on.
+    It is read at every start of a process: values may be replaced while the queue runs.
     """
     if not names:
         return {}
@@ -114,14 +114,14 @@ def secrets(home: Path, names: Collection[str]) -> dict[str, str]:
 
 
 def redacted(text: str, values: Collection[str]) -> str:
-    """`text` without the secrets in it."""
+    """`text` with the secrets masked."""
     for value in _hidden(values):
         text = text.replace(value, REDACTED)
     return text
 
 
 def redact_file(path: Path, values: Collection[str]) -> None:
-    """Overwrites the secrets in a file by as many asterisks. Of a file that nobody writes to any more."""
+    """Overwrites the secrets in a file by as many asterisks. No process may write to the file any more."""
     words = [value.encode("utf-8") for value in _hidden(values)]
     if not words:
         return
@@ -137,5 +137,5 @@ def redact_file(path: Path, values: Collection[str]) -> None:
 
 
 def _hidden(values: Collection[str]) -> list[str]:
-    """The values that are masked, the longest first: one that begins another would leave the rest of it legible."""
+    """The values to mask, the longest first: a value that begins another one would leave its rest readable."""
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)

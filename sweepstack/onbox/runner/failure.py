@@ -1,14 +1,14 @@
-"""What kind of failure it was: what the identical config may get over, and what it never will.
+"""Classifies failures: which of them a retry of the same config may get over, and which not.
 
-transient   the network, the driver, a stop from outside: the same once more may go well
+transient   the network, the driver, a stop from outside: a retry may succeed
 oom         the machine's memory ran out, which a neighbour may have caused
-disk        no room: the queue waits for it, and it does not count
+disk        no room: the queue waits for room, and the failure does not count
 bug         code or config (also too little GPU memory): final at once, a retry would only cost money
 nan         a metric became NaN, and the job asked to stop then: final at once
-timeout     it took longer than the job allows one try
-hung        nothing of it moved for a whole interval, and the job asked to end it then
+timeout     it took longer than the job allows for one attempt
+hung        it showed no progress for a whole interval, and the job asked to end it then
 stopped     it was asked to end from outside
-unknown     nothing of the above: retried as often as the spec says"""
+unknown     none of the above: retried as often as the spec says"""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BUGS = {
     "AssertionError", "NotImplementedError", "RecursionError",
 }  # fmt: skip
 WRAPPERS = {"ChildFailedError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException"}
-"""What launchers raise because a child did: the child's own exception stands before it."""
+"""Exceptions that launchers raise when a child failed: the child's own exception is printed before."""
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$", re.MULTILINE
 )
 LAST_WORDS = 4096
-"""Characters: what was said before was perhaps got over."""
+"""Characters at the end of the log that are judged: the program may have recovered from earlier errors."""
 GPU_MEMORY = re.compile(
     r"(?:CUDA|HIP) out of memory|\bOutOfMemoryError\b|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED"
     r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory"
@@ -57,7 +57,8 @@ PASSING = re.compile(
 class Ending(NamedTuple):
     """What is known of an attempt that failed. `code`: its exit code, None when it never started or was not sealed.
 
-    `tail`: the end of its log. `oom_kills`: how many processes the kernel killed for memory meanwhile; None: unknown.
+    `tail`: the end of its log. `oom_kills`: processes that the kernel killed for lack of memory meanwhile; None:
+    unknown.
     """
 
     code: int | None
@@ -66,14 +67,14 @@ class Ending(NamedTuple):
 
 
 def says_full(text: str) -> bool:
-    """Does a program's last output, or an error, say that a disk is full?"""
+    """Whether a program's last output, or an error, says that a disk is full."""
     return FULL.search(text) is not None
 
 
 def classify(ending: Ending) -> tuple[str, str]:
-    """The class of a failure and a remark for people. Whether a disk is full is not asked here."""
+    """The class of a failure, and a remark for people. Does not check whether a disk is full."""
     code, tail = ending.code, ending.tail
-    if code == 0:  # it says that all went well: what it logged on the way was got over
+    if code == 0:  # by its exit code all went well: it recovered from the errors in its log
         return "unknown", ""
     killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
     if ending.oom_kills and (killed or MEMORY.search(tail)):
@@ -88,7 +89,7 @@ def classify(ending: Ending) -> tuple[str, str]:
     if killed:
         if ending.oom_kills is None:
             return "oom", "exit by SIGKILL is what the kernel does when memory runs out; this box does not count it"
-        return "transient", "somebody killed it: not the kernel for want of memory"
+        return "transient", "it was killed from outside: not by the kernel for want of memory"
     if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT, -signal.SIGHUP):
         return "stopped", "it was asked to end, and not by this runner"
     if PASSING.search(tail):
@@ -101,11 +102,11 @@ def classify(ending: Ending) -> tuple[str, str]:
 
 
 def last_exception(tail: str) -> str:
-    """The name of the Python exception that a program ended with; empty when it shows none."""
+    """The name of the Python exception that a program ended with; "" without one."""
     names = [name for name in EXCEPTION.findall(tail) if name not in WRAPPERS]
     return names[-1] if names else ""
 
 
 def is_final(kind: str, failures: int, retries: int) -> bool:
-    """Is it given up? `failures`: how many of this version count, this one with them."""
+    """Whether the cell is given up. `failures`: the failures of this version that count, this one included."""
     return kind in FINAL or (kind != "disk" and failures > retries)

@@ -1,8 +1,8 @@
-"""Who holds a GPU and is no cell at work: what an earlier run left behind keeps its memory from the next cell.
+"""Finds processes that hold a GPU and belong to no running cell, such as leftovers of an earlier run.
 
-A holder has the device's file open. The driver's own list is asked for the bytes alone: a process that hangs in the
-driver, or that lost its context, may be missing in it and hold the memory all the same. Nobody is ended here: whose
-a process is, and whether it matters, is a person's to say.
+Such a process has the device's file open. The driver's own list is used only for the bytes: a process that hangs in the
+driver, or lost its context, may be missing there and still hold memory. This module ends no process: a person decides
+whose it is and whether it matters.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from sweepstack.onbox.runner.resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
 YOUNG_SECONDS = 120.0
-"""A process that has just begun may be one that ends by itself: a probe, a look at the driver."""
+"""A younger process may soon end by itself, such as a probe."""
 FEW_BYTES = 1 << 30
-"""Less than this on a GPU keeps no cell from working: a desktop, the driver's own."""
+"""Less than this on a GPU hinders no cell: a desktop, or the driver's own memory."""
 COMMAND_CHARS = 60
 
 
 def holders(groups: Collection[int], cells: Collection[str], path: str | None = None) -> list[dict[str, Any]]:
-    """Processes that hold a GPU and are of no cell at work, as `pid`, `gpus`, `user`, `own` (ours to end), `command`,
-    `seconds` (of its life), `memory` (bytes by the driver; None: it does not list the process). Longest-lived first.
+    """Processes that hold a GPU and belong to no running cell, each with `pid`, `gpus`, `user`, `own` (this user may
+    end it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in its list). The oldest first.
 
-    `groups`: process groups of the cells at work; `cells`: their names. Blocks as long as `driver_rows` at most.
+    `groups`: process groups of the running cells; `cells`: their names. Blocks as long as `driver_rows` at most.
     """
     mark = f"{BOX_ID_VARIABLE}={os.environ.get(BOX_ID_VARIABLE, '')}".encode()
     found: list[dict[str, Any]] = []
     named = {f"{CELL}={cell}".encode() for cell in cells}
     up = _uptime()
-    if not up:  # no /proc: nobody's open files can be seen
+    if not up:  # no /proc: open files can't be seen
         return []
     for process in scan():
         at_work = process.group in groups or (mark in process.environ and named & process.environ)
-        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is not ours to look at
+        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or we may not read it
             gpus = [] if at_work else _devices(process.pid)
             seconds = up - int(process.start) / TICKS
             if not gpus or seconds < YOUNG_SECONDS:
@@ -67,7 +67,7 @@ def holders(groups: Collection[int], cells: Collection[str], path: str | None = 
 def alarms(
     gpus: Collection[Mapping[str, Any]], found: Collection[Mapping[str, Any]], taken: Collection[str]
 ) -> list[str]:
-    """A sentence for each GPU that others keep from the cells. `taken`: indexes of those that a cell at work has."""
+    """A sentence for each GPU whose memory other processes hold. `taken`: indexes of the GPUs of running cells."""
     said = []
     for gpu in gpus:
         used, total = gpu["memory_used"], gpu["memory_total"]
@@ -78,7 +78,7 @@ def alarms(
             continue
         share = f"{held / 1e9:.1f} of {total / 1e9:.1f} GB" if total else f"{held / 1e9:.1f} GB"
         if not theirs:
-            said.append(f"GPU {gpu['index']}: {share} are held by nobody who can be seen on this box")
+            said.append(f"GPU {gpu['index']}: {share} are held by no process that can be seen on this box")
             continue
         one = theirs[0]
         more = f" and {len(theirs) - 1} more" if len(theirs) > 1 else ""

@@ -1,4 +1,4 @@
-"""What ends a try before it ends by itself: its deadline, and a hang, where the job says so."""
+"""Decides when the runner ends an attempt: at the job's timeout, or when it hangs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from sweepstack.onbox.runner.patrol import STALL_SECONDS
 from sweepstack.onbox.runner.records import say
 
 STALLS = 3
-"""A hung cell that other cells wait for has so many stall intervals, where `on_hang` says nothing else."""
+"""A hung cell is ended after so many stall intervals if other cells wait for its slot, unless `on_hang` says
+otherwise."""
 
 
 def limit(
     attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool, still: float = 0.0, waits: bool = False
 ) -> Ended | None:
-    """Why a try at work is to be ended now: `timeout_seconds` is over; or the patrol calls it hung (`hung`: its words,
-    "" while it does not), and `on_hang` is `retry` or `drop`, or a person asked for it `again`, or nothing of it has
-    moved for `STALLS` intervals (`still`: seconds) while another cell `waits` for its slot. None: it goes on. The spec
-    of now counts, not that of its start.
+    """Why a running attempt is to be ended now; None when it goes on. It is ended when `timeout_seconds` is over; or
+    when the patrol calls it hung (`hung`: the patrol's reason, else "") and `on_hang` is `retry` or `drop`, or a person
+    asked for the cell `again`, or it showed no progress for `STALLS` intervals (`still`: seconds) while another cell
+    `waits` for its slot. The current spec counts, not the one at its start.
     """
     most = float(spec.get("timeout_seconds") or 0)
     if most and attempt.seconds() > most:
@@ -36,6 +37,6 @@ def limit(
 
 
 def told(attempt: Attempt, ended: Ended) -> None:
-    """Marks the attempt, and says so. What it still does within its grace counts no more."""
+    """Marks the attempt as ended, and logs it. What it does within its grace does not count."""
     attempt.ended = ended
     say(f"{attempt.entry.cell} attempt {attempt.number}: {ended.reason}")

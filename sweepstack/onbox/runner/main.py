@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs a box's queue of cells, one in each slot, and seals what they leave behind on the durable tier.
+"""Runs a box's queue of cells, one in each slot, and seals their files on the durable tier.
 
     python runner.py SWEEP        SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
 
-Python 3.8+, standard library only; `launch.ship` sends all of this folder. What a started cell runs (code, command,
-environment) never changes; after a final failure a newer version of it in the queue starts with a fresh count.
-Checkpoints are kept by config and version, so a cell only ever goes on from its own. An exit code of 0 proves nothing:
-a cell is done when its files were copied to the durable tier, read back there, and appeared under their final name.
-A full disk fails nothing: no cell starts until there is room again, and the runner waits for that.
+Python 3.8+, standard library only; `launch.ship` sends all of this folder. The code, command and environment of a
+started cell never change; after a final failure a newer version of it in the queue starts with a count of 0.
+Checkpoints are kept by config and version, so a cell goes on only from its own. An exit code of 0 proves nothing: a
+cell is done when its files were copied to the durable tier, read back there, and renamed to their final name.
+A full disk is no failure: no cell starts until there is room again, and the runner waits for that.
 
 Exit codes:
   0      the queue is drained: every cell is sealed or dropped
@@ -55,15 +55,15 @@ from sweepstack.onbox.runner.spec import Spec
 from sweepstack.onbox.runner.upload import Uploads
 
 LOOK_SECONDS = 1.0
-"""How soon a queue line is seen while nothing else happens."""
+"""The queue is read at least so often."""
 GRACE_SECONDS = 20.0
-"""Between SIGTERM and SIGKILL, unless spec.json says `grace_seconds`."""
+"""Between SIGTERM and SIGKILL, unless spec.json has `grace_seconds`."""
 KILL_SECONDS = 5.0
 SEALERS = 4
 
 
 class Runner:
-    """One run of the runner over one box. Used once, from the main thread."""
+    """One run of the runner on one box. Use it once, from the main thread."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -89,7 +89,7 @@ class Runner:
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
-        self.drained_at = 0  # bytes of the queue, all of which has been done
+        self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
         self.wake_read, self.wake_write = os.pipe()
@@ -104,7 +104,7 @@ class Runner:
     # -- set-up
 
     def _be_the_only_one(self) -> int:
-        """Holds runner.lock for as long as this process lives."""
+        """Takes runner.lock, which is held until this process ends. Raises Fatal when another runner holds it."""
         lock = os.open(self.home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if not take(lock, LOCK_SECONDS):
             raise Fatal(3, f"another runner is at work in {self.home}")
@@ -116,7 +116,7 @@ class Runner:
         return lock
 
     def _end_strays(self) -> None:
-        """Ends what earlier runners left running: two attempts of a cell would write into one checkpoint folder."""
+        """Ends processes that earlier runners left: two attempts of a cell would write to the same checkpoints."""
         leaders = self.setups.leaders()
         for name, progress in self.journal.cells.items():
             if progress.state == "started":
@@ -151,8 +151,9 @@ class Runner:
             raise
 
     def _rest(self, verdict: int) -> int:
-        """The end of a drained queue; where the box is to end its own bill then, that is issued now."""
-        if verdict in (0, 1):  # else cells still wait, for a set-up that is to be mended
+        """Called when the queue is drained: issues the box's power-off, if the spec asks for it. Returns the exit
+        code."""
+        if verdict in (0, 1):  # else cells still wait until a person repairs their set-up
             power_off(self.home, self.spec(), self.journal, self.drained_at, lambda: self.stop != 0)
         return verdict
 
@@ -160,7 +161,7 @@ class Runner:
         self.stop, self.signals = number, self.signals + 1
 
     def _wait(self, seconds: float) -> None:
-        """Sleeps until a child ends, a sealer is done or a signal comes, and no longer than `seconds`."""
+        """Sleeps until a child ends, a sealer is done or a signal comes; `seconds` at most."""
         spec = self.spec()
         self.uploads.beat(spec)
         self.patrol.beat(self.running, spec, self.gate.blocked, self.uploads.backlog())
@@ -170,7 +171,7 @@ class Runner:
             os.read(self.wake_read, 4096)
 
     def _collect(self) -> None:
-        """Hands ended attempts to the sealers, kills those whose grace is over, and takes in what sealers did."""
+        """Gives ended attempts to the sealers, kills those whose grace is over, and handles the sealers' results."""
         for name, attempt in list(self.running.items()):
             code = attempt.process.poll()
             if code is not None:
@@ -187,7 +188,7 @@ class Runner:
                 self._ask_to_end(attempt)
             elif attempt.kill_at is None:
                 hung, still = self.patrol.hung(attempt)
-                waits = bool(self.schedule.ready) and self.gate.blocked is None  # else a free slot helps no other
+                waits = bool(self.schedule.ready) and self.gate.blocked is None  # else no cell could use a free slot
                 ended = limit(attempt, self.spec(), hung, name in self.schedule.again, still, waits)
                 if ended is not None:
                     told(attempt, ended)
@@ -212,7 +213,7 @@ class Runner:
         return {*self.running, *self.finishing}
 
     def _take_in(self) -> None:
-        """Does what was appended to the queue: dropped cells are ended."""
+        """Handles new lines of the queue; ends cells that were dropped."""
         self._end_dropped(self.schedule.take_in(self._busy()))
 
     def _touch(self, name: str) -> None:
@@ -230,7 +231,7 @@ class Runner:
             os.write(self.wake_write, b"\0")
 
     def _start_one(self) -> bool:
-        """Starts one more cell, if there is one and a slot is free. False when there is nothing to do now."""
+        """Starts one more cell if one may start and a slot is free. False when it started none."""
         spec = self.spec()
         slots = max(1, int(spec.get("slots") or 1))
         used = {attempt.slot for attempt in self.running.values()}
@@ -240,7 +241,7 @@ class Runner:
             return False
         if len(self.finishing) >= slots + SEALERS or not self.gate.is_open(spec, len(self.running)):
             return False
-        with self._queue_locked() as locked:  # whoever takes a cell out does so before or after this, not meanwhile
+        with self._queue_locked() as locked:  # a cell is taken out before or after this, not meanwhile
             attempt = self._claim(spec, free[0]) if locked else None
         if attempt is None:
             return False
@@ -290,7 +291,8 @@ class Runner:
             os.close(lock)
 
     def _drained(self) -> bool:
-        """Is there nothing left? Then the runner's lock is let go before whoever appends can look at it."""
+        """Whether the queue is done. Then releases runner.lock while the queue is locked: a command that appends later
+        sees that no runner is at work."""
         with self._queue_locked() as locked:
             if not locked:
                 return False
@@ -309,7 +311,7 @@ class Runner:
             attempt.kill_at = time.monotonic() + float(attempt.spec.get("grace_seconds", GRACE_SECONDS))
 
     def _stopped(self) -> int:
-        """Passes the signal on, waits for cells and sealers, and says so. A second signal: no more grace."""
+        """Passes the signal on to the cells, and waits for them and the sealers. A second signal ends the grace."""
         number = self.stop
         for attempt in self.running.values():
             attempt.stopped = True
@@ -352,7 +354,7 @@ def main(argv: list[str]) -> int:
     try:
         if len(argv) != 2 or not Path(argv[1]).is_dir():
             raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
-        return Runner(Path(os.path.abspath(argv[1]))).run()  # links stay: the box's root is found by the names
+        return Runner(Path(os.path.abspath(argv[1]))).run()  # links unresolved: the box's root is found by the names
     except Fatal as error:
         code, message = error.args
         say(message)

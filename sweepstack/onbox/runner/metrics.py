@@ -1,4 +1,4 @@
-"""Watches a running cell's metrics for the first NaN, for jobs that ask to be stopped then."""
+"""Watches a running cell's metrics for the first NaN, for jobs that ask to be ended then."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 AT_ONCE = 4 << 20
-"""Bytes that one look reads at most: the rest follows a second later."""
+"""The most bytes that one look reads: the next look reads on a second later."""
 
 
 class MetricsWatch:
-    """Reads on in a metrics file (a JSON object a line, or CSV with a heading). For one thread at a time."""
+    """Reads new lines of a metrics file (one JSON object per line, or CSV with a heading). For one thread at a time."""
 
     def __init__(self, out: Path, metrics: Mapping[str, Any]) -> None:
         self._path = out / str(metrics["file"])
@@ -24,7 +24,7 @@ class MetricsWatch:
         self.found = ""
 
     def look(self) -> str:
-        """What was NaN, and where, in words; empty while nothing was. Never raises."""
+        """Which metric became NaN, and where, for people; "" when none did. Never raises."""
         while not self.found:
             try:
                 with open(self._path, "rb") as handle:
@@ -41,7 +41,7 @@ class MetricsWatch:
         return self.found
 
     def last_look(self) -> str:
-        """The same for a file that nobody writes to any more: its last line may lack a newline."""
+        """`look` for a file that no process writes to any more: its last line may lack a newline."""
         found, rest = self.look(), self._rest
         self._rest = b""
         self.found = found or self._nan_in(rest)

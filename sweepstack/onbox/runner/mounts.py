@@ -1,9 +1,9 @@
-"""Buckets as a box's cells see them: copied in, mounted, or written behind a local folder.
+"""Makes buckets available to a box's cells: copied to the box, mounted, or behind the durable tier.
 
 COPY           copied to the box and compared before any cell starts; never written back
-MOUNT          mounted by FUSE, to be read, where this box can do that. What is fsync'd on such a mount is not
-               durable yet, so nothing is written or sealed through it
-MOUNT_CACHED   behind the durable tier of the box: what is sealed counts when it was read back from the bucket"""
+MOUNT          mounted by FUSE, read-only, if this box can do that. An fsync on such a mount does not make data
+               durable, so nothing is written or sealed through it
+MOUNT_CACHED   behind the box's durable tier: a cell counts as sealed when it was read back from the bucket"""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def mounts_of(spec: Mapping[str, Any], mode: str = "") -> list[dict[str, Any]]:
 
 
 def folder_of_mount(box: Path, mount: Mapping[str, Any], durable: str) -> Path:
-    """Where a mount lies on the box."""
+    """The folder of a mount on the box."""
     slug = str(mount["path"]).strip("/").replace("/", "-")
     return box / durable if mount["mode"] == "MOUNT_CACHED" else box / "mnt" / slug
 
 
 def mount_variables(box: Path, spec: Mapping[str, Any]) -> dict[str, str]:
-    """`SWEEPSTACK_MOUNT_<PATH>` → where it lies: `/data/images` is `SWEEPSTACK_MOUNT_DATA_IMAGES`."""
+    """`SWEEPSTACK_MOUNT_<PATH>` → the mount's folder: `/data/images` is in `SWEEPSTACK_MOUNT_DATA_IMAGES`."""
     found = {}
     for mount in mounts_of(spec):
         name = "".join(char if char.isalnum() else "_" for char in str(mount["path"]).strip("/")).upper()
@@ -48,7 +48,7 @@ def mount_variables(box: Path, spec: Mapping[str, Any]) -> dict[str, str]:
 def prepare(
     box: Path, spec: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str], stop: threading.Event
 ) -> str:
-    """Makes every COPY and MOUNT ready. Returns why that failed, with what to do; "" when it did not. Blocks."""
+    """Copies every COPY and mounts every MOUNT. Blocks. Returns why that failed, with what to do; "" on success."""
     try:
         for mount in mounts_of(spec):
             target = folder_of_mount(box, mount, str(spec["durable"]))
@@ -65,14 +65,14 @@ def prepare(
 
 
 def _copy(remote: Remote, target: Path) -> None:
-    """Copies the source beside its place, compares, and gives it its name. One that is there whole is left alone."""
+    """Copies the source to a partial folder, compares, and renames it. A complete copy is left as it is."""
     done = target.parent / f"{target.name}{COPIED}"
     try:
         if json.loads(done.read_bytes())["source"] == remote.source and target.is_dir():
             return
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    staged = target.with_name(f"{target.name}.partial")  # a copy that was cut off goes on from here
+    staged = target.with_name(f"{target.name}.partial")  # an interrupted copy is continued here
     say(f"copying {remote.source} to {target}")
     if not remote.fetch("", staged):
         raise RemoteFailed(f"{remote.source} holds nothing. Next: correct mounts in the stack file, then `pulumi up`")
@@ -83,7 +83,7 @@ def _copy(remote: Remote, target: Path) -> None:
 
 
 def _mount(remote: Remote, target: Path) -> None:
-    """Mounts the source by FUSE. One that is mounted is left alone; a dead one is taken away first."""
+    """Mounts the source by FUSE. A working mount is left as it is; a dead one is unmounted first."""
     why = why_no_fuse(remote.env.get("PATH", os.defpath))
     if why:
         raise RemoteFailed(f"{remote.source} can't be mounted: {why}. Next: mode: COPY, then `pulumi up`")
@@ -108,7 +108,7 @@ def _mount(remote: Remote, target: Path) -> None:
 
 
 def _answers(target: Path) -> bool:
-    """Whether a mount can be listed. In a process of its own: one that hangs must not hang the runner."""
+    """Whether a mount can be listed. Asked in another process: a mount that hangs must not block the runner."""
     try:
         command = ["ls", "-A", str(target)]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False)

@@ -1,9 +1,9 @@
-"""Names of sealed files: plain on every store and every laptop, and told apart where case is not.
+"""Names of sealed files, which work on every store and file system, whatever its case rules.
 
-A part of a path that holds what some store can't (a tab, a line break, a backslash, bytes that are no UTF-8), or that
-is another file's name but for its case, is sealed as `%_` and its bytes, the odd ones as `%09`; a path too long for
-that as `%_` and its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has all of them:
-sealed -> as written, percent-encoded."""
+A part of a path with characters that some store can't hold (a tab, a line break, a backslash, bytes that are no UTF-8),
+or that differs from another file's name only by case, is sealed as `%_` and its bytes, special ones as `%09`; a path
+too long for that as `%_` and its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has
+all: sealed -> as written, percent-encoded."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 def plain(path: str, taken: Collection[str] = ()) -> str:
-    """The name under which a file is sealed: `path` itself where that can be. `taken`: folded names of others."""
+    """The name under which a file is sealed: `path` itself if possible. `taken`: the folded names of other files."""
     named = "/".join(part if _is_plain(part) else escaped(part) for part in path.split("/"))
     if _fits(named) and fold(named) not in taken:
         return named
     above, slash, last = named.rpartition("/")
-    if fold(named) in taken:  # its capitals are told apart by their bytes
+    if fold(named) in taken:  # its capitals are written as bytes, which makes it differ
         lower = above + slash + MARK + "".join(chr(b) if b in LOWER else f"%{b:02X}" for b in os.fsencode(last))
         if _fits(lower) and fold(lower) not in taken:
             return lower
@@ -33,17 +33,17 @@ def plain(path: str, taken: Collection[str] = ()) -> str:
 
 
 def escaped(part: str) -> str:
-    """One part of a path, as plain ASCII that says its bytes."""
+    """One part of a path as plain ASCII, with special bytes as `%09`."""
     return MARK + quote_from_bytes(os.fsencode(part), safe=" !#$&'()+,;=@[]^{}~`")
 
 
 def original(path: str) -> str:
-    """A file's own path as the manifest's `names` has it."""
+    """A file's own path in the form of the manifest's `names`: percent-encoded."""
     return quote_from_bytes(os.fsencode(path))
 
 
 def fold(path: str) -> str:
-    """Equal for names that some file system takes for one."""
+    """A key that is equal for names which some file system takes for the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

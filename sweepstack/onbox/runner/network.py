@@ -1,4 +1,4 @@
-"""The box's way to the world: mirrors, caches and the platform's proxy, as variables of what it runs."""
+"""The network settings of a box's processes, as variables: mirrors, caches and the platform's proxy."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sweepstack.onbox.runner.records import say
 
 HOOK_SECONDS = 20.0
 OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
-"""What a shell sets by itself."""
+"""Variables that a shell sets by itself."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 NEAR = ("127.0.0.1", "localhost", "::1")
 OFF = "Next: mend it on the box, or switch it off in the stack file (overrides: <platform>: network: {proxy: false})"
 
-_said: dict[str, dict[str, str]] = {}  # a proxy's line → the variables that it set
+_said: dict[str, dict[str, str]] = {}  # the proxy's shell line → the variables that it set
 
 
 class NetworkRefused(SweepstackError, OSError):
@@ -26,10 +26,10 @@ class NetworkRefused(SweepstackError, OSError):
 
 
 def network(spec: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
-    """What spec.json says of the network, as variables. `base`: what a shell sees before. Raises NetworkRefused.
+    """The network settings in spec.json as variables. `base`: the variables before. Raises NetworkRefused.
 
-    Where the proxy is on, what is near and what is a mirror goes past it: a proxy for abroad slows or breaks those.
-    `SWEEPSTACK_PROXY_ON` and `…_OFF` are its lines, for a set-up or a job that wants it for a single call.
+    With the proxy on, local addresses and mirrors do not go through it: a proxy for addresses abroad slows or breaks
+    them. `SWEEPSTACK_PROXY_ON` and `…_OFF` hold its shell lines, for a set-up or job that uses it for a single call.
     """
     said = spec.get("network") or {}
     found = {name: _at_home(str(value)) for name, value in (said.get("env") or {}).items()}
@@ -49,9 +49,9 @@ def network(spec: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _turned_on(line: str, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the proxy's line sets in a shell. It is run once: what it reads does not change in between."""
+    """The variables that the proxy's shell line sets. The line is run once, and its result kept."""
     if line not in _said:
-        # bash: such lines say `source`, which a plain sh does not know. What they print is not for us.
+        # bash, since such lines use `source`, which a plain sh does not have. Their output is ignored.
         script = f"{{ {line}\n}} >&2 || exit\nexec env -0"
         try:
             done = subprocess.run(
@@ -82,7 +82,7 @@ def _at_home(value: str) -> str:
 
 
 def _host(value: str) -> str:
-    """The host of a URL, "" for what is none."""
+    """The host of a URL; "" when it is no URL."""
     try:
         return (urlsplit(value).hostname or "") if "://" in value else ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""A box that ends its own bill once its queue is drained, so that nobody's laptop has to be open for it.
+"""Power-off: a box runs a command that ends its own bill once its queue is drained.
 
-Only spec.json's `when_drained` asks for it,
-which a box is given where a command on it is proved to end its bill and to wipe no tier that anything of ours lies on.
+So no laptop has to stay open for that. It happens only if spec.json has `when_drained`: a box gets that when its
+platform's command is proved to end the bill and to wipe no tier with files of ours.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Journal, say
 
 GRACE_SECONDS = 600.0
-"""From the last cell, or the last sign of somebody who pulls (`keep-on`), to the command, unless spec.json says
-`off_seconds`."""
+"""From the end of the last cell, or the last pull (`keep-on`), to the command, unless spec.json has `off_seconds`."""
 AGAIN_SECONDS = (60.0, 120.0, 300.0, 900.0, *[1800.0] * 46)
-"""Between tries, unless spec.json says `off_again_seconds`: for a day in all."""
+"""Between tries, unless spec.json has `off_again_seconds`: for a day in all."""
 GONE_SECONDS = 60.0
-"""So long a host that took the command may go on."""
+"""A host that accepted the command may run for so long."""
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 COMMAND_SECONDS = 120.0
 LOOK_SECONDS = 0.2
 
 
 def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, stopped: Callable[[], bool]) -> bool:
-    """Waits a while, and issues the command; again, with longer and longer waits, while this box is still there.
+    """Waits, then runs the power-off command; tries again after longer and longer pauses while this box still runs.
 
-    False where there is none, or where something speaks against it: a signal, more in the queue than the `read` bytes
-    that are drained, another runner here, another box at work on this host. The event is in the journal before the
-    command runs. While it waits for the next try it holds no lock: a runner that is given cells comes first.
+    False when the spec names no command, or when it must not run: upon a signal, when the queue has more than the
+    `read` bytes that are done, when another runner is here, or another box runs cells on this host. The journal has the
+    event before the command runs. It holds no lock while it waits for the next try, so that a new runner can start.
     """
     asked = spec.get("when_drained") or {}
-    if not asked or not read:  # a queue that never had a cell is not done, but new
+    if not asked or not read:  # a queue that never had a cell is new, not drained
         return False
     seconds = float(spec.get("off_seconds", GRACE_SECONDS))
     say(f"the queue is drained: {asked['native']} in {seconds:.0f} s, unless it is given cells")
@@ -69,7 +68,8 @@ def _issue(
     number: int,
     delay: float,
 ) -> bool:
-    """One try. Being here afterwards is the failure: a host that obeyed ends this process. False: it must not go on."""
+    """One try. If this process still runs afterwards, it failed: a host that powers off ends this process. False when
+    there must be no further try."""
     lock = os.open(home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not take(lock, LOCK_SECONDS) or queued(home) != read or stopped() or not journal.is_last_writer():
@@ -91,7 +91,7 @@ def _issue(
 
 
 def _run(asked: dict[str, Any], delay: float) -> str:
-    """Runs the command. Returns why the box is still there. Blocks while it may be about to go."""
+    """Runs the command. Blocks for as long as the box may still be powering off. Returns why the box still runs."""
     env = {**os.environ, "PATH": ":".join(filter(None, [asked.get("path"), os.environ.get("PATH"), SBIN]))}
     with tempfile.TemporaryFile() as said:
         done = subprocess.Popen(
@@ -115,7 +115,7 @@ def _run(asked: dict[str, Any], delay: float) -> str:
 
 
 def queued(home: Path) -> int:
-    """Bytes of the queue."""
+    """The length of the queue file, in bytes."""
     try:
         return (home / "queue.jsonl").stat().st_size
     except FileNotFoundError:
@@ -123,8 +123,8 @@ def queued(home: Path) -> int:
 
 
 def last_sign(home: Path, begun: float) -> float:
-    """When somebody was last seen at work here, by this box's clock; `begun` where nobody was since, and for a time
-    that lies ahead: a clock that was set back keeps nobody paying."""
+    """When a command last pulled from this box (`keep-on`), by the box's clock; `begun` when none did since, and for a
+    time in the future: a clock that was set back must not prolong the bill."""
     try:
         seen = (home / "keep-on").stat().st_mtime
     except OSError:
@@ -133,7 +133,7 @@ def last_sign(home: Path, begun: float) -> float:
 
 
 def at_work(home: Path) -> list[str]:
-    """Other boxes beside this one whose runner is alive."""
+    """The other boxes of this host whose runner is alive."""
     box, found = home.parent.parent, []
     for other in sorted(box.parent.glob("*/data/sweep/runner.lock")):
         if other.parents[2] == box:

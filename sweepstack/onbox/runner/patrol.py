@@ -1,11 +1,13 @@
-"""The patrol: a line on what lives, what moves, what is left of the box, and what it makes of that. It proves nothing.
+"""The patrol: writes a line now and then on each attempt's progress and on the box's resources.
+
+The line has a verdict for each attempt. It is for people and proves nothing.
 
     starting   nothing was written yet
     working    the log, the output or the checkpoints grew within the stall interval
     slow       they did not, but it uses a CPU or a GPU
-    hung       nothing of it moved for a whole interval: not even that
+    hung       it showed no progress for a whole interval, and used neither CPU nor GPU
 
-It restarts nothing and ends nothing: what a hang leads to is `job.on_hang`'s to say (`limits`).
+It neither restarts nor ends anything: `job.on_hang` says what happens then (`limits`).
 """
 
 from __future__ import annotations
@@ -28,18 +30,19 @@ from sweepstack.onbox.runner.resources import Usage, gpus, memory, usage
 
 PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
 SETTLE_SECONDS = 5.0
-"""What starts or ends shows at once, but no sooner than this after the line before."""
+"""A start or an end gives a new line at once, but not sooner than this after the last line."""
 IDLE_CPU, IDLE_GPU = 0.03, 5
-"""Below this share of a core and this percentage of a GPU, a process only waits: watchdogs tick in hung jobs, too."""
+"""Below this share of a core and this percentage of a GPU, a process only waits: watchdog threads run in hung jobs,
+too."""
 FULL, MEMORY_FULL = 0.95, 0.90
 HOT, THROTTLED = 83, 0.70
-"""Degrees from which, and the share of its highest clock below which, a GPU is slowed down by its heat."""
+"""A GPU from so many degrees on, and below this share of its highest clock, is slowed down by its heat."""
 MAX_FILES = 10_000
 MAX_BYTES = 8 << 20
 
 
 class Growth:
-    """What was seen of one attempt so far."""
+    """What the patrol has seen of one attempt so far."""
 
     def __init__(self, at: float) -> None:
         self.seen: tuple[int, ...] = ()
@@ -48,15 +51,15 @@ class Growth:
 
 
 class Verdict(NamedTuple):
-    """What is made of one attempt."""
+    """The patrol's verdict on one attempt."""
 
     verdict: str
     why: str
 
 
 class Patrol:
-    """Writes patrol.jsonl. `due`: when the next line is (monotonic). All looking is done in a thread of its own: a
-    network mount that hangs must not hang the queue."""
+    """Writes patrol.jsonl. `due`: when the next line is due (monotonic). It looks in a thread of its own: a network
+    mount that hangs must not block the queue."""
 
     def __init__(self, home: Path) -> None:
         self.due = 0.0
@@ -71,8 +74,8 @@ class Patrol:
         self._hung: dict[tuple[str, int], tuple[str, float]] = {}
 
     def hung(self, attempt: Attempt) -> tuple[str, float]:
-        """Why the last line calls an attempt hung, and for how many seconds nothing of it had moved; "" where it does
-        not."""
+        """Why the last line calls an attempt hung ("" if it does not), and for how many seconds it showed no
+        progress."""
         return self._hung.get((attempt.entry.cell, attempt.number), ("", 0.0))
 
     def beat(
@@ -82,7 +85,7 @@ class Patrol:
         blocked: Lack | None,
         uploads: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begins a line when it is time for one, however often it is called. Never blocks, never raises."""
+        """Begins a line if one is due; call it often. Never blocks, never raises."""
         at = time.monotonic()
         names = {(name, attempt.number) for name, attempt in running.items()}, blocked is not None
         if names != self._names:
@@ -200,7 +203,8 @@ class Patrol:
 
 
 def judge(growth: Growth, at: float, stall: float, share: float) -> Verdict:
-    """What an attempt does, by what was seen of it. `share`: of a core, since the look before."""
+    """The verdict on an attempt. `at`: now (monotonic). `stall`: the interval in seconds. `share`: of a core, since the
+    last look."""
     quiet, idle = at - growth.wrote_at, at - growth.busy_at
     if quiet < stall:
         return Verdict("working", "") if growth.wrote else Verdict("starting", "nothing written yet")
@@ -217,7 +221,7 @@ def _size(path: Path) -> int:
 
 
 def _tree(folder: Path) -> tuple[int, int, int]:
-    """Bytes, files and the latest change below a folder; of its first MAX_FILES files."""
+    """Bytes, number and latest change of the first MAX_FILES files below a folder."""
     size = count = latest = 0
     folders = [str(folder)]
     while folders and count < MAX_FILES:

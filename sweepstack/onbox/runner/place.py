@@ -1,4 +1,4 @@
-"""Whether the durable tier is the one that the box was made with, where that is a place of its host."""
+"""Checks that the durable tier is the place of the host that the box was made with."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MEND = "mount it in the platform's console, or start the host again, then run `p
 
 
 def must_be_the_place(box: Path, mount: str) -> None:
-    """Raises Fatal where a place that the box was made with is not there now. After a restart of the host its file
-    system may not be mounted: what is sealed into the empty folder below it would die with the host."""
+    """Raises Fatal when the place that the box was made with is not there now. After a restart of the host its file
+    system may not be mounted: cells sealed into the empty mount point would be lost with the host."""
     try:
         shown = json.loads((box / FACTS).read_bytes()).get(SHOWN) or {}
     except FileNotFoundError:
         return  # no box of a host: the platform mounts what it has
     except (OSError, ValueError, AttributeError) as error:
-        raise Fatal(2, f"{box / FACTS} can't be read, so nobody knows what the durable tier is: {error}") from error
+        raise Fatal(2, f"{box / FACTS} can't be read, so the durable tier is not known: {error}") from error
     if mount not in shown:
         return
     folder, expected = shown[mount]

@@ -1,6 +1,6 @@
-"""Would a version's cells start at all? Whether their script is there, its imports resolve, and the GPUs are seen.
+"""Checks before a version's first cell: the script is there, its imports resolve, the GPUs are seen.
 
-It only says no where that is certain: a command that it does not understand is not judged. Nothing of the job is run.
+It refuses only what is certain: a command that it does not understand passes. It runs no code of the job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROBE_SECONDS = 60.0
 PYTHON = re.compile(r"(?:[\w./+-]*/)?python[0-9.]*")
 LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 HARMLESS = {"-u", "-B", "-O", "-OO"}
-"""Options of Python that leave the search path as it is and take no word."""
+"""Options of Python that do not change the search path and take no argument."""
 SCRIPT = re.compile(r"[\w./+@=-]+\.py")
 MODULE = re.compile(r"[A-Za-z_][\w.]*")
 IMPORTS = r"""
@@ -57,7 +57,7 @@ print(json.dumps({"problem": problem, "missing": missing}))
 
 
 class Command(NamedTuple):
-    """What could be made out of a run command: its interpreter, and what that is told to run."""
+    """A run command that was understood: its interpreter, and the script or module."""
 
     python: str
     kind: str
@@ -65,7 +65,7 @@ class Command(NamedTuple):
 
 
 def understood(run: str) -> Command | None:
-    """The first command of a shell text, if it is a Python script's or module's in plain words; else None."""
+    """The first command of a shell text, if it plainly runs a Python script or module; else None."""
     try:
         words = shlex.split(run, comments=False, posix=True)
     except ValueError:
@@ -96,9 +96,9 @@ def gpus_asked(spec: Mapping[str, Any]) -> int:
 
 
 def probe(code: Path, run: str, env: Mapping[str, str], gpus: int) -> str:
-    """Why a version's cells could not start; empty when nothing speaks against it. Blocks for PROBE_SECONDS at most.
+    """Why a version's cells could not start; "" when no reason was found. Blocks for PROBE_SECONDS at most.
 
-    `code`: the folder that they run in. `gpus`: how many the box must show.
+    `code`: the folder in which they run. `gpus`: the number of GPUs that the box must show.
     """
     problems = [problem for problem in (_gpus(env, gpus), _script(code, run, env)) if problem]
     return "; ".join(problems)
@@ -110,7 +110,7 @@ def _gpus(env: Mapping[str, str], asked: int) -> str:
 
 
 def gpus_seen(env: Mapping[str, str]) -> list[str]:
-    """The lines of `nvidia-smi -L`, one a GPU; empty where there is no such program."""
+    """The lines of `nvidia-smi -L`, one for each GPU; empty without this program."""
     tool = shutil.which("nvidia-smi", path=env.get("PATH"))
     if not tool:
         return []
@@ -144,7 +144,7 @@ def _script(code: Path, run: str, env: Mapping[str, str]) -> str:
         )
         found = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        return ""  # a slow disk is no reason to run nothing
+        return ""  # a slow disk is no reason to refuse
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         if os.access(python, os.X_OK) and _starts(python, env):
             return ""

@@ -1,6 +1,6 @@
-"""A folder of a bucket, through rclone (1.60 or newer): copied from, copied to, and read back.
+"""Copies from and to a folder of a bucket with rclone (1.60 or newer), and reads back what it copied.
 
-rclone's own word that it copied proves little: what is copied is read back from the store and compared byte by byte.
+A success of rclone proves little: what was copied is read back from the bucket and compared byte by byte.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from sweepstack.onbox.runner.environment import redacted
 CALL_SECONDS = 6 * 3600.0
 LOOK_SECONDS = 0.1
 NOTHING_THERE = 3
-"""rclone's exit code for a folder that is not there: a bucket has none that is empty."""
+"""rclone's exit code for a folder that is not there; a bucket has no empty folders."""
 FLAGS = ("--config=/notfound", "--retries=2", "--low-level-retries=2", "--contimeout=20s", "--timeout=60s")
 
 
 class RemoteFailed(SweepstackError, OSError):
-    """The bucket did not do as it was told. The message says what rclone said, without secrets."""
+    """A request to the bucket failed. The message has rclone's output, without secrets."""
 
 
 class RemoteStopped(SweepstackError, OSError):
-    """The runner ends: what was on its way is begun anew by the next one."""
+    """The runner is ending: the next runner begins the copy again."""
 
 
 class Remote:
-    """One mount's source. `env`: what the box's processes see, with the keys; `stopping` ends whatever runs.
-
-    Threads may share it.
+    """The source of one mount. `env`: the variables of the box's processes, with the keys. `stop`: ends a running
+    rclone once it is set. Safe to share between threads.
     """
 
     def __init__(self, mount: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str], stop: threading.Event):
@@ -56,7 +55,7 @@ class Remote:
         self.env.pop("RCLONE_CONFIG", None)
 
     def call(self, *words: str, seconds: float = CALL_SECONDS, allow: Sequence[int] = (0,)) -> tuple[int, bytes]:
-        """Runs rclone: its exit code and what it said on stdout. Raises RemoteFailed, RemoteStopped."""
+        """Runs rclone; blocks. Returns its exit code and stdout. Raises RemoteFailed, RemoteStopped."""
         program = shutil.which("rclone", path=self.env.get("PATH"))
         if not program:
             raise RemoteFailed(
@@ -95,11 +94,11 @@ class Remote:
                 return
 
     def at(self, path: str) -> str:
-        """A path below the source, as rclone names it."""
+        """A path below the source, in rclone's form."""
         return f"{self.root}/{path}" if path else self.root
 
     def fetch(self, path: str, folder: Path) -> bool:
-        """Copies what lies below `path` into `folder`, and compares the two byte by byte. False: nothing lies there."""
+        """Copies the files below `path` into `folder`, and compares the two byte by byte. False when there are none."""
         code, said = self.call("lsf", "-R", "--files-only", self.at(path), allow=(0, NOTHING_THERE))
         if code or not said.strip():
             return False
@@ -109,8 +108,8 @@ class Remote:
         return True
 
     def push(self, folder: Path, path: str, *, last: str = "") -> None:
-        """Copies a folder to `path` and reads it back from there, byte by byte. `last`: a file of it that is written
-        when all others were read back, so that it stands for them."""
+        """Copies a folder to `path` and reads it back, byte by byte. `last`: a file of it that is written after all
+        others were read back: where it is, they are complete. Idempotent."""
         without = ["--exclude", f"/{last}"] if last else []
         self.call("copy", str(folder), self.at(path), *without)
         self.call("check", "--one-way", "--download", str(folder), self.at(path), *without)
@@ -120,11 +119,11 @@ class Remote:
                 raise RemoteFailed(f"{self.source}: {path}/{last} reads back differently")
 
     def read(self, path: str) -> bytes:
-        """One small file."""
+        """The content of one small file."""
         return self.call("cat", self.at(path))[1]
 
     def listing(self, path: str, include: str) -> list[str]:
-        """Files below `path` that match, as paths relative to it; empty where there is nothing."""
+        """The files below `path` that match `include`, as paths relative to it; empty when there are none."""
         code, said = self.call(
             "lsf", "-R", "--files-only", "--include", include, self.at(path), allow=(0, NOTHING_THERE)
         )
@@ -132,7 +131,7 @@ class Remote:
 
 
 def why_no_fuse(path: str) -> str:
-    """Why nothing can be mounted by FUSE on this box; "" where it can, as far as can be seen before it is tried."""
+    """Why FUSE can't mount on this box; "" when it can, as far as can be seen without trying."""
     device = "/dev/fuse"
     if not os.path.exists(device):
         return f"there is no {device} on this box (a container without that device can't mount a bucket)"

@@ -1,4 +1,4 @@
-"""What the runner reads and writes as records: its hash-chained journal, and the queue that it is given."""
+"""The runner's records: the journal, a chain of hashes that it writes, and the queue that it reads."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, d
 from sweepstack.onbox.common.errors import SweepstackError
 
 LOCK_SECONDS = 1.0
-"""For how long a lock is tried for: who looks whether it is held has it for a moment."""
+"""A lock is tried for so long: a process that checks whether it is held takes it for a moment."""
 KEPT_BYTES = 1 << 20
-"""Set aside for the journal; some thousand lines."""
+"""Disk space that is reserved for the journal: some thousand lines."""
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
 
@@ -35,13 +35,13 @@ def now() -> str:
 
 
 def say(text: str) -> None:
-    """A line for people, in the runner's log. A full disk is told in the journal, and no reason to fail here."""
+    """Writes a line for people to the runner's log. Errors are ignored: the journal tells of a full disk."""
     with contextlib.suppress(OSError):
         print(now(), text, file=sys.stderr, flush=True)
 
 
 def set_aside_room(file: int, size: int) -> None:
-    """Gives a file the room for `size` bytes without making it longer, where the file system and the library can."""
+    """Reserves disk space for `size` bytes of a file without making it longer, if the system can do that."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -52,7 +52,7 @@ def set_aside_room(file: int, size: int) -> None:
 
 
 class Progress:
-    """What the journal says of one cell. `state`: pending, started, retry, failed, sealed or dropped."""
+    """One cell's progress, from the journal. `state`: pending, started, retry, failed, sealed or dropped."""
 
     def __init__(self) -> None:
         self.state, self.attempt, self.config, self.version, self.retry = "pending", 0, "", "", 0
@@ -61,7 +61,7 @@ class Progress:
 
 
 class Journal:
-    """The hash-chained record, and the progress of the cells that follows from it. Threads may append at once."""
+    """The journal, and the cells' progress that follows from it. Safe to append from several threads."""
 
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
@@ -85,14 +85,15 @@ class Journal:
                 raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
         self._size = len(data) - len(torn)
         self._keep_room()
-        if torn:  # a power cut in the middle of a line: the event was never reported to anybody
+        if torn:  # a power cut in the middle of a line: the event was never reported
             os.ftruncate(self._file, self._size)
             self.append("torn-line-cut", bytes=len(torn))
 
     def append(self, event: str, wait: bool = True, **details: Any) -> None:
-        """Writes one event. With `wait` it is on the disk on return; without, the next waiting call takes it along.
+        """Appends one event. With `wait` it is on the disk upon return; without, the next call that waits writes it,
+        too.
 
-        Raises Fatal when it can't be written: what isn't in the journal must not happen.
+        Raises Fatal when it can't be written: what is not in the journal must not happen.
         """
         with self._lock:
             entry = dict(details, event=event, prev=self._head, seq=self._seq + 1, time=now())
@@ -111,11 +112,11 @@ class Journal:
             self.sync()
 
     def is_last_writer(self) -> bool:
-        """Whether nothing was written behind what this process wrote or read: another runner may have been here."""
+        """Whether the journal ends with what this process wrote or read: else another runner was here."""
         return os.fstat(self._file).st_size == self._size
 
     def sync(self) -> None:
-        """Blocks until all that was appended before is on the disk. Calls that overlap share one fsync."""
+        """Blocks until all earlier events are on the disk. Calls at the same time share one fsync. Raises Fatal."""
         ticket = self._round
         with self._sync_lock:
             if self._synced < ticket:
@@ -127,7 +128,7 @@ class Journal:
                 self._synced = mine
 
     def _keep_room(self) -> None:
-        """Sets room aside behind the journal's end: what happens on a full disk can still be written down."""
+        """Reserves disk space at the journal's end, so that events can be written on a full disk, too."""
         if self._kept - self._size < KEPT_BYTES // 2:
             self._kept = self._size + KEPT_BYTES
             set_aside_room(self._file, self._kept)
@@ -139,7 +140,7 @@ class Journal:
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
         elif event == "cell-failed":
-            cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is nobody's failure
+            cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state = "failed" if entry["final"] else "retry"
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config = "sealed", entry["config_digest"]
@@ -160,11 +161,11 @@ class Journal:
 
 
 class Entry(NamedTuple):
-    """One version of a cell, as the queue holds it.
+    """One version of a cell, as in the queue.
 
-    `work` is the part of the version that computes: checkpoints fit as long as it stays, whatever must be left behind.
-    `setup`: shell text that prepares its environment, empty for none; `prepared`: the digest of it and the code.
-    `retry`: how often somebody asked for the cell to run again. `salt`: not 0 where that is to begin from nothing.
+    `work`: the part of the version that computes; checkpoints stay valid while it is the same, even if other artifacts
+    are asked for. `setup`: shell text that prepares its environment, "" for none; `prepared`: the digest of it and the
+    code. `retry`: how often a person asked to run the cell again. `salt`: not 0 when it must begin without checkpoints.
     """
 
     cell: str
@@ -181,13 +182,13 @@ class Entry(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A tombstone that counts only for a cell that has not started: it moved to another box."""
+    """A tombstone: the cell moved to another box. It counts only for a cell that has not started."""
 
     reason: str
 
 
 class Queue:
-    """The append-only queue file, read on from where the last reading ended."""
+    """The append-only queue file; each reading continues where the last one ended."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.unreadable, self._offset = path, 0, 0
@@ -196,7 +197,7 @@ class Queue:
         self.refused: list[tuple[str, str]] = []
 
     def refresh(self) -> list[str]:
-        """Reads what was appended; the names that it concerns."""
+        """Reads new lines. Returns the names of the cells in them."""
         try:
             if os.stat(self.path).st_size <= self._offset:
                 return []
@@ -231,7 +232,7 @@ class Queue:
             setup, retry, salt = raw.get("setup", ""), raw.get("retry", 0), raw.get("salt", 0)
             if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in (retry, salt)):
                 raise ValueError("its setup is no text, or its retry or salt no count")
-            # What is empty stays out of the digests: the checkpoints of older queues are found again.
+            # Empty fields are not part of the digests, so that the checkpoints of older queues are found.
             more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
             work = digest_of({"code": raw["code"], "run": raw["run"], "env": env, **more})
             parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]

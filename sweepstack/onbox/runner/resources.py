@@ -1,6 +1,6 @@
-"""What the box has and what is used of it: memory by its cgroup, GPUs by the driver's tool, processes by their session.
+"""Reads the box's resources: memory from its cgroup, GPUs from nvidia-smi, use by processes.
 
-Host tools show the neighbours of a rented slice, too: limits and counts are read where the kernel enforces them.
+Tools such as `free` show the whole host, with other customers' processes: limits and counts are read from the cgroup.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
-    """What the processes of one session use: seconds of CPU so far, bytes of memory now."""
+    """What the processes of one session use: CPU seconds so far, bytes of memory now."""
 
     cpu: float
     rss: int
 
 
 def memory() -> dict[str, int | None]:
-    """`used`, `limit` (bytes, of this cgroup, else of the machine) and `oom_kills`; None for what can't be told.
+    """`used`, `limit` (bytes, of this cgroup, else of the machine) and `oom_kills`; None for what is not known.
 
-    Used is without the page cache that the kernel gives back when it is needed: with it, every box looks full.
+    `used` does not count the page cache, which the kernel frees when needed: with it, every box would look full.
     """
     used, limit, kills = _memory_v2() or _memory_v1() or (None, None, None)
     if limit is None or limit > UNLIMITED:
@@ -55,13 +55,13 @@ def memory() -> dict[str, int | None]:
 
 
 def oom_kills() -> int | None:
-    """How many processes of this cgroup the kernel has killed for memory; None where it does not count them."""
+    """How many processes of this cgroup the kernel has killed for lack of memory; None when it does not count them."""
     counter = _kill_counter()
     return _words(counter).get("oom_kill") if counter else None
 
 
 def gpus(path: str | None = None) -> list[dict[str, Any]]:
-    """What the driver says of each GPU (percent, bytes, degrees, MHz); empty without one. Fields it lacks are None.
+    """The driver's values of each GPU (percent, bytes, degrees, MHz), None for a missing one; empty without a GPU.
 
     Blocks for GPU_SECONDS at most.
     """
@@ -78,8 +78,8 @@ def gpus(path: str | None = None) -> list[dict[str, Any]]:
 
 
 def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> list[list[str]]:
-    """What the driver's tool answers to `--query-<what>`: a row of words, as many as `fields`, for each thing that it
-    lists; none without a driver, and where it fails. Blocks for GPU_SECONDS at most."""
+    """The rows of `nvidia-smi --query-<what>`, each with one text for each of `fields`; empty without a driver, and
+    when it fails. Blocks for GPU_SECONDS at most."""
     tool = shutil.which("nvidia-smi", path=path)
     if not tool:
         return []
@@ -99,7 +99,7 @@ def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> li
 
 
 def usage(sessions: Collection[int]) -> dict[int, Usage]:
-    """What the processes of these sessions use; empty where there is no /proc."""
+    """What the processes of these sessions use, by session; empty without /proc."""
     found: dict[int, Usage] = {}
     wanted = {str(session) for session in sessions}
     if not wanted:
@@ -112,14 +112,14 @@ def usage(sessions: Collection[int]) -> dict[int, Usage]:
                 fields = stat_fields(name)
                 if fields[3] in wanted:
                     before = found.get(int(fields[3]), Usage(0.0, 0))
-                    ticks = sum(int(field) for field in fields[11:15])  # with those of children that were waited for
+                    ticks = sum(int(field) for field in fields[11:15])  # with those of children that have ended
                     found[int(fields[3])] = Usage(before.cpu + ticks / TICKS, before.rss + int(fields[21]) * PAGE)
     return found
 
 
 @functools.lru_cache
 def _kill_counter() -> Path | None:
-    """The file in which the kernel counts them; asked for at every start of a cell."""
+    """The file in which the kernel counts killed processes; looked up at every start of a cell."""
     for controller, root, name in (("", CGROUP, "memory.events"), ("memory", CGROUP / "memory", "memory.oom_control")):
         folder = _folder(controller, root)
         if folder is not None and (folder / name).exists():
@@ -134,7 +134,7 @@ def _memory_v2() -> tuple[int | None, int | None, int | None] | None:
     used = _number(folder / "memory.current")
     cache = _words(folder / "memory.stat").get("inactive_file", 0)
     limits = []
-    while True:  # the tightest of all above counts
+    while True:  # the smallest limit of all parents counts
         limit = _number(folder / "memory.max")
         limits += [limit] if limit is not None else []
         if folder == CGROUP or not str(folder).startswith(f"{CGROUP}/"):
@@ -156,7 +156,7 @@ def _memory_v1() -> tuple[int | None, int | None, int | None] | None:
 
 
 def _folder(controller: str, root: Path) -> Path | None:
-    """This process's cgroup of a controller. Inside a container the path may be the host's: then it is the root."""
+    """The folder of this process's cgroup. In a container the path may be the host's: then the root folder."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, names, path = line.split(":", 2)
@@ -173,7 +173,7 @@ def _number(path: Path) -> int | None:
 
 
 def _words(path: Path, separator: str = "") -> dict[str, int]:
-    """The lines `name number` of a file of the kernel's."""
+    """The lines `name number` of a kernel file, as a dict."""
     found = {}
     with contextlib.suppress(OSError):
         for line in path.read_text().splitlines():

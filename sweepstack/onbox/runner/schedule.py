@@ -1,4 +1,4 @@
-"""Which cell is to run next, and as which version: what follows from the queue and the journal together."""
+"""Decides from the queue and the journal which cell runs next, and in which version."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sweepstack.onbox.runner.sealing import sealed_manifest
 
 
 class Schedule:
-    """The cells that wait, in the queue's order; cells to be retried come behind them. For one thread.
+    """The waiting cells in the queue's order, then the cells to be retried. For one thread.
 
-    `held`: cells that this runner can't start. `again`: cells at work that a person asked to run again; one
-    that hangs is ended for it. `settled`: none that waits may start now, as far as `pop` could see.
+    `held`: cells that this runner can't start. `again`: running cells that a person asked to run again; a hung one is
+    ended for that. `settled`: no waiting cell may start now, as the last `pop` found.
     """
 
     def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
@@ -27,7 +27,7 @@ class Schedule:
         self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
     def take_in(self, busy: Container[str]) -> dict[str, str]:
-        """Reads what was appended to the queue. See `touch`; raises Fatal when the queue can't be read."""
+        """Reads new lines of the queue. Returns what `touch` returns. Raises Fatal when the queue can't be read."""
         try:
             names = self._queue.refresh()
         except OSError as error:
@@ -37,7 +37,7 @@ class Schedule:
         return self.touch(names, busy)
 
     def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
-        """Does what queue and journal say of these cells now. Returns busy cells that are to be ended, with reasons."""
+        """Updates these cells by queue and journal. Returns the busy cells that must be ended → the reason."""
         to_end, found = {}, False
         for name in dict.fromkeys(names):
             self.settled = False
@@ -70,20 +70,20 @@ class Schedule:
         return to_end
 
     def look_again(self, busy: Container[str]) -> dict[str, str]:
-        """`touch` for all that wait: what they wait for may have come from elsewhere."""
+        """`touch` for all waiting cells: what they wait for may have come from elsewhere."""
         names = list(self.ready)
         self.ready.clear()
         return self.touch(names, busy)
 
     def release(self, busy: Container[str]) -> dict[str, str]:
-        """`touch` for all that were held: what was in their way may be gone."""
+        """`touch` for all held cells: the obstacle may be gone."""
         return self.touch(sorted(self.held), busy)
 
     def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
-        """The next cell to run, taken off the list. None when there is none that may start.
+        """Removes the next cell to run from the list and returns it; None when none may start.
 
-        `may_start`: None for a cell that waits for something, and False for one that this runner can't start: that one
-        is put into `held`. Cells behind them go first.
+        `may_start`: None for a cell that waits for something, False for one that this runner can't start, which moves
+        to `held`. Cells behind these go first.
         """
         waiting, chosen = [], None
         while self.ready and chosen is None:
@@ -102,7 +102,8 @@ class Schedule:
         return chosen
 
     def announce(self) -> None:
-        """Said before the first event only: a runner with nothing to do leaves the journal's head as it was."""
+        """Writes the runner's start to the journal, before its first event only: a runner with nothing to do leaves the
+        journal unchanged."""
         if not self.announced:
             self.announced = True
             self._journal.append("runner-started", wait=False, pid=os.getpid())
@@ -116,7 +117,7 @@ class Schedule:
         return 1 if bad or self._queue.unreadable else 0
 
     def wanted(self, name: str) -> list[Entry] | str:
-        """The versions of a cell that count, oldest first; or why it was dropped, or let go before it started."""
+        """The versions of a cell that count, oldest first; or why it was dropped, or released before it started."""
         lines = self._queue.cells.get(name, [])
         if isinstance(lines, str):
             return lines
@@ -129,7 +130,7 @@ class Schedule:
         return [entry for entry in lines if isinstance(entry, Entry)]
 
     def _version(self, name: str) -> Entry | None:
-        """The version of a cell that is to run: what it started with, while that has not failed for good."""
+        """The version of a cell to run: the one that it started with, unless that has failed for good."""
         versions, progress = self.wanted(name), self._journal.cells[name]
         if not versions or isinstance(versions, str):
             return None
@@ -139,7 +140,7 @@ class Schedule:
             if other.config != progress.config:
                 self._refuse(name, f"it started as {progress.config[:19]}…, which {other.config[:19]}… can't change")
         same = [version for version in versions if version.config == progress.config]
-        if same and same[-1].retry > progress.retry:  # somebody asked for it once more, whatever became of it
+        if same and same[-1].retry > progress.retry:  # a person asked to run it once more, in whatever state it is
             return same[-1]
         if not same or progress.state == "sealed":
             return None

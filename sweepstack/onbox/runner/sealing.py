@@ -1,4 +1,4 @@
-"""Seals what a cell left behind: copied to the durable tier, read back, listed in a manifest, and only then named."""
+"""Seals a cell's files: copies them to the durable tier, reads them back, writes a manifest."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sweepstack.onbox.runner.records import now
 
 MANIFEST, LOG = "manifest.json", "log.txt"
 TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
-"""Names that are ours in a sealed folder → what a job's own file of that name is called there."""
+"""Our own names in a sealed folder → the name that a job's file of that name gets there."""
 CHUNK = 1 << 20
 
 
 class CellFailure(SweepstackError):
-    """This attempt did not leave behind what it must. The message is the reason."""
+    """The attempt failed, such as when it did not write its artifacts. The message is the reason."""
 
 
 class Source(NamedTuple):
-    """A file to seal: where it lies, its path in the sealed folder, its role."""
+    """A file to seal: its path here, its path in the sealed folder, its role."""
 
     file: Path
     path: str
@@ -45,8 +45,8 @@ def seal(
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
-    `facts`: the manifest but for its files and `sealed_at`. `flush`: returns when the whole folder is where it is to
-    be beside the durable tier. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
+    `facts`: the manifest without its files and `sealed_at`. `flush`: returns when the whole folder has reached the
+    bucket, if there is one. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
     Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
@@ -63,7 +63,7 @@ def seal(
             target.parent.mkdir(parents=True, exist_ok=True)
             size, sha256 = copy(source.file, target)
             files.append({"path": source.path, "size": size, "sha256": sha256, "role": source.role})
-        for file in files:  # after all were written: the first fsync takes most of the others along
+        for file in files:  # after all were written: the first fsync writes most of the others, too
             flush_and_forget(partial / file["path"])
         for file in files:
             if file_sha256(partial / file["path"]) != file["sha256"]:
@@ -79,7 +79,7 @@ def seal(
         flush(cell, attempt, partial)
         publish(partial, cells / cell)
     except (CellFailure, OSError):
-        shutil.rmtree(partial, ignore_errors=True)  # only a copy: what it was made of is still in out/
+        shutil.rmtree(partial, ignore_errors=True)  # only a copy: the originals are still in out/
         raise
     for earlier in range(1, attempt):
         shutil.rmtree(cells / f"{cell}.partial-{earlier}", ignore_errors=True)
@@ -87,10 +87,10 @@ def seal(
 
 
 def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, retry: int) -> tuple[str, int] | None:
-    """The manifest of a sealed cell: its digest and its `retry`. None unless it is of this config, all its files are
-    there, and the cell was not asked for once more since (`retry`).
+    """A sealed cell's manifest: its digest and its `retry`. None unless it has this config, all its files are there,
+    and no person has asked to run the cell again since (`retry`).
 
-    Only sizes are compared: the digests are compared whenever the cell is verified.
+    Compares sizes only: `verify` compares the digests.
     """
     folder = cells / cell
     try:
@@ -114,15 +114,15 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, r
 def collect(
     out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None, since: int = 0
 ) -> tuple[list[Source], dict[str, str]]:
-    """What will be sealed, by path; and the files that are sealed under another name: that name -> their own.
+    """The files to seal, by path; and those that are sealed under another name: that name → their own.
 
-    Raises CellFailure with everything that is wrong with it: a name is never wrong.
+    Raises CellFailure with all problems. A file's name is no problem: it gets another one if needed.
     """
     problems, found, names = [], {}, {}
     taken = {fold(LOG), fold(MANIFEST)}
     asked = {artifact["path"] for artifact in artifacts} | ({metrics["file"]} if metrics else set())
     try:
-        # What the job was asked for keeps its name.
+        # Artifacts that the job names keep their names.
         for path, status in sorted(walk(out), key=lambda one: (one[0] not in asked, one[0])):
             if stat.S_ISLNK(status.st_mode):
                 problems.append(f"{path!r} is a link; write a real file")
@@ -161,7 +161,7 @@ def collect(
 
 
 def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """All below a folder but the folders themselves, links not followed, with paths relative to the first folder."""
+    """All entries below a folder except folders, with paths relative to the first folder. Follows no links."""
     if not below and not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise OSError(f"{folder} is no folder any more")
     with os.scandir(folder) as entries:
@@ -181,7 +181,7 @@ def copy(source: Path, target: Path) -> tuple[int, str]:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise CellFailure(f"{source.name!r} is no regular file")
-        while size <= before.st_size:  # no further: something may append faster than this copies
+        while size <= before.st_size:  # not further: a process may append faster than this copies
             chunk = reader.read(CHUNK)
             if not chunk:
                 break
@@ -195,7 +195,7 @@ def copy(source: Path, target: Path) -> tuple[int, str]:
 
 
 def flush_and_forget(path: Path) -> None:
-    """fsync, and drop the file from memory where the system can: so that it is read back from the tier itself."""
+    """fsyncs the file and drops it from the page cache if the system can, so that it is read back from the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -206,14 +206,15 @@ def flush_and_forget(path: Path) -> None:
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Gives a checked copy its final name. What stood there was not sealed for this config: it is kept, aside."""
+    """Renames a checked copy to its final name. A folder that was there, sealed for another config, is kept under
+    another name."""
     set_aside(final, final.name)
     os.rename(partial, final)
     fsync_directory(final.parent)
 
 
 def set_aside(path: Path, cell: str) -> None:
-    """Frees a name on the durable tier: what an earlier attempt or box left there may be the last copy of it."""
+    """Renames what has this name on the durable tier: files of an earlier attempt or box may be the last copy."""
     number = 1
     while os.path.lexists(path):
         aside = path.with_name(f"{cell}.superseded-{number}")

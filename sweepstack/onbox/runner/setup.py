@@ -1,4 +1,4 @@
-"""What comes before a version's first cell: its environment, the commands of its setup, and a probe of both."""
+"""Before a version's first cell: makes its Python environment, runs its setup, smoke run and probe."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from sweepstack.onbox.runner.steps import SetupFailed, Steps
 from sweepstack.onbox.runner.upload import Uploads
 
 SETUP_SECONDS = 3600.0
-"""A setup's deadline, unless spec.json says `setup_seconds`."""
+"""A setup's deadline, unless spec.json has `setup_seconds`."""
 AT_ONCE = 4
 LASTING = {"commands": "setup", "smoke": "smoke run"}
-"""Stages that are done once on a box, each with a log of its own; in the journal by their own digest."""
+"""Stages that run once on a box, each with a log of its own; the journal names them by their digests."""
 SITES = """
 import json, site, sys
 user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
@@ -53,7 +53,7 @@ LIBRARIES = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
 class Setups:
     """The versions that this runner has prepared, is preparing, or could not prepare. For the main thread.
 
-    What failed is not tried again by this runner: its cells stay pending, and the next runner begins anew.
+    This runner does not try a failed version again: its cells stay pending, and the next runner tries again.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Setups:
     ) -> None:
         self._uploads = uploads
         self._home, self._journal, self._announce, self._wake = home, journal, announce, wake
-        self._done: dict[str, str] = {}  # setup or version → why it failed; empty when it did not
+        self._done: dict[str, str] = {}  # setup or version → why it failed; "" when it succeeded
         self._begun: dict[str, tuple[Future[str], Entry, float, str]] = {}
         self._described: dict[str, Future[Environment]] = {}
         self._pool, self._describing = ThreadPoolExecutor(AT_ONCE), ThreadPoolExecutor(1)
         self._running: set[int] = set()
         self._stopping = threading.Event()
         self.code = CodeCheck(home)
-        self._changed: dict[str, tuple[int, int]] = {}  # code that is not what was shipped → its list's signature
+        self._changed: dict[str, tuple[int, int]] = {}  # code that was changed on the box → its list's signature
 
     def ready(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
-        """May cells of this version start? None: not yet; False: not under this runner, or not before its code is
-        shipped again. Begins what is missing. Reads the code at each call that may lead to a start."""
+        """Whether cells of this version may start. None: not yet. False: not with this runner, or not before the code
+        is shipped again. Begins missing stages. Reads the code at each call that may lead to a start."""
         if not self._is_its_code(entry):
             return False
         known = self._done.get(entry.work)
@@ -108,7 +108,7 @@ class Setups:
             return self._failed(entry, entry.work, "secrets", str(error))
         except NetworkRefused as error:
             return self._failed(entry, entry.work, "network", str(error))
-        except CellFailure:  # the cell itself says so when it is started
+        except CellFailure:  # the same error is raised when the cell is started
             env = {}
         code = self._code(entry)
         gpus = gpus_asked(spec)
@@ -119,7 +119,8 @@ class Setups:
         return None
 
     def _mounted(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
-        """Are the buckets of spec.json ready? After the set-up, which may install what they need. As `ready`."""
+        """Whether the buckets of spec.json are ready; answers like `ready`. After the set-up, which may install
+        rclone."""
         if not mounts_of(spec):
             return True
         key = digest_of(mounts_of(spec))
@@ -140,7 +141,7 @@ class Setups:
         return why or self._uploads.connect(spec, env, hidden)
 
     def _tried(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
-        """Has this version's smoke run passed on this box, where one is asked for? As `ready`."""
+        """Whether this version's smoke run has passed on this box, if there is one; answers like `ready`."""
         smoke = smoke_of(spec, entry)
         if smoke is None:
             return True
@@ -151,7 +152,7 @@ class Setups:
             self._done[entry.work] = self._done[key]
             return False
         if key not in self._begun:
-            variables(self._home, spec, entry, values_of(entry, ""))  # what it refuses is said without a log
+            variables(self._home, spec, entry, values_of(entry, ""))  # raises before there is a log
             self._announce()
             self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
             say(f"smoke run {hex_of(key)[:16]} begins, as {entry.cell}")
@@ -160,7 +161,7 @@ class Setups:
         return None
 
     def _is_its_code(self, entry: Entry) -> bool:
-        """Whether the code on this box is that of the version: asked at each start, for a person may have edited it."""
+        """Whether the code on this box is the version's. Checked at each start, since a person may have edited it."""
         signature = self.code.signature(entry.code)
         if self._changed.get(entry.code) == signature:
             return False
@@ -181,14 +182,14 @@ class Setups:
         return False
 
     def shipped_again(self) -> bool:
-        """Whether code that was not what was shipped may be it now: its list was written anew. Says so once."""
+        """Whether changed code was shipped again, so that it may match now. True once for each time."""
         mended = [code for code, seen in self._changed.items() if self.code.signature(code) != seen]
         for code in mended:
             del self._changed[code]
         return bool(mended)
 
     def collect(self) -> list[str]:
-        """Takes in what has ended, and writes it down. Returns the stages that did: commands, mounts, smoke, probe."""
+        """Records the stages that have ended. Returns their names: commands, mounts, smoke, probe."""
         ended = [key for key, (future, *_) in self._begun.items() if future.done()]
         stages = [self._begun[key][3] for key in ended]
         for key in ended:
@@ -210,8 +211,8 @@ class Setups:
         return bool(self._begun)
 
     def environment(self, entry: Entry, spec: Mapping[str, Any]) -> Future[Environment]:
-        """What results of a cell that starts now may depend on. It is asked for in the background, once, and again when
-        something was installed or removed since: a cell's record names what was there when it started."""
+        """The environment for the record of a cell that starts now. It is described in the background, once, and again
+        when something was installed or removed since."""
         python = python_of(self._home, spec, entry)
         known = self._described.get(python)
         if known is None or (known.done() and not known.result().stands()):
@@ -219,13 +220,13 @@ class Setups:
         return self._described[python]
 
     def stop(self, number: int) -> None:
-        """Ends what is being prepared; the next runner begins it anew."""
+        """Ends all running stages; the next runner begins them again."""
         self._stopping.set()
         for pid in list(self._running):
             signal_group(pid, number)
 
     def leaders(self) -> dict[int, str]:
-        """The processes that an earlier runner's setups were started as: pid → when they started."""
+        """The first processes of an earlier runner's setups: pid → start time."""
         found = {}
         for path in (self._home / "setup").glob("*.pid"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -259,7 +260,7 @@ class Setups:
     # -- in a thread of its own
 
     def _prepare(self, entry: Entry, spec: dict[str, Any], env: dict[str, str]) -> str:
-        """Makes the environment and runs the setup in it. Returns why that failed; empty when it did not."""
+        """Makes the environment and runs the setup in it. Returns why that failed; "" on success."""
         name = hex_of(entry.prepared)[:16]
         log = self._home / "setup" / f"{name}.log"
         hidden = [env[one] for one in spec.get("secrets") or []]
@@ -277,7 +278,7 @@ class Setups:
             make_environment(folder, str(spec["python"]), step)
             try:
                 step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
-            finally:  # also one that failed half-way: what it built is there
+            finally:  # also after a failure: its files are there
                 self.code.prepared(entry.code)
             return ""
         except SetupFailed as error:
@@ -290,13 +291,14 @@ class Setups:
 
 
 def make_environment(folder: Path, python: str, step: Steps) -> None:
-    """Makes a virtual environment that sees all that `python` sees, with a pip that installs into it. Needs no network.
+    """Makes a virtual environment that sees all packages of `python`, with a pip that installs into it. Uses no
+    network.
 
-    `python` may be a virtual environment's itself, and one inside it would only see what lies below both: the path is
-    told. Programs that `python` was given (torchrun, pip) run with the new interpreter, or they would miss what the
-    setup installs. Raises SetupFailed, OSError.
+    `python` may itself be in a virtual environment, whose packages a new one would not see: so their folders are added
+    explicitly. Programs beside `python` (torchrun, pip) are copied to run with the new interpreter: else they would not
+    see what the setup installs. Raises SetupFailed, OSError.
     """
-    if folder.exists():  # what an earlier try left may be half of anything
+    if folder.exists():  # an earlier attempt may have left it incomplete
         shutil.rmtree(folder)
     folder.parent.mkdir(exist_ok=True)
     if step.run([python, "-m", "venv", "--without-pip", str(folder)], folder.parent, check=False):
@@ -307,7 +309,7 @@ def make_environment(folder: Path, python: str, step: Steps) -> None:
     inside = str(folder / "bin" / "python")
     libraries = Path(_asked([inside, "-c", LIBRARIES]))
     sites = json.loads(_asked([python, "-c", SITES]))
-    # addsitedir and not the bare path: packages installed in place are named by .pth files in there.
+    # addsitedir instead of the bare path: it reads the .pth files there, which name packages installed in place.
     lines = [f"import site; site.addsitedir({site!r})\n" for site in sites if site != str(libraries)]
     (libraries / "_sweepstack_box.pth").write_text("".join(lines))
     _adopt_programs(Path(python).parent, folder / "bin", inside)
@@ -321,7 +323,7 @@ def make_environment(folder: Path, python: str, step: Steps) -> None:
 
 
 def _adopt_programs(source: Path, target: Path, python: str) -> None:
-    """Copies the Python programs beside an interpreter, to be run by another one. Never over one that is there."""
+    """Copies the Python programs beside an interpreter, to run with another one. Never overwrites one."""
     for path in source.iterdir():
         with contextlib.suppress(OSError):
             if not path.is_file() or path.stat().st_size > 1 << 16 or (target / path.name).exists():
@@ -338,7 +340,7 @@ def _write_program(path: Path, text: str) -> None:
 
 
 def _asked(argv: list[str]) -> str:
-    """The last line that a Python says, undisturbed by variables. Raises SetupFailed."""
+    """The last line that an interpreter prints, run without Python's variables. Raises SetupFailed."""
     env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~")}
     try:
         done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)

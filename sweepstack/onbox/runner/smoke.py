@@ -1,6 +1,7 @@
-"""The smoke run on a box (`job.smoke` with `on: box`): a batch or two of the job, as the first cell that is to start.
+"""The smoke run on a box: a batch or two of the job, with the first cell's values.
 
-It comes after the set-up and before every cell of its version, once on a box, and leaves nothing behind but its log.
+It is `job.smoke` with `on: box`. It runs after the set-up and before the first cell of its version, once on a box, and
+leaves only its log.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from sweepstack.onbox.runner.steps import SetupFailed, Steps
 
 
 def smoke_of(spec: Mapping[str, Any], entry: Entry) -> dict[str, Any] | None:
-    """What spec.json asks for: `run`, `seconds`, `code`. None for a cell that is pinned to another code, too: the
-    command was written for the job's."""
+    """The smoke run in spec.json (`run`, `seconds`, `code`); None without one, and for a cell that is pinned to another
+    code: the command was written for the job's code."""
     smoke = spec.get("smoke")
     return dict(smoke) if smoke and smoke["code"] == entry.code else None
 
 
 def key_of(smoke: Mapping[str, Any], entry: Entry) -> str:
-    """What a pass is remembered by on this box: the command, and all that the cells of the version compute with."""
+    """The key under which this box remembers a pass: a digest of the command and of what the version's cells use."""
     return digest_of([smoke["run"], entry.work])
 
 
@@ -41,9 +42,9 @@ def try_out(
     running: set[int],
     stopping: threading.Event,
 ) -> str:
-    """Runs it in a cell's surroundings, of which nothing stays. Returns why it failed; empty when it did not.
+    """Runs it in a temporary folder, like a cell. Returns why it failed; "" on success.
 
-    Blocks for `smoke["seconds"]` at most. A missing artifact is said in its log and is no failure. Raises CellFailure,
+    Blocks for `smoke["seconds"]` at most. Its log names missing artifacts; they are no failure. Raises CellFailure,
     SecretsRefused, NetworkRefused before anything has run.
     """
     name = hex_of(key_of(smoke, entry))[:16]
@@ -64,7 +65,7 @@ def try_out(
         **mount_variables(home.parent.parent, spec),
     )
     try:
-        shutil.rmtree(place, ignore_errors=True)  # of an earlier runner that was killed
+        shutil.rmtree(place, ignore_errors=True)  # files of an earlier runner that was killed
         for folder in (out, place / "checkpoint", place / "scratch", log.parent):
             folder.mkdir(parents=True, exist_ok=True)
         _say(log, f"{now()} smoke run {name} begins, as {entry.cell}")

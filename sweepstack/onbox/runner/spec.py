@@ -1,4 +1,4 @@
-"""What the box is told to do: spec.json."""
+"""Reads spec.json, which says what the box has to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = ("retries", *(f"{what}_seconds" for what in SECONDS))
 
 
 class Spec:
-    """spec.json, read again when it changed; the last good one while it can't be read. For one thread."""
+    """spec.json, read again when it has changed; while it can't be read, its last good content. For one thread."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, (0, 0)
@@ -22,7 +22,7 @@ class Spec:
         self._problem: tuple[tuple[int, int], str] | None = None
 
     def __call__(self) -> dict[str, Any]:
-        """Raises Fatal when there never was a good one."""
+        """The content. Raises Fatal when spec.json was never readable."""
         seen = (0, 0)
         try:
             status = self._path.stat()
@@ -35,7 +35,7 @@ class Spec:
             if not self._current:
                 raise Fatal(2, f"{self._path} can't be used: {error}") from error
             problem = seen, str(error)
-            if problem != self._problem:  # asked at every turn, and a log must not fill a disk
+            if problem != self._problem:  # log it once: this is called every second
                 say(f"{self._path} can't be used, going on with the one before: {error}")
             self._problem = problem
         else:

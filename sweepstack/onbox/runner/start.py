@@ -1,4 +1,4 @@
-"""What is started on a box, as `runner.py` beside the package that was shipped with it."""
+"""The program that is started on a box: shipped as `runner.py`, beside the package that it imports."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ if __name__ == "__main__":
     result = main(sys.argv)
     with contextlib.suppress(OSError):
         sys.stderr.flush()
-    os._exit(result)  # a sealer that is stuck in the durable tier must not keep the runner alive
+    os._exit(result)  # don't wait for a sealer thread that hangs in the durable tier

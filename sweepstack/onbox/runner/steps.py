@@ -1,4 +1,4 @@
-"""Programs that are run before a version's first cell, one after the other, into one log."""
+"""Runs the programs of a setup one after the other, and writes their output to one log."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LAST_LINE = 300
 
 
 class SetupFailed(SweepstackError):
-    """A setup ended badly. The message is the reason."""
+    """A setup failed. The message is the reason."""
 
 
 class Steps:
-    """Runs the programs of one setup, one after the other, in process groups of their own, into one log."""
+    """The programs of one setup: each runs in a process group of its own, and writes to the same log."""
 
     def __init__(
         self,
@@ -41,7 +41,8 @@ class Steps:
         self._log, self._deadline, self._running, self._stopping = log, deadline, running, stopping
 
     def run(self, argv: list[str], folder: Path, check: bool = True) -> int:
-        """Runs one program to its end. Raises SetupFailed when it fails (with `check`), is too slow or was stopped."""
+        """Runs one program until it ends. Returns its exit code. Raises SetupFailed when it fails (with `check`), when
+        the deadline passes, or when the runner is stopped."""
         record = self._log.with_suffix(".pid")
         with open(self._log, "ab", buffering=0) as log:
             begin = log.tell()
@@ -75,7 +76,7 @@ class Steps:
         return code
 
     def _last_line(self, begin: int) -> str:
-        redact_file(self._log, self._hidden)  # before anything is cut: half a secret would not be found again
+        redact_file(self._log, self._hidden)  # before a part is cut out: half a secret would not be found
         with open(self._log, "rb") as log:
             log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
             lines = log.read().decode("utf-8", "replace").strip().splitlines()

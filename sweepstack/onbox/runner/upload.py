@@ -1,8 +1,8 @@
-"""MOUNT_CACHED: the durable tier of a box, behind which a bucket stands.
+"""MOUNT_CACHED: copies sealed cells and checkpoints from the durable tier to a bucket, and back.
 
-A cell is sealed here first, then copied to `<source>/<identity>/sealed/<cell>/<attempt>-<digest>/` and read back from
-there, its manifest last; only then it counts as sealed. Checkpoints follow in the background. A box that begins with
-an empty tier takes both back before its first cell.
+A cell is sealed on the tier first, then copied to `<source>/<identity>/sealed/<cell>/<attempt>-<digest>/` and read back
+from there, its manifest last; only then it counts as sealed. Checkpoints are copied in the background. A box with an
+empty tier fetches both before its first cell.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sweepstack.onbox.runner.records import say
 from sweepstack.onbox.runner.sealing import MANIFEST, publish
 
 FLUSH_SECONDS = 24 * 3600.0
-"""How long a cell that has ended waits for its bucket before it counts as failed."""
+"""An ended cell waits for its bucket for so long; then it counts as failed."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 UPLOAD_SECONDS = 60.0
-"""Between two looks at what of the checkpoints is new."""
+"""Between two copies of new checkpoints."""
 
 
 class Uploads:
-    """What is on its way to the bucket. `flush` runs in sealers' threads; `beat` and `stop` in the main one."""
+    """The copies to the bucket. Call `flush` in the sealers' threads; `beat` and `stop` in the main thread."""
 
     def __init__(self, cells: Path, checkpoints: Path, identity: str) -> None:
         self.stopping = threading.Event()
@@ -43,8 +43,8 @@ class Uploads:
         self._due, self._behind, self._failed_at = 0.0, "", 0.0
 
     def connect(self, spec: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str]) -> str:
-        """Takes back what the bucket has and this tier has not. Returns why that failed; "" also where there is no such
-        mount. Blocks; for a thread that prepares."""
+        """Fetches what the bucket has and this tier lacks. Returns why that failed; "" on success, and without such a
+        mount. Blocks; call it in a thread."""
         cached = mounts_of(spec, "MOUNT_CACHED")
         if not cached:
             return ""
@@ -62,8 +62,8 @@ class Uploads:
         return ""
 
     def flush(self, cell: str, attempt: int, folder: Path) -> None:
-        """Returns when a sealed folder was read back from the bucket; at once where there is none. Tries for
-        FLUSH_SECONDS. Raises RemoteFailed then, RemoteStopped when the runner ends."""
+        """Returns when a sealed folder was read back from the bucket; at once without a bucket. Tries for
+        FLUSH_SECONDS, then raises RemoteFailed; RemoteStopped when the runner ends."""
         remote = self._remote
         if remote is None:
             return
@@ -98,7 +98,7 @@ class Uploads:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def beat(self, spec: Mapping[str, Any]) -> None:
-        """Copies new checkpoints, now and then. Never blocks, never raises."""
+        """Starts a copy of new checkpoints every UPLOAD_SECONDS. Never blocks, never raises."""
         at = time.monotonic()
         if self._copying is not None and self._copying.done():
             self._behind, self._copying = self._copying.result(), None
@@ -116,7 +116,7 @@ class Uploads:
             return str(error)
 
     def backlog(self) -> dict[str, Any] | None:
-        """What waits for the bucket, for people; None where there is no bucket."""
+        """The cells that wait for the bucket, for people; None without a bucket."""
         if self._remote is None:
             return None
         with self._lock:
@@ -132,13 +132,13 @@ class Uploads:
         }
 
     def stop(self) -> None:
-        """Ends what is on its way."""
+        """Ends the copies that run."""
         self.stopping.set()
 
     # -- taking back
 
     def _sealed_there(self, remote: Remote) -> list[tuple[str, str]]:
-        """Cells with a whole copy in the bucket, each with the folder of the newest."""
+        """The cells with a whole copy in the bucket: (cell, folder of the newest copy)."""
         newest: dict[str, tuple[str, str]] = {}
         for path in remote.listing(f"{self._identity}/sealed", "/*/*/" + MANIFEST):
             cell, _, _ = path.partition("/")
@@ -147,7 +147,7 @@ class Uploads:
         return [(cell, folder) for cell, (_, folder) in sorted(newest.items())]
 
     def _take_back(self, remote: Remote, cell: str, folder: str) -> bool:
-        """Brings one sealed cell back under its name, after its digests were compared. False: it is here already."""
+        """Fetches one sealed cell, compares its digests, and renames it. False when it is here already."""
         final = self._cells / cell
         if (final / MANIFEST).exists():
             return False
