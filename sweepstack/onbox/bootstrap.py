@@ -1,8 +1,9 @@
-"""What runs first of all that is sent to a machine: it finds the modules that came along, and loads those asked for.
+"""Runs first on a machine: makes the modules sent with it importable, and caches them compiled.
 
-Compiling them takes longer than all that a look asks for. So what was compiled is kept on the machine, where a folder
-is named for it: of this user alone, under a name that has the digest of what was sent, and with its own. Whatever is
-not exactly so is not used, and compiled anew; what can't be kept is not. Python 3.8 and the standard library.
+Compiling takes longer than answering most requests. So the compiled modules are cached on the machine if a folder is
+named: one that only this user can read, in a file whose name has the digest of what was sent, and which begins with its
+own digest. A file that does not match is not used, and compiled again. If the cache can't be written, there is none.
+Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any
 
 FOLDER = "agent"
 KEPT = 4
-"""Of several versions of us, and of Python."""
+"""Cached files that are kept: for several versions of sweepstack and of Python."""
 MOST = 16 << 20
 DIGEST_BYTES = 32
 
 
 class Sent:
-    """Imports modules from what was sent. `codes`: by name, each compiled or as text."""
+    """An import finder and loader for the modules that were sent. `codes`: name → compiled code, or its text."""
 
     def __init__(self, codes: dict[str, Any]) -> None:
         self._codes = codes
@@ -50,8 +51,8 @@ class Sent:
 
 
 def folder(root: str | None) -> str:
-    """Where compiled modules are kept below a platform's root; "" for nowhere. An empty root is the usual one, as
-    `sweepstack.onbox.host.box_folders.default_root` has it."""
+    """The cache folder below a platform's root; "" for none (`root` is None). An empty root stands for the default,
+    `sweepstack.onbox.host.box_folders.default_root`."""
     if root is None:
         return ""
     data = os.environ.get("XDG_DATA_HOME", "")
@@ -60,8 +61,8 @@ def folder(root: str | None) -> str:
 
 
 def load(blob: bytes, kept_in: str = "") -> None:
-    """Makes importable what is in `blob`: compressed JSON, a list of (name, text). `kept_in`: the folder where it is
-    kept compiled; made, but not what is above it."""
+    """Makes the modules in `blob` importable: compressed JSON, a list of (name, text). `kept_in`: the cache folder,
+    made if its parent is there; "" for none."""
     codes = _recalled(kept_in, _name(blob)) if kept_in else None
     if codes is None:
         codes = {name: _compiled(name, text) for name, text in json.loads(zlib.decompress(blob))}
@@ -79,7 +80,7 @@ def _shown(name: str) -> str:
 
 
 def _name(blob: bytes) -> str:
-    """Of a file: what was sent, and the Python that compiled it."""
+    """The name of a cache file: the digest of what was sent, and the Python that compiled it."""
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()
     return f"{hashlib.sha256(blob).hexdigest()}-{sys.implementation.cache_tag}-{sys.hexversion:x}-{magic}"
 
@@ -121,7 +122,7 @@ def _keep(folder: str, name: str, codes: dict[str, Any]) -> None:
             aged = sorted(os.listdir(place), key=lambda one: os.stat(one, dir_fd=place, follow_symlinks=False).st_mtime)
             for old in aged[:-KEPT]:
                 os.unlink(old, dir_fd=place)
-        except OSError:  # a full disk must not be left with half of it
+        except OSError:  # leave no half file on a full disk
             with contextlib.suppress(OSError):
                 os.unlink(staged, dir_fd=place)
         finally:
@@ -129,6 +130,6 @@ def _keep(folder: str, name: str, codes: dict[str, Any]) -> None:
 
 
 def _ours(descriptor: int, kind: Any) -> bool:
-    """Whether it is of this kind and this user's, and nobody else may look into it or change it."""
+    """Whether it is of this kind and owned by this user, and no other user may read or change it."""
     status = os.fstat(descriptor)
     return kind(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077

@@ -1,10 +1,10 @@
-"""What answers on a rented box: the local channel, run there, asked over a pipe.
+"""The agent: runs on a rented box and serves its files and processes over a pipe.
 
-Shipped with all that it imports over the connection itself (`agent_source`), so a box needs nothing of ours. Python 3.8
-and the standard library, as LocalChannel. File names travel as JSON and never meet a shell.
+It is sent over the connection with all that it imports (`agent_source`), so a box needs nothing of ours. Python 3.8 and
+the standard library, as LocalChannel. File names are sent as JSON and never pass through a shell.
 
-Both ways carry frames: a letter, a length (4 bytes, big endian), that many bytes. J is JSON, D is data. A request is
-one J, and the data that it announces; an answer is any number of D, and a J at its end: {"ok": …} or {"error": …}.
+Both directions carry frames: a letter, a length (4 bytes, big endian), that many bytes. J is JSON, D is data. A request
+is one J, and the data that it announces; an answer is any number of D, then one J: {"ok": …} or {"error": …}.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ MOST_JSON = 256 << 20
 MOST_TAILS = 64 << 20
 """Bytes of all tails of one answer together."""
 MOST_READ = 256 << 20
-"""Bytes that one `read` may answer. What is larger is fetched."""
+"""The most bytes that one `read` returns. Larger files are fetched."""
 TOGETHER = 1 << 17
-"""Bytes of small files that go out in one write."""
+"""Bytes of small files that are collected for one write."""
 IDLE_SECONDS = 120.0
-"""How long an agent that nobody asks anything stays."""
+"""An agent that gets no request for so long ends."""
 
 
 class Cut(SweepstackError):
-    """The other end is gone, or does not speak as agreed. Never leaves this module."""
+    """The other end is gone, or does not keep to the protocol. Handled inside this package."""
 
 
 class Wire:
@@ -49,10 +49,10 @@ class Wire:
         self._source, self._sink = source, sink
         self._buffer = bytearray()
         self.announced = 0
-        """Bytes of data that belong to the request and were not read yet."""
+        """Bytes of the request's data that were not read yet."""
 
     def gone(self) -> bool:
-        """Has the other end closed? Never blocks; keeps what it may have sent."""
+        """Whether the other end has closed. Never blocks; keeps what it has sent."""
         while select.select([self._source], [], [], 0)[0]:
             data = os.read(self._source, CHUNK)
             if not data:
@@ -61,7 +61,7 @@ class Wire:
         return False
 
     def request(self) -> Any:
-        """The next request; None when there is none for so long that nobody can be there."""
+        """The next request; None when none comes within `IDLE_SECONDS`. Blocks."""
         if not self._buffer and not select.select([self._source], [], [], IDLE_SECONDS)[0]:
             return None
         kind, length = self._header()
@@ -113,7 +113,8 @@ def framed(kind: bytes, data: bytes) -> bytes:
 
 
 class Announced:
-    """A file that comes with the request, read once, in the order in which it was announced: `put_tree` ships it."""
+    """A file that comes with the request; it is read once, in the order in which the files were announced. For
+    `put_tree`."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._rest = chunks, b""
@@ -132,8 +133,8 @@ class Announced:
 
 
 class BoxChannel(LocalChannel):
-    """The box that this runs on. A volume has to be mounted where the platform mounts it: an empty folder of that name
-    is not the volume."""
+    """A channel to the box on which this runs. Raises Unreachable for paths on a volume that is not mounted: an empty
+    folder of that name is not the volume."""
 
     def __init__(self, native_id: str, root: str, mounts: Mapping[str, str], wire: Wire) -> None:
         where = {mount: Path(content) for mount, content in mounts.items()}
@@ -147,7 +148,7 @@ class BoxChannel(LocalChannel):
         return base, parts
 
     def prepare(self) -> None:
-        """Makes the box's root, on a box that is new."""
+        """Makes the root of a new box. Idempotent."""
         assert self._root is not None
         self._root.mkdir(parents=True, exist_ok=True)
 
@@ -159,7 +160,7 @@ def _mount_points() -> set[str]:
 
 
 class Agent:
-    """Answers one request after the other. A verb is a method; what it returns is the answer's `ok`."""
+    """Answers one request after the other. The method `do_<verb>` handles a verb; its result is the answer's `ok`."""
 
     def __init__(self, wire: Wire, channel: BoxChannel) -> None:
         self.wire, self.channel = wire, channel
@@ -178,11 +179,11 @@ class Agent:
                 raise
             except Exception as error:
                 self.wire.answer(_described(error))
-            if self.wire.announced:  # it would be taken for requests: a new agent answers the next one
+            if self.wire.announced:  # unread data would be taken for requests: end, and a new agent serves the next one
                 return
 
     def turn_to(self, box: Mapping[str, Any]) -> None:
-        """Answers for this box from now on: one agent may serve all that lie on its machine."""
+        """Serves this box from now on: one agent may serve all boxes on its machine."""
         self.channel = BoxChannel(box["native_id"], box["root"], box["mounts"], self.wire)
 
     def do_ping(self) -> bool:
@@ -209,7 +210,7 @@ class Agent:
         return _ends(found)
 
     def do_newest(self, folder: str, below: str, count: int, limit: int) -> dict[str, Any]:
-        """Of the files `folder/*/*/below`: the ends of those that changed last, and which others there are."""
+        """Of the files `folder/*/*/below`: the ends of those that changed last, and the paths of the others."""
         found, others = newest(self.channel, folder, below, count, min(limit, MOST_TAILS // max(count, 1)))
         return {"tails": _ends(found), "others": others}
 
@@ -221,7 +222,7 @@ class Agent:
         return {"files": listing.files, "problem": listing.problem}
 
     def do_fetch(self, path: str, offset: int) -> int:
-        """Answers twice: the size of the file as soon as it is known, and that it was all sent."""
+        """Answers twice: first the file's size, and at the end that all was sent."""
         with self.channel.open_file(path) as handle:
             size = os.fstat(handle.fileno()).st_size
             done = offset if offset <= size else 0
@@ -239,7 +240,7 @@ class Agent:
         return size
 
     def do_fetch_many(self, paths: list[str]) -> None:
-        """Each file's size, and its bytes. What is small waits for what follows: a write for each would be a packet."""
+        """Sends each file's size and its bytes. Small files are collected, since each write would be a packet."""
         waiting = bytearray()
         for path in paths:
             with self.channel.open_file(path) as handle:
@@ -311,8 +312,8 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def greet(settings: Mapping[str, Any]) -> int:
-    """The descriptor that answers go to, on which it was said who speaks. What others print goes to stderr from now on,
-    not between frames."""
+    """Writes the greeting and returns the descriptor for answers. From now on, what other code prints to stdout goes to
+    stderr, so that it does not come between frames."""
     sink = os.dup(1)
     os.dup2(2, 1)
     os.write(sink, b"\0sweepstack-agent " + settings["nonce"].encode("ascii") + b"\n")
@@ -320,7 +321,7 @@ def greet(settings: Mapping[str, Any]) -> int:
 
 
 def hello(wire: Wire) -> None:
-    """The first answer, to no request."""
+    """Sends the first answer, before any request: interpreter, version and clock."""
     wire.answer({"ok": {"python": sys.executable, "version": list(sys.version_info[:3]), "clock": time.time()}})
 
 
@@ -331,4 +332,4 @@ def main(settings: Mapping[str, Any]) -> None:
     with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):
         hello(wire)
         Agent(wire, channel).serve()
-    os._exit(0)  # a thread that waits for a process of the box must not hold the connection
+    os._exit(0)  # don't wait for threads that wait for the box's processes: they would keep the connection open

@@ -1,4 +1,4 @@
-"""Lists files below folders of this machine, within bounds, following nothing."""
+"""Lists files below folders of this machine, with limits on count and time; follows no links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_OTHERS = 10_000
 
 
 class Walk:
-    """One look at some folders: at most `limit` files, until `deadline` (monotonic). See `Channel.walk`."""
+    """One walk over some folders: at most `limit` files, until `deadline` (monotonic). See `Channel.walk`."""
 
     def __init__(self, skip: Sequence[str], limit: int, deadline: float) -> None:
         self._skip = skip
@@ -31,7 +31,8 @@ class Walk:
         self._looks = 0
 
     def below(self, root: Path, name: str) -> None:
-        """Adds what lies below `root`, which is called `name`. Raises FileNotFoundError, NotADirectoryError."""
+        """Adds the files below `root`; `name` is its path in the listing. Raises FileNotFoundError,
+        NotADirectoryError."""
         pending = [(str(root), name)]
         first = True
         while pending and not self._over():
@@ -42,7 +43,7 @@ class Walk:
             except (FileNotFoundError, NotADirectoryError):
                 if first:
                     raise
-                continue  # removed since it was named
+                continue  # removed since it was listed
             except OSError as error:
                 self._problems.append(f"{shown} can't be read ({error.strerror})")
                 continue
@@ -58,13 +59,13 @@ class Walk:
             pending += reversed(inner)
 
     def listing(self) -> Listing:
-        """All that was found, and what was in the way of finding more."""
+        """The files that were found, and why there may be more."""
         return Listing(tuple(self._files), "; ".join(self._problems[:3]))
 
     def _add(self, entry: os.DirEntry[str], path: str) -> bool:
-        """Takes a file up. True for a folder that is to be gone into."""
+        """Adds an entry if it is a regular file. True for a folder that is to be walked."""
         try:
-            if entry.is_dir(follow_symlinks=False):  # as the listing of its folder had it: no call of its own
+            if entry.is_dir(follow_symlinks=False):  # known from scandir: no system call of its own
                 return not any(fnmatch.fnmatchcase(path, pattern) for pattern in self._skip)
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -94,8 +95,8 @@ class Walk:
 
 
 def newest(channel: Any, folder: str, below: str, count: int, most: int) -> tuple[dict[str, Any], list[str] | None]:
-    """Of the files `folder/*/*/below`, the ends of those `count` that changed last, and the paths of the others; None
-    instead of them where not all were looked for, as there are too many."""
+    """Of the files `folder/*/*/below`: path → end (size, last bytes) of the `count` that changed last, and the paths of
+    the others; None for the others when there are too many to list."""
     found, whole = _matching(channel, folder, below, time.monotonic() + NEWEST_SECONDS)
     found.sort(reverse=True)
     ends = {path: end for _, path in found[:count] if (end := tail_of(channel, path, most)) is not None}
@@ -104,7 +105,7 @@ def newest(channel: Any, folder: str, below: str, count: int, most: int) -> tupl
 
 
 def _matching(channel: Any, folder: str, below: str, deadline: float) -> tuple[list[tuple[float, str]], bool]:
-    """When they changed and what they are called; and whether these are all. Links are not gone into."""
+    """(time of the last change, path) of each; and whether these are all. Links are not followed."""
     found: list[tuple[float, str]] = []
     try:
         outer = [entry.name for entry in channel.listdir(folder) if entry.kind == "dir"]
@@ -134,7 +135,7 @@ def _folders(path: str) -> list[str]:
 
 
 def tail_of(channel: Any, path: str, most: int) -> tuple[int, bytes] | None:
-    """Size and last bytes of one file of a local channel; None where it is none that can be read."""
+    """Size and last bytes of one file of a local channel; None when it is no file that can be read."""
     try:
         with channel.open_file(path) as handle:
             size = handle.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Writes files of a box: copies that are resumed, lines that are appended whole, folders that appear whole."""
+"""Writes files of a box: resumes copies, appends whole lines, makes folders appear at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CHUNK = 1 << 20
 
 
 def open_target(target: Path) -> IO[bytes]:
-    """Opens a partial copy for going on with it. A file that is a link of any sort is put aside first: never write
-    through to what it shares its bytes with."""
+    """Opens a partial copy to continue it. A symbolic or hard link is removed first, so that the file that it shares
+    its bytes with is not changed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(target, flags | os.O_EXCL, 0o644)
@@ -33,8 +33,8 @@ def open_target(target: Path) -> IO[bytes]:
 
 
 def append_lines(file: Path, data: bytes) -> None:
-    """Appends to a file, which is made where it is not there, and fsyncs it: all of `data` is added, or nothing. Raises
-    PlatformError for one that ends in a torn line, OSError."""
+    """Appends to a file, made if missing, and fsyncs it: all of `data` is added, or nothing. Raises PlatformError when
+    the file ends in a torn line, OSError."""
     created = not file.exists()
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -51,7 +51,7 @@ def append_lines(file: Path, data: bytes) -> None:
                 left = left[os.write(descriptor, left) :]
             os.fsync(descriptor)
         except BaseException:
-            os.ftruncate(descriptor, before)  # a full disk must not leave half a line
+            os.ftruncate(descriptor, before)  # leave no half line on a full disk
             raise
     finally:
         os.close(descriptor)
@@ -71,7 +71,7 @@ def _end_of_last_line(descriptor: int, size: int) -> int:
 
 
 def copy_in(source: Path, target: Path, mode: int) -> None:
-    """Copies a file to a new one, with parent folders, and fsyncs it. Raises OSError."""
+    """Copies a file to a new one, makes parent folders, and fsyncs it. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as original, target.open("xb") as copy:
         shutil.copyfileobj(original, copy, CHUNK)
@@ -81,11 +81,11 @@ def copy_in(source: Path, target: Path, mode: int) -> None:
 
 
 def appear(staged: Path, folder: Path) -> None:
-    """Gives a folder its name. One that is there already stays. Raises OSError."""
+    """Renames the folder `staged` to `folder`. A `folder` that is there already stays. Raises OSError."""
     try:
         os.rename(staged, folder)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        return  # another ship of the same tree was faster
+        return  # another command shipped the same tree first
     fsync_directory(folder.parent)

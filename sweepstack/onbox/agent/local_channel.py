@@ -1,4 +1,4 @@
-"""A box on this machine: a folder tree, with links to volumes below `mnt/` that the platform made."""
+"""A channel to a box on this machine: a folder, with links to volumes below `mnt/`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalChannel:
-    """See `sweepstack.onbox.agent.channel.Channel`. `mounts`: box-relative path → where a volume's content lies.
+    """See `sweepstack.onbox.agent.channel.Channel`. `mounts`: box-relative path → folder of a volume's content.
 
-    `closed` says why nothing is started on the box now; empty while it is open. A volume without its box: not `runs`,
-    and either the volume is the `root`, or `root` is None and there is nothing but its mount. `cancelled` is asked
-    while something is waited for: once it says so, the wait ends, and what ran for it.
+    `closed`: returns why nothing may be started on the box now, "" when it may. `runs`: False for a volume without its
+    box; then the volume is the `root`, or `root` is None and there is only its mount. `cancelled`: asked during a wait;
+    once it is true, the wait ends, and the process that was waited for is killed.
 
-    Python 3.8 and the standard library, with all that it imports: a rented box runs this very code (`agent`).
+    Python 3.8 and the standard library, with all that it imports: a rented box runs this same code (`agent`).
     """
 
     def __init__(
@@ -185,12 +185,12 @@ class LocalChannel:
                     start_new_session=True,
                 )
             try:
-                self._must_run()  # a stop that began between the two looks may not have seen it
+                self._must_run()  # a stop that began meanwhile may not have seen the new process
             except PlatformError:
                 processes.signal_group(process.pid, signal.SIGKILL)
                 process.wait()
                 raise
-        # It outlives us; while we live, its zombie must not.
+        # The process outlives us; until then this thread waits for it, so that it leaves no zombie.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         return process.pid
 
@@ -247,7 +247,8 @@ class LocalChannel:
         return self._root, parts
 
     def _locate(self, path: str) -> Path:
-        """Where `path` lies, links followed, and proved to lie inside the box or the volume."""
+        """The absolute path, links resolved. Raises PlatformError when it lies outside of the box and its volumes,
+        Unreachable when the box or the volume is not there."""
         self._must_exist()
         base, parts = self._split(path)
         try:
@@ -277,7 +278,7 @@ class LocalChannel:
 
     @contextlib.contextmanager
     def _answering(self, path: str) -> Iterator[None]:
-        """Says "not there" only of a box that is; all that keeps us from knowing is Unreachable."""
+        """Passes "not found" on only when the box itself is there; any other OSError becomes Unreachable."""
         try:
             yield
         except (*_NOT_THERE, IsADirectoryError):
@@ -287,10 +288,10 @@ class LocalChannel:
             raise Unreachable(f"{path} on {self.native_id}: {error}") from error
 
     def open_file(self, path: str) -> IO[bytes]:
-        """A regular file of the box for reading, as `read` would find it."""
+        """Opens a regular file of the box for reading. Raises FileNotFoundError, PlatformError, Unreachable."""
         with self._answering(path):
             try:
-                # Not blocking: a pipe that somebody put there must not hang us.
+                # Non-blocking: to open a named pipe must not hang.
                 descriptor = os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             except NotADirectoryError as error:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
@@ -302,12 +303,12 @@ class LocalChannel:
     def _take(self, descriptor: int, lock: str) -> None:
         if not locks.take(descriptor, APPEND_LOCK_SECONDS, self._cancelled or bool):
             if self._cancelled is not None and self._cancelled():
-                raise Unreachable(f"{lock} on {self.native_id}: the one who waited for it is gone")
+                raise Unreachable(f"{lock} on {self.native_id}: the command that waited for it is gone")
             raise Unreachable(f"{lock} on {self.native_id} has been held by another process for 60 s")
 
 
 def _silent(_count: int) -> None:
-    """Progress that nobody reads."""
+    """The default for `progress`: ignores it."""
 
 
 def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
@@ -319,7 +320,7 @@ def _kind(mode: int) -> Literal["file", "dir", "link", "other"]:
 
 
 def _reachable(port: int, local: int) -> str:
-    """See `Channel.reach`: the box is this machine. Looks whether something answers at `port`."""
+    """See `Channel.reach`, for a box that is this machine: checks whether a program answers at `port`."""
     if local != port:
         raise PlatformError(
             f"the box is this machine: its port {port} is {port} here already, and is not renamed to {local}. "

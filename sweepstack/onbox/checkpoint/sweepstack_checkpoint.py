@@ -1,15 +1,15 @@
-"""Checkpoints that survive being killed at any moment, for training code on a sweepstack box.
+"""Checkpoints for training code on a sweepstack box: the run may be killed at any moment and goes on.
 
-    state = TrainingState({"model": model, "optimizer": optimizer, "schedule": schedule})  # all that the run depends on
+    state = TrainingState({"model": model, "optimizer": optimizer, "schedule": schedule})  # all parts of the state
     metrics = state.metrics(out / "metrics.jsonl")
     for epoch in range(state.load_latest() + 1, epochs + 1):                      # always asked; 0 on a first start
         ...
         metrics.write({"step": epoch, "loss": loss})
-        state.after_step(epoch)                                # saves when that pays, and before it obeys a SIGTERM
+        state.after_step(epoch)                                # saves when it is due, and before it exits upon SIGTERM
 
-Killed at any moment and started again by the same command, the run goes on from its newest whole checkpoint and ends
-with the bytes of an undisturbed one. Python 3.8+, standard library only; torch and NumPy are used where the training
-code has imported them. For files of a format of your own there is `Checkpoint`, on which `TrainingState` stands.
+When the run is killed and the same command starts it again, it goes on from its newest whole checkpoint and ends with
+the same bytes as a run that was never killed. Python 3.8+, standard library only; torch and NumPy are used if the
+training code has imported them. For files in your own format use `Checkpoint`, which `TrainingState` uses, too.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from sweepstack_files import Checkpoint
 __all__ = ["Checkpoint", "Interval", "Metrics", "StopFlag", "TrainingState", "stop_flag"]
 
 BETWEEN_LOSSES = 3 * 3600.0
-"""Mean seconds between two interruptions, where nobody knows better: a spot box."""
+"""Mean seconds between two interruptions, as on a spot box: the default."""
 RANK = re.compile(r"RANK|OMPI_COMM_WORLD_RANK|PMI_RANK|[A-Z]+_PROCID")
-"""Where launchers say which of several processes this is; the last one, where a batch system starts each of them."""
+"""Variables in which launchers give a process its rank; the last form is for batch systems that start each process."""
 LAST_SAVES = 5
 
 
 class TrainingState:
-    """All that the rest of a run depends on: the parts given, and the random generators of Python, NumPy and torch.
+    """The state of a run: the given parts, and the random generators of Python, NumPy and torch.
 
     A part is anything with `state_dict` and `load_state_dict` (models, optimizers, schedulers, scalers, EMA, stateful
-    loaders and samplers), a torch or NumPy generator, a `random.Random`, or a dict or list of what pickles. Loading a
-    checkpoint changes them in place.
+    loaders and samplers), a torch or NumPy generator, a `random.Random`, or a dict or list of picklable values. Loading
+    a checkpoint changes them in place.
 
-    Several ranks: all make one, over one folder, and call its methods at the same steps. Rank 0 saves its parts for
-    all, with every rank's random generators where torch.distributed is at work. Of parameters that are spread over
-    ranks that is one share only: use torch.distributed.checkpoint for those. A checkpoint is a pickle: load only what
-    your job wrote.
+    Several ranks: each makes one with the same folder, and calls its methods at the same steps. Rank 0 saves its parts
+    for all, with every rank's random generators if torch.distributed is initialized. If parameters are sharded over
+    ranks, this would save one shard only: use torch.distributed.checkpoint for those. A checkpoint is a pickle: load
+    only what your job wrote.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class TrainingState:
         every: int = 1,
         between_losses: float = BETWEEN_LOSSES,
     ) -> None:
-        """`directory`: as for `Checkpoint`. `every`: at which steps a save is possible (epochs, accumulated batches).
-        `between_losses`: mean seconds between interruptions. From now on SIGTERM sets `stop`, so call it in the main
-        thread. Raises TypeError for a part whose state can't be kept."""
+        """`directory`: as for `Checkpoint`. `every`: a save is possible at multiples of so many steps (epochs,
+        accumulated batches). `between_losses`: mean seconds between interruptions. From now on SIGTERM sets `stop`, so
+        call it in the main thread. Raises TypeError for a part whose state can't be saved."""
         self.parts = dict(parts)
         for name, part in self.parts.items():
             _access(name, part)
@@ -73,14 +73,14 @@ class TrainingState:
         self._at, self._since = 0, time.monotonic()
 
     def metrics(self, path: str | os.PathLike[str]) -> Metrics:
-        """A file of JSON lines that is part of the state. To be called before `load_latest`. Rank 0 writes it."""
+        """A file of JSON lines that is part of the state. Call it before `load_latest`. Only rank 0 writes it."""
         self.parts[f"metrics {Path(path).name}"] = part = Metrics(path) if self.rank == 0 else NoMetrics()
         return part
 
     def load_latest(self) -> int:
-        """Takes up the newest whole checkpoint. Returns its step, 0 when there is none. One path for every start.
+        """Loads the newest whole checkpoint. Returns its step, 0 when there is none, so call it at every start.
 
-        Raises RuntimeError when it is of other parts, or when ranks see different ones."""
+        Raises RuntimeError when it has other parts, or when ranks see different checkpoints."""
         path = self.checkpoint.load_latest()
         step = 0
         if path is not None:
@@ -100,7 +100,7 @@ class TrainingState:
         return int(step)
 
     def due(self, step: int) -> bool:
-        """Whether a save at the end of this step pays, by what steps and saves were measured to take."""
+        """Whether a save at the end of this step is worth its time, from the measured times of steps and saves."""
         return self.interval.due(step, self._at, time.monotonic() - self._since)
 
     def save(self, step: int) -> None:
@@ -115,8 +115,8 @@ class TrainingState:
         self.interval.saved(self._since - begun)
 
     def after_step(self, step: int) -> None:
-        """To be called at the end of every step: saves when that pays. After a SIGTERM it saves and raises
-        SystemExit(143), at the first step at which a save is possible."""
+        """Call it at the end of every step: saves when a save is due. After a SIGTERM it saves at the first step at
+        which that is possible, and raises SystemExit(143)."""
         if step % self.interval.every:
             return
         stop, due = self._agreed((bool(self.stop), self.due(step)))
@@ -127,7 +127,7 @@ class TrainingState:
 
     @staticmethod
     def _agreed(answer: Any) -> Any:
-        """Rank 0's answer, where ranks train together: each by its own clock would save at another step."""
+        """Rank 0's answer on all ranks: by their own clocks they would save at different steps."""
         distributed, box = _distributed(), [answer]
         if distributed is not None:
             distributed.broadcast_object_list(box, src=0)
@@ -135,8 +135,8 @@ class TrainingState:
 
 
 class Interval:
-    """When a save pays: every sqrt(2 · mu · C) seconds (Young/Daly), for mu seconds between interruptions and C for a
-    save, as measured. Rounded down to steps at which a save is possible."""
+    """When a save is due: every sqrt(2 · mu · C) seconds (Young/Daly), with mu seconds between interruptions and C
+    seconds for a save, as measured. Rounded down to steps at which a save is possible."""
 
     def __init__(self, between_losses: float = BETWEEN_LOSSES, every: int = 1) -> None:
         if between_losses <= 0 or every < 1:
@@ -146,7 +146,7 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """The interval; 0 while no save was measured, so that the first comes early."""
+        """The interval in seconds; 0 before the first save, so that it comes early."""
         return math.sqrt(2 * self.between_losses * statistics.median(self._saves)) if self._saves else 0.0
 
     def steps(self, step_seconds: float) -> int:
@@ -155,18 +155,18 @@ class Interval:
         return max(self.every, whole - whole % self.every)
 
     def saved(self, seconds: float) -> None:
-        """A save took so long. The last few count: the first one may have warmed something up."""
+        """Notes that a save took `seconds`. Only the last few count: the first one may be slower."""
         self._saves = [*self._saves, seconds][-LAST_SAVES:]
 
     def due(self, step: int, saved_step: int, took: float) -> bool:
-        """At the end of `step`, `took` seconds after that of `saved_step` was saved."""
+        """Whether a save is due at the end of `step`, `took` seconds after the save of `saved_step`."""
         done = step - saved_step
         return step % self.every == 0 and done > 0 and (not self._saves or done >= self.steps(took / done))
 
 
 class Metrics:
-    """A file of JSON lines, one a step. Its content is part of a checkpoint: a run that goes on begins with exactly the
-    lines that were written before it, whatever came after them or became of the file."""
+    """A file of JSON lines, one for each step. Its content is part of a checkpoint: a run that goes on from it begins
+    with exactly the lines that were written before, even if the file was changed or deleted since."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -175,7 +175,7 @@ class Metrics:
         self._packer, self._packed = zlib.compressobj(1), bytearray()
 
     def write(self, line: dict[str, Any]) -> None:
-        """Appends one line; whoever watches sees it at once."""
+        """Appends one line and flushes it, so that readers see it at once."""
         self._append(json.dumps(line).encode() + b"\n")
 
     def _append(self, data: bytes) -> None:
@@ -184,12 +184,12 @@ class Metrics:
         self._packed += self._packer.compress(data)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was written so far, packed."""
+        """The file's content so far, compressed."""
         self._packed += self._packer.flush(zlib.Z_SYNC_FLUSH)
         return {"bytes": self._file.tell(), "packed": bytes(self._packed)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the file what it was: cut back where it lies, written anew where it is gone."""
+        """Writes the saved content back: the file is truncated and written again."""
         content = zlib.decompressobj().decompress(state["packed"])
         if len(content) != state["bytes"]:
             raise ValueError(f"{self.path}: the checkpoint holds {len(content)} bytes of it, and says {state['bytes']}")
@@ -200,7 +200,7 @@ class Metrics:
 
 
 class NoMetrics(Metrics):
-    """What the other ranks have: rank 0 writes the file."""
+    """The metrics of ranks other than 0: they write nothing."""
 
     def __init__(self) -> None:
         pass
@@ -216,7 +216,7 @@ class NoMetrics(Metrics):
 
 
 class StopFlag:
-    """True once a signal came."""
+    """True after the signal came."""
 
     def __init__(self) -> None:
         self._came = False
@@ -225,7 +225,7 @@ class StopFlag:
         return self._came
 
     def set(self, *_: Any) -> None:
-        """What the signal does, and nothing else: saving is for the end of a step."""
+        """The signal's handler: only sets the flag; the save happens at the end of a step."""
         self._came = True
 
 
@@ -241,7 +241,7 @@ def stop_flag(*numbers: int) -> StopFlag:
 
 
 def _access(name: str, part: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
-    """How the state of a part is taken and put back. Raises TypeError."""
+    """The functions that read and restore a part's state. Raises TypeError when there are none."""
     for member, take, put in _KINDS:
         if hasattr(part, member):
             return take, put
@@ -268,18 +268,18 @@ _KINDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] 
     ("popitem", dict, _put_dict),
     ("extend", list, lambda part, saved: part.__setitem__(slice(None), saved)),
 )
-"""By a member that only this kind has: how to take its state, and how to put it back in place."""
+"""Kinds of parts: a method that only this kind has; how to read its state; how to restore it in place."""
 
 
 def _random() -> dict[str, Any]:
-    """The generators of the libraries that this process has imported."""
+    """The states of the random generators of the libraries that this process has imported."""
     found: dict[str, Any] = {"python": random.getstate()}
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         found["numpy"] = numpy.random.get_state()
     if torch is not None:
         found["torch"] = torch.get_rng_state()
-        if torch.cuda.is_initialized():  # asking for them would do it, and that belongs to the job
+        if torch.cuda.is_initialized():  # get_rng_state_all would initialize CUDA, which is the job's to do
             found["cuda"] = torch.cuda.get_rng_state_all()
     return found
 
@@ -301,7 +301,7 @@ def _set_random(saved: dict[str, Any]) -> None:
 
 
 def _gathered(mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """`mine` of every rank that trains together with this one, by rank."""
+    """`mine` of all ranks, in the order of the ranks."""
     distributed = _distributed()
     if distributed is None:
         return [mine]
@@ -311,7 +311,7 @@ def _gathered(mine: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _distributed() -> Any:
-    """torch.distributed, where this process trains together with others."""
+    """torch.distributed if it is initialized, else None."""
     found = getattr(sys.modules.get("torch"), "distributed", None)
     return found if found is not None and found.is_available() and found.is_initialized() else None
 
@@ -326,7 +326,7 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What `_write` wrote. Tensors come back in memory, and go to their devices as parts take them over."""
+    """Reads what `_write` wrote. Tensors are loaded into main memory; each part copies them to its device."""
     with open(path, "rb") as handle:
         if handle.read(2) != b"PK":  # torch writes zip files
             handle.seek(0)

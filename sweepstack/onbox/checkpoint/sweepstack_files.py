@@ -1,4 +1,4 @@
-"""Checkpoints as files: whole or not there, whatever is killed when.
+"""Checkpoint files: each is whole or not there, even when the process is killed while it saves.
 
 Part of the checkpoint helper (see sweepstack_checkpoint.py): Python 3.8+, standard library only.
 """
@@ -24,26 +24,26 @@ _CHUNK = 1 << 20
 class Checkpoint:
     """The checkpoints of one cell: `step-<step>-<sha256 of the content>.ckpt`, in a folder of their own.
 
-    The digest is part of the name, so that one rename makes a checkpoint appear together with the proof of it. For one
-    process at a time: in a job of several ranks, rank 0 saves.
+    The name holds the digest, so that one rename makes a checkpoint appear together with its proof. For one process at
+    a time: in a job of several ranks, rank 0 saves.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        """`directory`: made if it isn't there; None for the one that the box sets aside. Raises RuntimeError outside a
-        box when none is given."""
+        """`directory`: made if it is missing; None for the one in SWEEPSTACK_CHECKPOINT_DIR, which the box sets. Raises
+        RuntimeError when there is neither."""
         where = directory if directory is not None else os.environ.get(VARIABLE)
         if not where:
             raise RuntimeError(f"no folder for checkpoints: give one, or set {VARIABLE}")
         self.directory = Path(where)
         self.directory.mkdir(parents=True, exist_ok=True)
-        for parent in list(self.directory.absolute().parents)[:2]:  # its own name must survive a power cut, too
+        for parent in list(self.directory.absolute().parents)[:2]:  # the folder's name must survive a power cut, too
             with contextlib.suppress(PermissionError):
                 _sync_folder(parent)
 
     def load_latest(self) -> Path | None:
-        """The newest whole checkpoint; None when there is none. Reads it once, to compare its digest.
+        """The newest whole checkpoint; None when there is none. Reads the file to compare its digest.
 
-        A damaged one is passed over for the one before it. What a save left unfinished is never one.
+        If it is damaged, the one before it is taken. An unfinished save is never taken.
         """
         for _, path, digest in self._saved():
             with contextlib.suppress(OSError):
@@ -52,11 +52,11 @@ class Checkpoint:
         return None
 
     def save(self, write: Callable[[Path], Any], step: int) -> Path:
-        """Calls `write` with the path of a file to make, and makes it the newest checkpoint. Returns where it lies.
+        """Calls `write` with the path of a file to make, and makes it the newest checkpoint. Returns its final path.
 
-        Blocks until it is on the disk. The one before is kept; older ones are removed once this one is safe. On a full
-        disk they are removed first and `write` is called a second time; the newest whole one always stays. Whatever
-        else happens on the way (the exception of `write` is passed on), the checkpoints of before are still there.
+        Blocks until it is on the disk. The checkpoint before it is kept; older ones are removed once this one is safe.
+        On a full disk they are removed first, and `write` is called a second time; the newest whole one always stays.
+        After any other error (the exception of `write` is passed on) the earlier checkpoints are still there.
         """
         if step < 0:
             raise ValueError(f"step {step} is negative")
@@ -89,12 +89,12 @@ class Checkpoint:
         return path
 
     def _made_room(self, error: Exception) -> bool:
-        """Whether a save may have failed for want of space, and something older could be given up for it."""
+        """Removes older checkpoints if the save may have failed because the disk is full. Whether it removed any."""
         newest = self.load_latest()
         if newest is None or not isinstance(error, (OSError, RuntimeError)):
             return False
         full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        # torch says neither: its writer fails with a RuntimeError. Then the space that is left tells.
+        # torch gives no errno: its writer fails with a RuntimeError. Then judge by the free space.
         if not full and shutil.disk_usage(self.directory).free > 2 * newest.stat().st_size:
             return False
         others = [path for _, path, _ in self._saved() if path != newest]
@@ -102,7 +102,7 @@ class Checkpoint:
         return bool(others)
 
     def _saved(self) -> list[tuple[int, Path, str]]:
-        """All that are named as checkpoints, newest first."""
+        """All files with a checkpoint's name, newest first: (step, path, digest)."""
         found = []
         for path in self.directory.iterdir():
             match = _NAME.fullmatch(path.name)
@@ -111,8 +111,8 @@ class Checkpoint:
         return sorted(found, key=lambda one: (one[0], _mtime(one[1])), reverse=True)
 
     def _tidy(self, newest: Path, step: int) -> None:
-        """Leaves the newest, the one before it, and nothing else: what was saved last is what counts, also where a run
-        had to go back (steps behind this one were damaged) or began anew."""
+        """Removes all but the newest checkpoint and the one before it. The last save counts as the newest, also when a
+        run went back (later steps were damaged) or began again."""
         others = [(number, path) for number, path, _ in self._saved() if path != newest]
         before = [path for number, path in others if number <= step][: KEEP - 1]
         _remove([*(path for _, path in others if path not in before), *self.directory.glob(".*.tmp")])
@@ -144,7 +144,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that can't do that for folders
+        if error.errno != errno.EINVAL:  # EINVAL: a file system that can't fsync folders
             raise
     finally:
         os.close(descriptor)

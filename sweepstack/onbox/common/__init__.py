@@ -1,1 +1,1 @@
-"""What the agent, the host and this side share."""
+"""Code that boxes, hosts and the user's machine share: paths, digests, errors, locks, units."""

@@ -1,4 +1,7 @@
-"""Where things lie on a box: box-relative POSIX paths that the runner, the channel and the provider agree on."""
+"""The paths of files on a box, and the tags of boxes and volumes.
+
+Paths are box-relative POSIX paths. The runner, the channel and the provider use these constants.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ RUNNER_PID = f"{HOME}/runner.pid"
 RUNNER_LOG = f"{HOME}/runner.log"
 SPEC = f"{HOME}/spec.json"
 KEEP_ON = f"{HOME}/keep-on"
-"""Touched by whoever reads from a box that is about to end its own bill: it waits a while longer."""
+"""A command that reads from a box touches this file: a box that is about to end its own bill then waits longer."""
 PATROL = f"{HOME}/patrol.jsonl"
 OWNER = f"{HOME}/owner.json"
 """Who rented the box, for which sweep, and until when it counts as held: `sweepstack.teardown.ownership`."""
 DECISIONS = f"{HOME}/decisions.jsonl"
-"""What people decided about this box where no state had it: `sweepstack.core.local_decisions`."""
+"""What people decided about this box while it was in no state: `sweepstack.core.local_decisions`."""
 SETUP_LOGS = f"{HOME}/setup"
 """What each set-up step and smoke run printed: see `setup_log`."""
 CELLS = f"{HOME}/cells"
 """Every attempt of every cell: see `attempt_dir`."""
 OWN_TIERS = ("scratch", "data")
-"""The tiers that no box keeps beyond its end, each a folder of that name."""
+"""The tiers that end with the box, each a folder of that name."""
 SECRETS = f"{HOME}/secrets.json"
-"""Values of `job.secrets`, mode 0600: on a tier that dies with the box, and in no other file."""
+"""Values of `job.secrets`, mode 0600: on a tier that ends with the box, and in no other file."""
 DURABLE = "mnt/durable"
 """The tier that outlives the box, as the box sees it."""
 
@@ -40,13 +43,13 @@ def code_dir(code: str) -> str:
 
 
 def shipped_list(code: str) -> str:
-    """The files of a code digest as JSON ([path, mode, SHA-256] each), whose own SHA-256 is the digest: what the runner
-    holds the folder to before each start. Written again when files were shipped again."""
+    """The list of a version's files: JSON, [path, mode, SHA-256] each. Its own SHA-256 is the code digest. The runner
+    compares the folder with it before each start. Written again when files were shipped again."""
     return f"{HOME}/shipped/{hex_of(code)}.files.json"
 
 
 def short(code: str) -> str:
-    """A code digest as people read and pin it."""
+    """The first six digits of a code digest, as people read and pin it."""
     return hex_of(code)[:6]
 
 
@@ -71,30 +74,31 @@ def sealed_dir(identity: str, cell: str) -> str:
 
 
 def surviving(kills: Iterable[str], mounts: Mapping[str, str]) -> tuple[str, ...]:
-    """The volumes (native ids) of `mounts` (path → volume) that outlive a box whose end kills these tiers.
+    """The native ids of the volumes in `mounts` (path → volume) that outlive a box whose end kills the tiers `kills`.
 
-    One that lies on the machine itself dies with it.
+    A volume on the machine itself ends with it.
     """
     dies = set(kills) >= {path.rpartition("/")[2] for path in mounts}
     return () if dies else tuple(mounts.values())
 
 
 TAGS = "sweepstack-"
-"""What the tag of everything of ours begins with, on every platform."""
+"""Every tag that sweepstack gives begins with this, on every platform."""
 
 
 def tag_prefix(identity: str) -> str:
-    """What the tag of everything rented for a sweep begins with."""
+    """The beginning of the tags of everything that was rented for one sweep."""
     return f"{TAGS}{identity}-"
 
 
 def box_tag(identity: str, box: str, generation: int) -> str:
-    """The tag sent with the request that rents a box; made from state alone, so a lost answer can be looked up."""
+    """The tag in the request that rents a box. It is made from the state alone, so that a box whose answer was lost can
+    be found by it."""
     return f"{tag_prefix(identity)}{box}-g{generation}"
 
 
 def box_of(tag: str) -> tuple[str, str, int] | None:
-    """The identity, the box's name and its generation in a box's tag; None for what is no tag of a box of ours."""
+    """The sweep's identity, the box's name and its generation in a box's tag; None when it is no box's tag of ours."""
     identity, found, rest = tag[len(TAGS) :].partition("-")
     box, named, generation = rest.rpartition("-g")
     ours = tag.startswith(TAGS) and identity and found and box and named and generation.isdecimal()
@@ -107,7 +111,7 @@ def volume_tag(identity: str, name: str) -> str:
 
 
 def volume_of(tag: str) -> tuple[str, str] | None:
-    """The identity and the name in a volume's tag; None for what is no tag of a volume of ours."""
+    """The sweep's identity and the volume's name in a volume's tag; None when it is no volume's tag of ours."""
     identity, found, name = tag[len(TAGS) :].partition("-volume-")
     ours = tag.startswith(TAGS) and found and name and identity and "-" not in identity
     return (identity, name) if ours else None

@@ -1,7 +1,6 @@
-"""Canonical JSON, digests, and files that are either whole or not there.
+"""Canonical JSON, digests, and atomic writes.
 
-Everything that sweepstack compares by digest passes through here, so that two operators on two machines
-get the same bytes for the same facts.
+All digests that sweepstack compares are made here, so that the same facts give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 DIGEST_PREFIX = "sha256:"
 DIGEST = re.compile(DIGEST_PREFIX + "[0-9a-f]{64}")
 GENESIS = "0" * 64
-"""What the first line of a journal names as the hash of the line before it, and the head of an empty journal."""
+"""The hash of the line before a journal's first line, and the head of an empty journal."""
 CHUNK = 1 << 18
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -45,7 +44,7 @@ def digest_of_bytes(data: bytes) -> str:
 
 
 def hex_of(digest: str) -> str:
-    """The 64 digits of a digest. What has not that form stays as it is."""
+    """The 64 hex digits of a digest. A text without the prefix is returned as it is."""
     return digest[len(DIGEST_PREFIX) :] if digest.startswith(DIGEST_PREFIX) else digest
 
 
@@ -56,8 +55,8 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
 
 
 def handle_sha256(handle: FileIO) -> str:
-    """The same of an open file, from where it stands to its end."""
-    size = os.fstat(handle.fileno()).st_size  # to make room for a whole chunk takes longer than to read a small file
+    """The SHA-256 of an open file as hex, from its position to its end."""
+    size = os.fstat(handle.fileno()).st_size  # a buffer of a whole CHUNK takes longer to make than a small file to read
     hashed, room = hashlib.sha256(), memoryview(bytearray(min(max(size + 1, 1 << 12), CHUNK)))
     while True:
         count = handle.readinto(room)
@@ -67,7 +66,7 @@ def handle_sha256(handle: FileIO) -> str:
 
 
 def fsync_directory(directory: Path) -> None:
-    """Makes the names in `directory` survive a power cut, where its file system can do that for folders."""
+    """fsync of a folder: the names in it survive a power cut, on file systems that can do that."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -83,7 +82,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
     A reader sees the old content or the new, never a part. Parent folders are made. Idempotent.
     """
-    import tempfile  # slow to import, and a look writes nothing
+    import tempfile  # slow to import, and commands that only read don't need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

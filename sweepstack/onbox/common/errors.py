@@ -1,4 +1,4 @@
-"""What can go wrong, as types. The message of each is for a person: what happened, what still costs, what to do.
+"""All errors of sweepstack. Each message says what happened, what still costs money, what to do.
 
 SweepstackError
 ├── ConfigError            the person's input: file, key and fix are in the message
@@ -7,22 +7,22 @@ SweepstackError
 │   │   └── EvidenceMoved  a folder whose evidence was published to another place
 │   ├── EvidenceMissing    the folder, or its marker, is not there: unknown, never "empty"
 │   ├── EvidenceDamaged    a record that does not read, or whose digest is not its name
-│   └── EvidenceChanged    somebody else wrote the same record at the same moment
+│   └── EvidenceChanged    another command wrote the same record at the same moment
 ├── JournalDamaged         a journal whose chain is broken
 ├── PlatformError          what a platform's adapter may raise (sweepstack/platforms)
-│   ├── WrongAccount       the credentials at hand are not those the thing was rented with
-│   ├── OutcomeUnknown     a request was sent and its answer lost: look up by tag before anything else
-│   ├── NotYetGone         a delete was accepted and is not proved yet: call again
-│   ├── NotYetStopped      a stop was accepted and is not proved yet: call again
-│   ├── Unreachable        nobody knows; never to be read as "gone" or "failed"
-│   │   └── RateLimited    not now: nothing was carried out, ask again after a while
-│   ├── NoCapacity         the platform has nothing of the kind now: the next offer may do
+│   ├── WrongAccount       the current key belongs to another account than the one that rented it
+│   ├── OutcomeUnknown     a request was sent and its answer was lost: look for it by its tag first
+│   ├── NotYetGone         a delete was accepted and its end is not proved yet: call again
+│   ├── NotYetStopped      a stop was accepted and its end is not proved yet: call again
+│   ├── Unreachable        the state is not known; it never means "gone" or "failed"
+│   │   └── RateLimited    too many requests: nothing was carried out, ask again later
+│   ├── NoCapacity         the platform has nothing of the kind now: try the next offer
 │   ├── InsufficientFunds  the account can't pay for it: no other offer will do
 │   ├── NotAuthorized      no key, a wrong one, or one without the right to do this
-│   ├── RequestRefused     the platform calls the request wrong: asking again changes nothing
+│   ├── RequestRefused     the request itself is wrong: asking again changes nothing
 │   └── Unsupported        the platform can't do this at all, with the reason
-├── TeardownRefused        the check said no: nothing was deleted
-└── StillCreating          created, not ready: the id and what is known travel with it
+├── TeardownRefused        the check refused: nothing was deleted
+└── StillCreating          created and not ready: the error carries the id and what is known
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SweepstackError(Exception):
 
 
 class ConfigError(SweepstackError):
-    """A mistake in what a person wrote. `problems` holds one line each, already with file and key."""
+    """A mistake in what a person wrote. `problems`: one line for each mistake, with its file and key."""
 
     def __init__(self, message: str, problems: list[str] | None = None) -> None:
         super().__init__(message)
@@ -55,7 +55,8 @@ class EvidenceMoved(EvidenceElsewhere):
 
 
 class EvidenceMissing(EvidenceError):
-    """The evidence folder or its marker is not there. Unknown, which is not the same as empty."""
+    """The evidence folder or its marker is not there: what it held is not known, which does not mean that it is
+    empty."""
 
 
 class EvidenceDamaged(EvidenceError):
@@ -63,7 +64,7 @@ class EvidenceDamaged(EvidenceError):
 
 
 class EvidenceChanged(EvidenceError):
-    """A record that was read has been written by somebody else since: nothing was written over it."""
+    """Another command has written a record since it was read: nothing was written over it."""
 
 
 class JournalDamaged(SweepstackError):
@@ -75,7 +76,7 @@ class PlatformError(SweepstackError):
 
 
 class WrongAccount(PlatformError):
-    """The account at hand is not the one that the box was rented with."""
+    """The current key's account is not the one that rented the box."""
 
 
 class OutcomeUnknown(PlatformError):
@@ -83,11 +84,11 @@ class OutcomeUnknown(PlatformError):
 
 
 class NotYetGone(PlatformError):
-    """A delete was accepted; that the thing is gone is not proved yet."""
+    """The platform accepted a delete; the end is not proved yet. Call again."""
 
 
 class NotYetStopped(PlatformError):
-    """A stop was accepted; that the box stands still is not proved yet."""
+    """The platform accepted a stop; that the box is stopped is not proved yet. Call again."""
 
 
 class Unreachable(PlatformError):
@@ -95,7 +96,7 @@ class Unreachable(PlatformError):
 
 
 class RateLimited(Unreachable):
-    """Too many requests: this one was not carried out. `retry_after` in seconds, None where the platform says none."""
+    """Too many requests: this one was not carried out. `retry_after`: seconds, None when the platform names none."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -103,19 +104,20 @@ class RateLimited(Unreachable):
 
 
 class NoCapacity(PlatformError):
-    """Nothing of the kind can be had now; nothing was rented. The next offer may do."""
+    """The platform has nothing of the kind now; nothing was rented. The next offer may work."""
 
 
 class InsufficientFunds(PlatformError):
-    """The account can't pay for it; nothing was rented. No other offer of this account will do."""
+    """The account can't pay for it; nothing was rented. Other offers would fail, too."""
 
 
 class NotAuthorized(PlatformError):
-    """No key, a wrong one, or one without the right. The message says where it was looked for, never its value."""
+    """There is no key, or a wrong one, or one without the right. The message says where the key is looked for, never
+    its value."""
 
 
 class RequestRefused(PlatformError):
-    """The platform calls the request itself wrong: it was not carried out, and asking again changes nothing."""
+    """The request itself is wrong: it was not carried out, and asking again changes nothing."""
 
 
 class Unsupported(PlatformError):
@@ -127,7 +129,7 @@ class TeardownRefused(SweepstackError):
 
 
 class StillCreating(SweepstackError):
-    """The thing exists and bills, but is not ready. Carries what the engine must remember."""
+    """The resource exists and bills, but is not ready. Carries its id, its outputs and the reasons, for the state."""
 
     def __init__(self, identifier: str, outputs: dict[str, Any], reasons: list[str]) -> None:
         super().__init__("; ".join(reasons))

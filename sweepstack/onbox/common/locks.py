@@ -1,4 +1,4 @@
-"""The lock of a file: an exclusive flock, which the kernel frees when its holder ends."""
+"""File locks: an exclusive flock, which the kernel releases when the process that holds it ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PAUSE_SECONDS = 0.02
 
 
 def take(descriptor: int, seconds: float = 0.0, cancelled: Callable[[], bool] = bool) -> bool:
-    """Takes the lock of an open file, trying for so long; with 0, once. False where another process has it.
+    """Takes the lock of an open file; tries for `seconds`, with 0 once. False when another process holds it, or once
+    `cancelled()`, which is asked between the tries.
 
-    `cancelled` is asked between tries: once it says so, the answer is False. Where others look by `is_held`, try for a
-    second: a look has the lock for a moment.
+    Try for a second where other processes call `is_held`: it holds the lock for a moment.
     """
     ends = time.monotonic() + seconds
     while True:
@@ -27,7 +27,8 @@ def take(descriptor: int, seconds: float = 0.0, cancelled: Callable[[], bool] = 
 
 
 def is_held(descriptor: int) -> bool:
-    """Whether another process has the lock of an open file. Where none has, it is shared until the file is closed."""
+    """Whether another process holds the lock of an open file. If none does, this takes a shared lock until the file is
+    closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

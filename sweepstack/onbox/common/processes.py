@@ -1,8 +1,8 @@
-"""Finds and ends processes of this machine: a box's, however they were started, or any others.
+"""Finds and ends processes of this machine, such as all processes of a box.
 
-A process is the box's when its environment carries the box's id, or its parent or its session's leader is one of them
-(programs may overwrite their own environment, children may be given a bare one). Other users' processes are seen only
-by descent. Zombies have ended.
+A process belongs to a box when its environment has the box's id, or when its parent or its session's leader belongs to
+the box (a program may overwrite its own environment, or start children with an empty one). Other users' processes are
+found only through their parents. Zombies count as ended.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import NamedTuple
 from sweepstack.onbox.common.errors import NotYetGone, Unreachable
 
 BOX_ID_VARIABLE = "SWEEPSTACK_BOX_ID"
-"""Set in the environment of everything that runs on a box, to the box's native id: ending a box finds it by this."""
+"""Every process on a box has this variable, with the box's native id: the end of a box finds its processes by it."""
 PROC = Path("/proc")
 SCAN_SECONDS = 0.05
 KILL_SECONDS = 5.0
 
 
 class Process(NamedTuple):
-    """One process as the system shows it. `start` tells a reused pid apart, in the system's own words; empty where they
-    are not known. `environ`: its words `NAME=value`, as far as they can be read. `said`: its arguments, where they were
-    read already."""
+    """One process as the system shows it. `start`: its start time in the system's own form, which tells a reused pid
+    apart; "" when not known. `environ`: its entries `NAME=value`, as far as they can be read. `said`: its arguments, if
+    they were read already."""
 
     pid: int
     parent: int
@@ -41,7 +41,7 @@ class Process(NamedTuple):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Its arguments; empty where it has ended since."""
+        """Its arguments, read now; empty when it has ended."""
         with contextlib.suppress(OSError):
             words = (PROC / str(self.pid) / "cmdline").read_bytes().split(b"\0")
             return tuple(word.decode("utf-8", "replace") for word in words if word)
@@ -49,7 +49,8 @@ class Process(NamedTuple):
 
 
 def of_box(native_id: str) -> list[Process]:
-    """The live processes of a box, by pid. Reads only, in milliseconds. Raises Unreachable when nothing can be seen."""
+    """The live processes of a box, sorted by pid. Reads only, takes milliseconds. Raises Unreachable when the processes
+    can't be listed."""
     seen, mark = scan(), f"{BOX_ID_VARIABLE}={native_id}".encode()
     ours = {process.pid for process in seen if mark in process.environ}
     while True:
@@ -68,7 +69,7 @@ def end_box(native_id: str, *, grace: float = 5.0) -> None:
 
 
 def end_group_of(native_id: str, pid: int, *, grace: float = 5.0) -> None:
-    """The same for the process group of one process of the box. A pid that is not the box's is left alone."""
+    """`end_box` for the process group of one process of the box. A pid that is not the box's is left alone."""
     group = next((process.group for process in of_box(native_id) if process.pid == pid), None)
     if group is not None:
         _must_end(lambda: [p for p in of_box(native_id) if p.group == group], f"in group {group} of {native_id}", grace)
@@ -84,13 +85,14 @@ def _must_end(find: Callable[[], list[Process]], what: str, grace: float) -> Non
 
 
 def end_all(find: Callable[[], list[Process]], grace: float) -> list[Process]:
-    """Ends what `find` finds: SIGTERM, `grace` seconds, SIGKILL until none is left, for KILL_SECONDS. Returns what is
-    alive even then. Where this very process or one that it descends from is found, those are returned at once, and
-    nothing is ended. Raises what `find` raises."""
+    """Ends the processes that `find` returns: SIGTERM, `grace` seconds, then SIGKILL for KILL_SECONDS until none is
+    left. Blocks. Returns those that are alive even then. If this process or one of its ancestors is among them, returns
+    those at once and ends nothing. Raises what `find` raises."""
     own = _lineage()
     begin = time.monotonic()
     asked: set[tuple[int, str]] = set()
-    # One look at /proc is no snapshot: a process may fork and end between two reads. Only two empty looks count.
+    # One reading of /proc is no snapshot: a process may fork and end between two reads. So two empty readings are
+    # needed.
     while (found := find()) or (found := find()):
         mine = [process for process in found if process.pid in own]
         if mine:
@@ -118,7 +120,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def start_of(pid: int) -> str:
-    """When a process started, in the system's own words; empty where that can't be told."""
+    """When a process started, in the system's own form; "" when that can't be read."""
     try:
         return stat_fields(pid)[19]
     except (OSError, IndexError):
@@ -126,12 +128,12 @@ def start_of(pid: int) -> str:
 
 
 def stat_fields(pid: int | str) -> list[str]:
-    """The fields of /proc/<pid>/stat behind the command's name, which may hold anything. Raises OSError."""
+    """The fields of /proc/<pid>/stat after the command's name, which may contain any characters. Raises OSError."""
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
 
 
 def scan() -> list[Process]:
-    """All processes of this machine but zombies. Raises Unreachable where they can't be listed."""
+    """All processes of this machine except zombies. Raises Unreachable when they can't be listed."""
     if not (PROC / "self" / "environ").exists():
         return _scan_ps()
     found = []
@@ -156,7 +158,8 @@ def scan() -> list[Process]:
 
 
 def _scan_ps() -> list[Process]:
-    """Where there is no /proc (macOS). `-E` shows the environment of our own processes behind the arguments."""
+    """The same on a system without /proc (macOS). `-E` shows the environment of our own processes after the
+    arguments."""
     command = ["ps", "-axwwE", "-o", "pid=,ppid=,pgid=,state=,command="]
     try:
         shown = subprocess.run(command, capture_output=True, timeout=30, check=True).stdout
@@ -166,7 +169,7 @@ def _scan_ps() -> list[Process]:
 
 
 def parse_ps(shown: bytes) -> list[Process]:
-    """The lines of `ps -axwwE -o pid=,ppid=,pgid=,state=,command=`. The group stands in for the session."""
+    """The processes in the output of `ps -axwwE -o pid=,ppid=,pgid=,state=,command=`. The group is used as session."""
     found = []
     for line in shown.splitlines():
         words = line.split()
@@ -182,8 +185,8 @@ def _named(processes: Iterable[Process]) -> str:
 
 
 def _send(process: Process, number: signal.Signals) -> None:
-    """Signals exactly this process: a pid handle is taken first, then checked not to be a successor's."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # what survives is found by the next look
+    """Signals exactly this process: opens a pid handle, then checks that the pid was not reused."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the caller looks again for survivors
         if sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
             try:
                 handle = os.pidfd_open(process.pid)  # novermin
@@ -202,7 +205,7 @@ def _send(process: Process, number: signal.Signals) -> None:
 
 
 def _lineage() -> set[int]:
-    """This process and its ancestors: never to be signalled by us."""
+    """The pids of this process and its ancestors, which we never signal."""
     pids = {os.getpid(), os.getppid()}
     pid = os.getppid()
     while pid > 1:

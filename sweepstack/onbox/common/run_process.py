@@ -1,4 +1,4 @@
-"""Runs a command to its end, or ends it with its process group: at a deadline, or when nobody wants it any more."""
+"""Runs a command until it ends, or kills it with its process group at a deadline or upon a cancel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended; `returncode` is negative for a signal. It is no evidence of what the command did."""
+    """How a command ended; `returncode` is -n for signal n. It does not prove what the command did."""
 
     returncode: int
     stdout: bytes
@@ -34,10 +34,10 @@ def run(
     stdin: bytes | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Completed:
-    """Blocks until the command has ended; `what` names it in errors. `cancelled` is asked several times a second.
+    """Blocks until the command has ended. `what` names it in errors; `cancelled` is asked several times a second.
 
-    Raises Unreachable after `timeout` seconds or once `cancelled()`, OSError when it can't be started. Whatever is
-    raised, and on an interrupt, too, its process group has been killed.
+    Raises Unreachable after `timeout` seconds or once `cancelled()`, OSError when it can't be started. Upon any
+    exception, an interrupt too, its process group has been killed.
     """
     process = subprocess.Popen(
         list(argv),
@@ -58,7 +58,7 @@ def run(
             except subprocess.TimeoutExpired:
                 stdin = None  # communicate() remembers what it was given
             if cancelled is not None and cancelled():
-                raise Unreachable(f"{what} was ended: whoever asked for it is gone")
+                raise Unreachable(f"{what} was ended: the command that asked for it is gone")
             if time.monotonic() >= ends:
                 raise Unreachable(f"{what} did not end within {timeout:g} s")
     except BaseException:

@@ -1,4 +1,4 @@
-"""Quantities as people write them: sizes and durations with a unit, and lower bounds with a plus sign."""
+"""Reads and writes sizes and durations with units, such as `40GB+` (a lower bound) and `15m`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_size(text: str) -> Size:
 
 
 def spell_bytes(count: float) -> str:
-    """Bytes for people, in powers of ten, as disks and networks count: `1.5 GB`."""
+    """Bytes for people, in powers of ten, as disks and networks count them: `1.5 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -65,7 +65,7 @@ def parse_duration(text: str) -> float:
 
 
 def skew_words(seconds: float) -> str:
-    """That a box's clock is so far ahead of ours, for people; nothing where that is less than a minute."""
+    """A sentence for people about a box's clock that is `seconds` ahead of ours; "" for less than a minute."""
     if abs(seconds) < 60:
         return ""
     minutes = round(abs(seconds) / 60)

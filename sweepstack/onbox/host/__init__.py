@@ -1,1 +1,1 @@
-"""Keeps boxes as folders of a machine: this one, or one that is reached by SSH."""
+"""Boxes as folders of a machine, here or reached over SSH; and the interface of all platforms."""

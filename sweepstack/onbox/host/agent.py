@@ -1,8 +1,8 @@
-"""What answers on a host of the user's: the platform of this machine, run over there, one verb a call.
+"""The agent on a user's own host: runs the local platform there, one call for each request.
 
-A host that is reached by SSH is a machine like this one. So its boxes are the folder trees that `local` makes, with the
-same locks, records and proofs, below a folder of its own; here is the door to them. Sent over the connection with all
-that it imports (`platforms.ssh.api`): Python 3.8 and the standard library.
+A host that is reached over SSH is a machine like this one. So its boxes are folders, as the platform `local` makes
+them, with the same locks, records and proofs; this module serves them. It is sent over the connection with all that it
+imports (`platforms.ssh.api`): Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 
 PREFIX = "host"
-"""Of the ids of its boxes."""
+"""The ids of a host's boxes begin with this."""
 LOCK_SECONDS = 60.0
 VERBS = (
     *("account", "answer_for", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
     *("ensure_volume", "list_volumes", "get_volume", "delete_volume"),
 )
-"""Of the local platform, with its own arguments; and `OWN`, which are ours: `create` looks at the host first."""
+"""Requests that are methods of the local platform; those in `OWN` are methods of `Host`."""
 OWN = ("create", "power_off", "where_volume")
 OFF_SECONDS = 2.0
-"""From the answer that the command was taken to the command: it may take the connection along."""
+"""The host runs the power-off command so long after the answer: the command may end the connection."""
 OFF_LOG = "power-off.log"
 
 
 class Host(Agent):
-    """Answers one request after the other, as the agent on a box does. What a verb raises is told by class and text."""
+    """Answers one request after the other, as the agent on a box does. An error of a verb is sent as class and text."""
 
     def __init__(self, wire: Wire, settings: Mapping[str, Any]) -> None:
         self.wire = wire
         self.root = Path(settings["root"]) if settings["root"] else default_root()
         self.grace = settings["grace"]
-        # Where nothing outlives a box its queue seals all the same. The folder is made with it: no cut comes between.
+        # A box without a durable tier seals its cells, too: into a folder of its own, which is made with the box.
         self.platform = LocalPlatform(
             self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True
         )
 
     def turn_to(self, box: Mapping[str, Any]) -> None:
-        """Also for a box that is named by its account only, by whoever does not know yet where it lies."""
+        """Serves this box from now on. A box named with its account only is looked up: the caller does not know its
+        folder yet."""
         if "account" in box:
             root, mounts = self.platform.where(box["native_id"], box["account"])
             named = {mount: str(content) for mount, content in mounts.items()}
@@ -63,7 +64,7 @@ class Host(Agent):
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
         try:
             if name not in (*VERBS, *OWN):
-                raise PlatformError(f"{name!r} is nothing that a host is asked for")
+                raise PlatformError(f"{name!r} is no request that a host answers")
             verb = getattr(self if name in OWN else self.platform, name)
             said = verb(**args)
             return {"is": _plain(said), **(self._place(said) if name == "get" else {})}
@@ -74,7 +75,7 @@ class Host(Agent):
             return {"raised": type(error).__name__, "text": str(error)}
 
     def _place(self, record: BoxRecord) -> dict[str, Any]:
-        """Where a box that is there lies: whoever looked at it is about to read it."""
+        """The box's folder and mounts, if it is there: sent along, since the caller will read from the box next."""
         try:
             root, mounts = self.platform.where(record.native_id, record.account)
         except SweepstackError:
@@ -82,8 +83,8 @@ class Host(Agent):
         return {"where": _plain([record.native_id, record.account, root, mounts])}
 
     def create(self, request: dict[str, Any]) -> BoxRecord:
-        """Looks at the host before anything is made, unless the box is there already. Does not wait until it is
-        ready: whoever asks does, and can be cut."""
+        """Makes the box, unless it is there already; checks the host first. Does not wait until the box is ready: the
+        caller does that, where the user can cancel it. Raises what `LocalPlatform.make` raises; RequestRefused."""
         from sweepstack.onbox.host import mounts as places
         from sweepstack.onbox.host.preflight import preflight
 
@@ -95,10 +96,11 @@ class Host(Agent):
         return self.platform.make(asked, wait=Wait(LOCK_SECONDS), shown=shown)
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
-        """Ends what runs of the box, and lets `command` run a moment after this was answered.
+        """Ends the box's processes, and starts `command`, which runs `OFF_SECONDS` after the answer.
 
-        Refuses while another box of this host is at work: the command would end its cells, too."""
-        self.platform.get(native_id, account)  # raises for another account; its folder may be gone, and the host bills
+        Raises RequestRefused while another box of this host has processes: the command would end them, too."""
+        # Raises for another account. The box's folder may be gone, while the host still bills.
+        self.platform.get(native_id, account)
         others = [
             record.native_id
             for record in self.platform.list_tagged("")
@@ -123,7 +125,7 @@ class Host(Agent):
             )
 
     def where_volume(self, native_id: str) -> Path:
-        """The folder of a volume's content, or of a place that boxes here showed."""
+        """The folder of a volume's content, or of a place (see `mounts`)."""
         from sweepstack.onbox.host import mounts as places
 
         if native_id.startswith(places.PREFIX):
@@ -132,7 +134,7 @@ class Host(Agent):
 
 
 def _plain(answer: Any) -> Any:
-    """What a verb returns, as JSON."""
+    """A verb's result as JSON values."""
     if isinstance(answer, (list, tuple)):
         return [_plain(one) for one in answer]
     if isinstance(answer, dict):

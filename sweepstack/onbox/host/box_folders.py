@@ -1,15 +1,16 @@
-"""The folder that the local platform keeps its boxes and volumes in, and whose it is.
+"""The local platform's folder of boxes and volumes, and the registry that says whose folder it is.
 
-    <root>/registry.json    {schema, id, also_known_as, marked…}: founded once; with the host's name it is the account
+    <root>/registry.json    {schema, id, also_known_as, marked…}: made once; the host's name and the id are the account
     <root>/registry.lock    flock: held while anything is made or marked
     <root>/boxes/<id>/      a box; appears and disappears by rename
-    <root>/boxes/.registry  the registry's id: this is the folder that boxes were made in, and no empty mount point
+    <root>/boxes/.registry  the mark: the registry's id. Boxes were made in this folder; it is no empty mount point
     <root>/volumes/<id>/    a volume: volume.json, content/
-    <root>/volumes/.registry  the same mark, of the folder that volumes were made in
-    <root>/staging/ trash/  what is on its way in or out; whoever holds the lock may empty them
+    <root>/volumes/.registry  the same mark, for the volumes
+    <root>/staging/ trash/  folders on their way in or out; the process that holds the lock may empty them
 
-`boxes` and `volumes` are made before `registry.json`. So where the registry is there, and `boxes` is readable and holds
-the registry's id, a box that is not in it does not exist; in every other case it is unknown. So with `volumes`.
+`boxes` and `volumes` are made before `registry.json`. So if the registry is there, and `boxes` can be read and has the
+registry's id as its mark, a box that is not in it does not exist. In every other case that is not known. The same holds
+for `volumes`.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def random_id() -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """Whose folder this is. `also_known_as`: accounts that a person said it answers for too. `marked`: whether the
-    folder of the boxes was given the mark, `volumes_marked`: that of the volumes; False in a registry of before there
-    was one."""
+    """The registry: whose folder this is. `also_known_as`: other accounts that a person assigned to it. `marked`,
+    `volumes_marked`: whether the folder of the boxes, and that of the volumes, has the mark; False in a registry that
+    is older than the mark."""
 
     id: str
     also_known_as: tuple[str, ...] = ()
@@ -69,10 +70,11 @@ class Registry:
 
 
 class LocalStore:
-    """See the module. Raises Unreachable for whatever keeps it from knowing, WrongAccount for a foreign account."""
+    """The folder; see the module. Methods raise Unreachable when the state can't be known, WrongAccount for another
+    account."""
 
     def __init__(self, root: Path, *, remote: bool = False) -> None:
-        """`remote`: the person who reads its messages sits at another computer, and runs no command of ours here."""
+        """`remote`: the person who reads the messages is at another computer, and can't run our commands here."""
         self.root = root
         self.remote = remote
         self.boxes = root / "boxes"
@@ -82,11 +84,12 @@ class LocalStore:
         self.registry_file = root / "registry.json"
 
     def claim(self, account: str) -> str:
-        """The command by which a person says that this folder is that of `account`."""
+        """The command with which a person assigns this folder to `account`."""
         return 'sweepctl adopt BOX --reason "…"' if self.remote else f"{CLAIM} {account}"
 
     def registry(self, account: str = "") -> Registry | None:
-        """None only where nothing was ever kept here. `account`: to be named in the message where it is lost."""
+        """The registry; None only when this folder was never used. `account`: named in the message when the registry is
+        lost. Raises Unreachable."""
         named = account or "ACCOUNT"
         with answering(self.registry_file):
             try:
@@ -110,14 +113,14 @@ class LocalStore:
             ) from error
 
     def _registry_bytes(self) -> bytes:
-        """Raises FileNotFoundError. A folder of that name holds nothing that reads."""
+        """The file's content; empty when a folder has that name. Raises FileNotFoundError."""
         try:
             return self.registry_file.read_bytes()
         except IsADirectoryError:
             return b""
 
     def require(self, account: str) -> None:
-        """Returns when this is the folder of `account`; WrongAccount or Unreachable else. Reads only."""
+        """Returns when this is the folder of `account`; else raises WrongAccount or Unreachable. Reads only."""
         registry = self.registry(account)
         own = (
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
@@ -141,13 +144,13 @@ class LocalStore:
         self.require_boxes(registry, account)
 
     def require_boxes(self, registry: Registry, account: str = "") -> None:
-        """Returns when `boxes` is the folder that boxes were made in: a box that is not in it does not exist. Raises
-        Unreachable for an empty one that is not proved to be so, such as the mount point of a disk that is not there.
+        """Returns when `boxes` is proved to be the folder in which boxes were made: then a box that is not in it does
+        not exist. Raises Unreachable otherwise, such as for the empty mount point of a disk that is not mounted.
         """
         self._require(self.boxes, registry, registry.marked, account)
 
     def require_volumes(self, registry: Registry, account: str = "") -> None:
-        """The same of `volumes`."""
+        """`require_boxes` for `volumes`."""
         self._require(self.volumes, registry, registry.volumes_marked, account)
 
     def _require(self, folder: Path, registry: Registry, marked: bool, account: str) -> None:
@@ -168,9 +171,9 @@ class LocalStore:
         )
 
     def found(self) -> Registry:
-        """The registry, made on the first use. Call it under the lock. Raises Unreachable where one of before there
-        was a mark has nothing below `boxes`: marked, the mount point of a disk would prove each box on it gone. Where
-        it has nothing below `volumes`, that stays without a mark, and `require_volumes` asks for it."""
+        """The registry; makes it at the first use, and adds missing marks. Call it while holding the lock. Raises
+        Unreachable when a registry without a mark has an empty `boxes`: with a mark, the mount point of a disk that is
+        not mounted would prove all its boxes gone. An empty `volumes` gets no mark; `require_volumes` then refuses."""
         registry = self.registry()
         if registry is None:
             for folder in (self.boxes, self.volumes):
@@ -185,9 +188,9 @@ class LocalStore:
         return registry
 
     def answer_for(self, account: str, *, boxes: bool = True, volumes: bool = True) -> Registry:
-        """A person's word that this folder is that of `account`: recorded, also where the registry was lost. One that
-        does not read is kept beside it; its id is what the folders are marked with. `boxes`, `volumes`: whether what is
-        not in them is gone, too."""
+        """Records that this folder belongs to `account`, as a person says; also when the registry was lost. A registry
+        that can't be read is kept under another name, and the id is taken from the marks. `boxes`, `volumes`: also mark
+        these folders, so that what is not in them counts as gone. Blocks for the lock, up to 30 s."""
         with self.locked(Wait(30)):
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
@@ -199,7 +202,8 @@ class LocalStore:
             return self._write(known, boxes=boxes, volumes=volumes)
 
     def _unless_damaged(self) -> Registry | None:
-        """The registry; None where it did not read and is out of the way now. Raises Unreachable for a disk's no."""
+        """The registry; None when it can't be parsed: then the file is renamed. Raises Unreachable when the disk does
+        not answer."""
         with answering(self.registry_file):
             try:
                 return _parse_registry(self._registry_bytes())
@@ -209,8 +213,8 @@ class LocalStore:
                 return None
 
     def renamed(self, account: str) -> Registry:
-        """The same where only the host's name differs from that of `account`, or the registry alone was lost. Raises
-        WrongAccount where this is another registry, or nothing was ever kept here."""
+        """`answer_for`, but only if `account` differs by the host's name alone, or if only the registry file was lost.
+        Raises WrongAccount when this is another registry, or when this folder was never used."""
         host = host_identity()
         try:
             known = self.registry(account)
@@ -226,16 +230,19 @@ class LocalStore:
                         f"this belongs to {account}, and {folder} is marked as that of the registry {mark}: not the "
                         "same folder under another name of the host"
                     ) from None
-            return self.answer_for(account, boxes=boxes, volumes=volumes)  # they are there; whose they are was lost
+            return self.answer_for(
+                account, boxes=boxes, volumes=volumes
+            )  # the folders are there, the registry was lost
         if known is None or known.id != account.rpartition("/")[2]:
             have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
             raise WrongAccount(
                 f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
             )
-        return self.answer_for(account, boxes=False, volumes=False)  # says nothing of what is in the folders
+        return self.answer_for(account, boxes=False, volumes=False)  # proves nothing about what is in the folders
 
     def _write(self, registry: Registry, *, boxes: bool = True, volumes: bool = True) -> Registry:
-        """Marks the folders, then writes the registry: one that says so is never without a mark."""
+        """Marks the folders, then writes the registry: in this order, so that a registry never claims a missing
+        mark."""
         known = replace(registry, marked=boxes or registry.marked, volumes_marked=volumes or registry.volumes_marked)
         for folder, asked in ((self.boxes, boxes), (self.volumes, volumes)):
             if asked:
@@ -253,7 +260,8 @@ class LocalStore:
 
     @contextlib.contextmanager
     def locked(self, wait: Wait) -> Iterator[None]:
-        """Holds the lock, and removes what cut-off commands left half-made. Unreachable when it isn't free in time."""
+        """Holds the lock, and removes what interrupted commands left half-made. Raises Unreachable when the lock is not
+        free in time."""
         with answering(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             holder = open(self.root / "registry.lock", "ab")  # noqa: SIM115 - closed below, after the caller's work
@@ -268,7 +276,7 @@ class LocalStore:
             yield
 
     def admit(self, staged: Path, folder: Path) -> None:
-        """Makes a staged tree appear, whole. It lasts through a power cut when this returns."""
+        """Renames a staged folder to its final name. When this returns, it survives a power cut."""
         for parent, _, _ in os.walk(staged):
             fsync_directory(Path(parent))
         os.rename(staged, folder)
@@ -283,12 +291,12 @@ def _mark(folder: Path) -> str:
 
 
 def _holds(folder: Path) -> bool:
-    """Whether something was made in it. The mark, or half of one, does not count."""
+    """Whether the folder has any entry besides the mark (or a part of one)."""
     return folder.is_dir() and any(not name.startswith(".") for name in os.listdir(folder))
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """A record of ours. Raises FileNotFoundError, or ValueError for what is damaged."""
+    """A JSON record. Raises FileNotFoundError; ValueError when it is damaged or can't be read."""
     try:
         facts = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -301,18 +309,18 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """What in `folder` has a name of this kind, sorted."""
+    """The entries of `folder` whose whole name matches, sorted."""
     return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
 
 
 def place(path: Path) -> str:
-    """A path of this machine, for people on others."""
+    """`host:path`: a path of this machine, for people at other machines."""
     return f"{host_identity()}:{path}"
 
 
 @contextlib.contextmanager
 def answering(path: Path) -> Iterator[None]:
-    """What the file system refuses is unknown, never absent."""
+    """Turns an OSError into Unreachable: what can't be read is not known, and never counts as absent."""
     try:
         yield
     except OSError as error:
@@ -322,7 +330,7 @@ def answering(path: Path) -> Iterator[None]:
 
 
 def _way_out(path: Path, error: OSError) -> str:
-    """What to do about it, where a person can do something; empty elsewhere."""
+    """What a person can do about the error, for the message; "" when there is nothing."""
     there = next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
     elsewhere = "or set XDG_DATA_HOME to a folder elsewhere (for new boxes; those that are here stay)"
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):

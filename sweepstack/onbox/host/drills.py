@@ -1,4 +1,4 @@
-"""Drills of the local platform, for practising and for tests, set by environment variables.
+"""Drills: failures of the local platform, for practice and tests, set by environment variables.
 
 `SWEEPSTACK_DRILL_BOOT_SECONDS=<n>` makes a box take n seconds to get ready, new or started again;
 `SWEEPSTACK_DRILL_CREATE=lose-answer` makes the box and loses the answer, `=fail-after-create` makes it and then fails.
@@ -16,7 +16,7 @@ _CREATE_DRILLS = ("", "fail-after-create", "lose-answer")
 
 
 def drills() -> tuple[float, str]:
-    """(seconds until a box is ready, the drill for creates or ""). Raises PlatformError for what is none."""
+    """(seconds until a box is ready, the drill for creates or ""). Raises PlatformError for unknown values."""
     boot, drill = os.environ.get(BOOT_DRILL, ""), os.environ.get(CREATE_DRILL, "")
     if drill not in _CREATE_DRILLS:
         raise PlatformError(f"{CREATE_DRILL}={drill!r} is no drill; there are: {', '.join(_CREATE_DRILLS[1:])}")

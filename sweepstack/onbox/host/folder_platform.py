@@ -1,12 +1,13 @@
-"""The platform embedded in sweepstack: a box is a folder tree on this machine, with real processes.
+"""The local platform: a box is a folder on this machine, with real processes.
 
     <root>/boxes/local-<id>/box.json      facts, written once; renamed to ending.json when a destroy begins
-                            power.json    whether it is stopped (`_local_power`)
-                            tag           the tag again, should box.json be damaged
+                            power.json    whether it is stopped (`power`)
+                            tag           the tag again, in case box.json is damaged
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
-A box appears by one rename and disappears by one, so a kill -9 at any moment leaves none, or one that its tag finds.
+A box appears by one rename and disappears by one. So a kill -9 at any moment leaves no box, or one that is found by its
+tag.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes, note_
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
 SHOWN = "shown"
-"""Of a box's facts: places that outlive it and are no volumes of ours (the runner reads it, too)."""
+"""The field of a box's facts with its places (see `mounts`), which outlive it. The runner reads it, too."""
 _LOCK_SECONDS = 60.0
 
 
 class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
-    """See `onbox.host.platform.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop; `prefix`:
-    what the ids of new boxes begin with."""
+    """See `onbox.host.platform.Platform`. `grace`: seconds from SIGTERM to SIGKILL at a destroy or stop. `prefix`: the
+    beginning of new boxes' ids."""
 
     name = "local"
 
     def __init__(
         self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = (), remote: bool = False
     ) -> None:
-        """`own`: folders that a box has itself where nothing is mounted or shown there; they end with it. `remote`: a
-        person at another computer reads what it says."""
+        """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`:
+        as in `LocalStore`."""
         super().__init__(LocalStore(root, remote=remote))
         self._grace, self._prefix, self._own = grace, prefix, own
 
@@ -71,8 +72,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return registry.account
 
     def answer_for(self, account: str) -> str:
-        """A person's word that this machine was renamed: it goes on answering for `account`. The account that it has
-        now. Idempotent. Raises WrongAccount where `account` is not that of this very folder."""
+        """Records that this machine was renamed, as a person says: it answers for `account`, too. Returns its account
+        now. Idempotent. Raises WrongAccount when `account` is not that of this folder."""
         return self._store.renamed(account).account
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
@@ -99,9 +100,9 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return self._wait_until_ready(request.name, record, wait)
 
     def make(self, request: BoxRequest, *, wait: Wait, shown: Mapping[str, tuple[str, str]] | None = None) -> BoxRecord:
-        """`create` without waiting until the box is ready; `wait` is for the lock. What it raises, that raises.
+        """`create` without waiting until the box is ready; `wait` is for the lock. Raises what `create` raises.
 
-        `shown`: path on the box → (folder, id) of a place that outlives it and is no volume of ours."""
+        `shown`: path on the box → (folder, id) of a place that outlives it."""
         boot_seconds, drill = drills()
         if not TAG.fullmatch(request.tag):
             raise unsafe(f"the tag {request.tag!r}")
@@ -141,9 +142,9 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         if not os.path.lexists(box):
             return
         removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, box_layout.JOURNAL))
-        processes.end_box(native_id, grace=0)  # whatever was being started when we looked first
+        processes.end_box(native_id, grace=0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
-            with contextlib.suppress(FileNotFoundError):  # a second destroy was faster
+            with contextlib.suppress(FileNotFoundError):  # another destroy was first
                 removal.leave_word(box / _ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
@@ -175,8 +176,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return [record for record in self._all(registry) if not record.tag or record.tag.startswith(prefix)]
 
     def where(self, native_id: str, account: str) -> tuple[Path, dict[str, Path]]:
-        """A box's folder, and its mounts: box-relative path → where that volume's content lies. Raises Unreachable when
-        the folder is not there, or a volume's own disk is not mounted; WrongAccount."""
+        """A box's folder and its mounts: box-relative path → folder of the volume's content. Raises Unreachable when
+        the box's folder is not there, or a volume's own disk is not mounted; WrongAccount."""
         self._store.require(account)
         box = self._box(native_id)
         with answering(box):
@@ -184,7 +185,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 raise Unreachable(f"{native_id} can't be reached: its folder {box} is not there")
             mounts = dict(self._mounts(box))
             for content in mounts.values():
-                if VOLUME_ID.fullmatch(content.parent.name):  # a place that was shown is no folder of ours
+                if VOLUME_ID.fullmatch(content.parent.name):  # a place is no volume of ours
                     self._require_disk(content.parent)
             return box, mounts
 
@@ -207,7 +208,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return [record for record in records if record.phase is not Phase.GONE]
 
     def _look(self, native_id: str, account: str) -> BoxRecord:
-        """What the folder says; and where there is none, what the processes say."""
+        """The record in the box's folder; without a folder, what its processes show."""
         box = self._box(native_id)
         with answering(box):
             if not os.path.lexists(box):
@@ -215,7 +216,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             try:
                 if box.is_symlink():
                     raise ValueError("it is a link, and a box is a folder")
-                # In this order: a destroy that begins between the two renames the first to the second.
+                # In this order: a destroy that begins between the two reads renames the first file to the second.
                 facts, phase = _facts(box / _FACTS), Phase.RUNNING
                 if facts is None:
                     facts, phase = _facts(box / _ENDING), Phase.ENDING
@@ -255,7 +256,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
 
     def _rented_on(self, native_id: str, account: str, box: Path, facts: dict[str, Any]) -> BoxRecord:
-        """What is left of a box on a machine that bills on: nothing but the word that it was there."""
+        """The record of a box whose folder is gone from a rented machine, which still bills."""
         try:
             price, tag, at = facts["price_per_hour"], str(facts["tag"]), _time(facts["created_at"])
         except (KeyError, TypeError, ValueError):
@@ -305,7 +306,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return self._look(native_id, account)
 
     def _must_fit(self, record: BoxRecord, request: BoxRequest, shown: Mapping[str, tuple[str, str]] | None) -> None:
-        """A box is adopted only by the request that it was made for."""
+        """Returns when the box has the mounts that the request asks for, so that it may be adopted; else raises."""
         if record.phase is Phase.ENDING:
             raise NotYetGone(
                 f"{record.native_id} carries the tag {request.tag} and is being destroyed: finish that first"
@@ -330,17 +331,17 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
         try:
             why = wait.until(settled, f"{name} ({record.native_id}) to be ready")
-        except PlatformError as error:  # the id must not be lost over this
+        except PlatformError as error:  # the error carries the id, so that it is not lost
             raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
         if seen.phase is Phase.GONE:
             raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
         if why or seen.phase is not Phase.RUNNING:
-            reason = why or f"{name} is {seen.phase}, not running: {seen.note or 'somebody ends or stops it'}"
+            reason = why or f"{name} is {seen.phase}, not running: {seen.note or 'another command ends or stops it'}"
             raise StillCreating(record.native_id, seen.outputs(), [reason])
         return seen
 
     def _mounts(self, box: Path) -> Iterator[tuple[str, Path]]:
-        """The links below `mnt/` that lead to a volume of ours, or to a place that the box was made with."""
+        """The links below `mnt/` to a volume of ours, or to a place that the box was made with: (path, folder)."""
         shown = _shown(box)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for link in sorted((box / "mnt").iterdir()):
@@ -373,7 +374,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
 
 
 def _shown(box: Path) -> dict[str, tuple[str, str]]:
-    """The places that a box was made with: path on the box → (folder, id). Empty where its facts can't be read."""
+    """The places that a box was made with: path on the box → (folder, id). Empty when its facts can't be read."""
     try:
         facts = _facts(box / _FACTS) or _facts(box / _ENDING) or {}
         return {str(mount): (str(folder), str(native_id)) for mount, (folder, native_id) in facts[SHOWN].items()}

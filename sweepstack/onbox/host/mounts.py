@@ -1,8 +1,8 @@
-"""The tiers of a host that have a place of their own there (a shared file system, a net disk): looked at, and claimed.
+"""Checks and claims places: folders of a host (a shared file system, a net disk) that serve as tiers.
 
-A place is the platform's, or a person's; ours on it is one folder, `<place>/sweepstack`, with `place.json` in it: a
-random id, made once. Two hosts that find the same id see the same file system, and so two regions are told apart; and
-a runner that finds no id sees an empty mount point, not the tier. Runs on the host: Python 3.8, standard library.
+The provider or a person made the place. Ours in it is one folder, `<place>/sweepstack`, with a random id in
+`place.json`, made once. Two hosts that read the same id see the same file system; so two regions are told apart. A
+runner that finds no id sees an empty mount point instead of the tier. Runs on the host: Python 3.8, standard library.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sweepstack.onbox.host.box_folders import random_id, read_facts
 
 FOLDER, FACTS, KNOWN = "sweepstack", "place.json", "places.json"
 PREFIX = "place-"
-"""Of the ids of places: what a box's birth record names for what outlives it."""
+"""The ids of places begin with this. A box's facts name the places that outlive it by their ids."""
 
 
 def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Looks at every place that was asked for, and makes our folder in those that a box shows: path on the box →
-    (folder, id). Raises RequestRefused with all that is wrong; no box was made."""
+    """Checks every place that the box needs, and makes our folder in those that are shown below `mnt/`. Returns path on
+    the box → (folder, id). Idempotent. Raises RequestRefused with all problems; then no box was made."""
     problems, shown = [], {}
     for tier, asked in sorted(places.items()):
         place = Path(os.path.expanduser(str(asked["path"])))
@@ -49,7 +49,8 @@ def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
-    """What keeps a place from being the tier that the profile says it is. Writes one file and takes it away again."""
+    """The problems of a place as the tier that the profile describes; empty without any. Writes one file and removes
+    it."""
     import secrets
 
     where = f"the {asked.get('tier') or place.name} tier ({place})"
@@ -87,7 +88,7 @@ def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
 
 
 def identify(place: Path) -> str:
-    """The id of a place, made where it has none. Two hosts may come at once: one of them makes it, both read it."""
+    """The id of a place; makes one if it has none. Two hosts may do this at once: one makes it, both read it."""
     folder = place / FOLDER
     folder.mkdir(exist_ok=True)
     facts = folder / FACTS
@@ -95,7 +96,7 @@ def identify(place: Path) -> str:
         staged = folder / f"{FACTS}.{random_id()}"
         write_json_atomically(staged, {"schema": 1, "id": f"{PREFIX}{random_id()}"})
         try:
-            os.link(staged, facts)  # never over one that is there
+            os.link(staged, facts)  # fails if it is there already
         except FileExistsError:
             pass
         except OSError:  # a file system without hard links
@@ -107,7 +108,7 @@ def identify(place: Path) -> str:
 
 
 def remember(root: Path, places: Mapping[str, str]) -> None:
-    """Where each place lies on this host: when its boxes are gone, it is found by its id alone."""
+    """Records on this host which folder each place id stands for: so a place is found when its boxes are gone."""
     known = _known(root)
     if places and not places.items() <= known.items():
         root.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def remember(root: Path, places: Mapping[str, str]) -> None:
 
 
 def where(root: Path, native_id: str) -> Path:
-    """The folder of a place. Raises Unreachable where it is not what it was: not mounted, or another one."""
+    """The folder of a place. Raises Unreachable when it is not known here, not mounted, or another file system."""
     folder = _known(root).get(native_id)
     if folder is None:
         raise Unreachable(f"the place {native_id} is not known on this host: nothing of ours showed it here")

@@ -1,6 +1,6 @@
-"""What can be rented, and what a box must have: the words in which every platform's market is asked and answered.
+"""The types of the market: what a box must have (constraints), and what can be rented (offers).
 
-Prices come from the platform at the moment of asking; no table of ours knows one. All are USD.
+Prices come from the platform at the moment of asking; we keep no price table. All prices are USD.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Bound:
-    """A quantity that was asked for: exactly `value`, or `value` and more."""
+    """A requested quantity: exactly `value`, or at least `value`."""
 
     value: float
     at_least: bool = True
 
     def admits(self, amount: float, *, slack: float = 0.0) -> bool:
-        """Whether `amount` is enough; `slack` is the fraction that may be missing (a card of 80 GB reports 79.2)."""
+        """Whether `amount` is enough; `slack`: the fraction that may be missing (an 80 GB GPU reports 79.2)."""
         least = self.value * (1 - slack)
         return amount >= least if self.at_least else least <= amount <= self.value * (1 + slack)
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What one box must have. An empty field asks for nothing.
+    """What one box must have. An empty field means no requirement.
 
-    `gpu_memory_gb` is of each card; `disk_gb` is asked for on the container disk; `regions` are the platform's own
-    names (data centers, countries), one of which must match; `max_price` is USD per hour of the whole box with its
-    disk; `volume` is the native id of a volume that must be within reach.
+    `gpu_memory_gb`: of each GPU. `disk_gb`: of the container disk. `regions`: the platform's own names (data centers,
+    countries), one of which must match. `max_price`: USD per hour of the whole box with its disk. `volume`: the native
+    id of a volume that the box must be able to mount.
     """
 
     gpu_names: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Constraints:
 
     @classmethod
     def of(cls, resources: Mapping[str, Any], *, max_price: float | None = None, volume: str = "") -> Constraints:
-        """From a box's `resources` input (`sweepstack.config.model.Resources.as_inputs`)."""
+        """The constraints in a box's `resources` input (`sweepstack.config.model.Resources.as_inputs`)."""
         gpu = resources.get("gpu") or {}
         memory = parse_size(gpu["memory"]) if gpu.get("memory") else None
         cuda = str(gpu.get("cuda") or "")
@@ -75,11 +75,11 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Offer:
-    """One thing that could be rented now. Free to look at, reserved for nobody.
+    """A box that could be rented now. It is not reserved.
 
-    `key` is the platform's own handle, opaque to all others and short enough for a stack config. `price_per_hour` is
-    USD of the whole running box with the disk that was asked for; `stopped_per_hour` the same while it is stopped
-    (None: unknown, or it can't be stopped). `stock` is a word for people. `single`: it can be rented once.
+    `key`: the platform's own handle, opaque to other code, and short enough for a stack config. `price_per_hour`: USD
+    of the whole running box with the requested disk; `stopped_per_hour`: the same while it is stopped (None: unknown,
+    or it can't be stopped). `stock`: a text for people. `single`: it can be rented only once.
     """
 
     key: str
@@ -100,13 +100,13 @@ class Offer:
 
     @property
     def price_per_gpu_hour(self) -> float:
-        """USD per hour and card; the whole price where there is none."""
+        """USD per hour and GPU; the whole price for a box without a GPU."""
         return self.price_per_hour / max(self.gpu_count, 1)
 
 
 @dataclass(frozen=True)
 class Balance:
-    """What the account has, USD. `prepaid`: boxes end when it runs out; None where the platform does not say."""
+    """An account's balance in USD. `prepaid`: boxes end when it is used up; None when the platform does not say."""
 
     usd: float
     prepaid: bool | None = None
@@ -114,14 +114,14 @@ class Balance:
 
 
 def cheapest_first(offers: Iterable[Offer], constraints: Constraints) -> list[Offer]:
-    """The offers inside the price ceiling, in the order in which they are tried."""
+    """The offers up to the highest price, in the order in which they are tried: price, then reliability."""
     ceiling = constraints.max_price
     inside = [offer for offer in offers if ceiling is None or offer.price_per_hour <= ceiling]
     return sorted(inside, key=lambda offer: (offer.price_per_hour, -(offer.reliability or 0.0), offer.key))
 
 
 def same_gpu(asked: str, offered: str) -> bool:
-    """Whether the platform's name of a card is one of those that a person means by `asked`: all words of it occur.
+    """Whether the platform's GPU name `offered` matches the name `asked`: it has all words of it.
 
     `A100` admits `NVIDIA A100 80GB PCIe` and not `NVIDIA A10`; `RTX 4090` admits `NVIDIA GeForce RTX 4090`; `L4` does
     not admit `L40S`.
@@ -136,6 +136,6 @@ def _words(name: str) -> list[str]:
 
 
 def no_offer_left(refusals: Iterable[str], what: str) -> NoCapacity:
-    """The error for a market where nothing could be had: each refusal is kept, in the order of the tries."""
+    """The error when no offer could be rented. It lists all refusals, in the order of the attempts."""
     tried = [f"  {refusal}" for refusal in refusals]
     return NoCapacity("\n".join([f"{what}: none of {len(tried)} offers could be had; nothing was rented", *tried]))

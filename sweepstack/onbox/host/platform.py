@@ -1,13 +1,13 @@
-"""What every platform's adapter must offer: the few verbs of renting, with honest answers.
+"""The interface of all platforms: rent, find and destroy boxes, and reach them.
 
-Every adapter is a `Platform`; what only some can do stands in `capabilities`.
+Every adapter is a `Platform`; `capabilities` has what only some platforms can do.
 
-An adapter turns one API into these words and nothing else; it never opens a profile and never decides whether a box
-may end. Three rules hold for all of them, and `tests/conformance` runs them against each:
+An adapter only translates between one API and these types. It never opens a profile and never decides whether a box
+may end. Three rules hold for all adapters, and `tests/conformance` checks each adapter:
 
-- *gone* is said only when it is proved; whatever is not known is `Phase.UNKNOWN` or `Unreachable`;
-- a create that was cut off leaves nothing, or a box that `find_by_tag` finds;
-- a box of another account is never touched: `WrongAccount`, which names both.
+- an adapter says *gone* only when it is proved; what is not known is `Phase.UNKNOWN` or `Unreachable`;
+- a create that was interrupted leaves nothing, or a box that `find_by_tag` finds;
+- an adapter never touches another account's box: it raises `WrongAccount`, which names both accounts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROGRESS_SECONDS = 5.0
 
 
 class Phase(StrEnum):
-    """Where a box is in its life. Only `GONE` means that nothing of it is left and nothing bills."""
+    """The state of a box. Only `GONE` means that nothing of it is left and nothing bills."""
 
     CREATING = "creating"
     RUNNING = "running"
@@ -43,31 +43,32 @@ class Phase(StrEnum):
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is stopped, or on its way there: nothing on it is started, or runs on."""
+        """Whether it is stopped or stopping: nothing may be started on it."""
         return self in (Phase.STOPPED, Phase.STOPPING)
 
 
 RENTED_ON = "nothing of it is left on its host, which bills on until it is ended where it was rented"
-"""The note of a box, in phase `ENDING`, whose rented host has nothing of it any more."""
+"""The note of a box in phase `ENDING` whose folder is gone, while its rented host still bills."""
 
 
 def _unrecorded(_asked: bool) -> None:
-    """No record is kept of what is asked for."""
+    """The default of `BoxRequest.asked`: keeps no record of the requests."""
 
 
 @dataclass(frozen=True)
 class BoxRequest:
     """What to rent. `tag` is deterministic; `mounts`: box-relative path (`mnt/<name>`) → volume's native id.
 
-    `price_per_hour` in USD, where the platform has no price of its own; `resources` as in the stack config.
-    `max_price`: USD per hour of the whole box with its disk; nothing above it is rented, whatever an offer said before.
+    `price_per_hour`: USD, for platforms without a price of their own. `resources`: as in the stack config.
+    `max_price`: USD per hour of the whole box with its disk; nothing above it is rented, even if an offer was cheaper.
     `offer`: the key that a person chose (`sweepctl place`), tried before all others. `bid`: USD per hour of the whole
-    spot box. `env` and `image` are the container's, where there is one; `public_key` is let in by its sshd. `rented`:
-    it lies on a machine whose bill goes on when the box is gone from it.
-    `places`: tiers that have a place of their own on a host, those that a box shows by their path; what each must be.
-    `known`: the native id of the box that is on record under this tag, "" for none: of several it is the one that is
-    adopted. `asked`: called with True before each request that may make a box whose answer may be lost, and with False
-    once it is proved that it made none; what it raises ends the create before that request.
+    spot box. `env` and `image`: the container's, if there is one. `public_key`: its sshd accepts this key. `rented`:
+    the box is on a machine that goes on billing when the box is gone.
+    `places`: tiers that are places of a host → what each place must be; a tier that the box shows is named by its path
+    (`mnt/…`), see `mounts`. `known`: the
+    native id on record for this tag, "" for none: of several boxes this one is adopted. `asked`: called with True
+    before each request that may make a box, and with False once it is proved that it made none; an exception from it
+    ends the create before that request is sent.
     """
 
     tag: str
@@ -88,7 +89,7 @@ class BoxRequest:
 
     @property
     def constraints(self) -> Constraints:
-        """What the box must have, as the platform's market is asked for it."""
+        """The request as constraints for the platform's market."""
         volume = next(iter(self.mounts.values()), "")
         return Constraints.of(self.resources, max_price=self.max_price, volume=volume)
 
@@ -97,14 +98,14 @@ class BoxRequest:
 class BoxRecord:
     """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown.
 
-    `price_per_hour` is that of a running box, also while it is stopped; `stopped_per_hour` what it costs as long as it
-    is stopped, None where the platform does not say: then it is the profile's to say.
+    `price_per_hour`: USD per hour while it runs, also given for a stopped box. `stopped_per_hour`: USD per hour while
+    it is stopped; None when the platform does not say: then the profile says it.
 
-    `created_at` is aware, UTC; None together with an empty `tag` where the platform can't tell any more. `endpoint`:
-    where its sshd listens now, None where it has none (yet). `gpu_count`: the cards that it has at this moment, None
-    where the platform does not say; 0 where some were asked for is a box that must run nothing. `region` and `offer`
-    say what was rented. `host_keys`: fingerprints of what its sshd has to show, where that is a host's of the user's.
-    `mounts`: path on the box → id of a place of that host which outlives it, where it has one.
+    `created_at`: with a time zone (UTC); None, with an empty `tag`, when the platform can't tell any more. `endpoint`:
+    where its sshd listens now; None when it has none (yet). `gpu_count`: the GPUs that it has now, None when the
+    platform does not say; a box with 0 that should have some must run nothing. `region`, `offer`: what was rented.
+    `host_keys`: the fingerprints that the sshd of a user's own host must show. `mounts`: path on the box → id of the
+    host's place that outlives the box.
     """
 
     native_id: str
@@ -125,11 +126,11 @@ class BoxRecord:
 
     @property
     def emptied(self) -> bool:
-        """Whether nothing of it is left on its host, which is rented, answers, and bills on."""
+        """Whether its folder is gone from its rented host, which answers and still bills."""
         return self.note == RENTED_ON
 
     def outputs(self) -> dict[str, Any]:
-        """The record as plain JSON values, as the engine's state keeps it (`location` and `note` are not kept)."""
+        """The record as JSON values, for the engine's state (without `location` and `note`)."""
         return {
             "native_id": self.native_id,
             "tag": self.tag,
@@ -142,11 +143,11 @@ class BoxRecord:
 
 @dataclass(frozen=True)
 class VolumeRecord:
-    """A durable volume. `created`: made by this very call. `location` is for people: host and path, or region.
+    """A durable volume. `created`: this call made it. `location`: for people, host and path, or region.
 
-    `region`: where a box must be to mount it; "" where anywhere will do. `price_per_month`: USD, None unknown.
-    `mounted_by`: native ids of the boxes that mount it now; None where the platform does not say. `lost`: why what was
-    on it can't be read any more, "" where it can: it can be ended, and nothing mounts it.
+    `region`: where a box must be to mount it; "" for anywhere. `price_per_month`: USD, None when unknown.
+    `mounted_by`: native ids of the boxes that mount it now; None when the platform does not say. `lost`: why its files
+    can't be read any more, "" when they can; a lost volume can be deleted, and is never mounted.
     """
 
     native_id: str
@@ -163,11 +164,11 @@ class VolumeRecord:
 
 
 def _silent(_line: str) -> None:
-    """Progress that nobody reads."""
+    """The default of `Wait.progress`: ignores it."""
 
 
 def not_as_asked(box: str, tag: str, has: str, wanted: str) -> PlatformError:
-    """Why a box that carries the tag is not adopted: it was made for other mounts. It is not ended, and bills."""
+    """The error for a box that has the tag, but other mounts: it is not adopted. It is not ended, and bills."""
     return PlatformError(
         f"{box} carries the tag {tag} and mounts {has or 'no volume'}, and now {wanted or 'none'} is asked for: it is "
         "not adopted, no second box is made, and it goes on billing. Next: write `mounts` as it was, then pulumi up, "
@@ -177,9 +178,9 @@ def not_as_asked(box: str, tag: str, has: str, wanted: str) -> PlatformError:
 
 @dataclass(frozen=True)
 class Wait:
-    """How long a verb may block (`deadline`, seconds from when it starts waiting), who hears of it, and who may cut it.
+    """How long a call may block: `deadline`, in seconds from the begin of the wait. `progress` gets a line for people.
 
-    `cancelled` is set by whoever got the SIGINT or the engine's Cancel; a verb looks at it several times a second.
+    `cancelled`: set upon SIGINT or the engine's Cancel; a waiting call checks it several times a second.
     """
 
     deadline: float = 600.0
@@ -187,9 +188,10 @@ class Wait:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def until(self, ready: Callable[[], bool], what: str) -> str:
-        """Blocks until `ready()`; returns "" then, else why waiting ended ("cancelled …", "not within 600 s …").
+        """Blocks until `ready()`, the deadline or a cancel. Returns "" when ready, else why it stopped waiting
+        ("cancelled …", "not within 600 s …").
 
-        Says `what` through `progress` every 5 s. Exceptions of `ready` pass through.
+        Reports `what` to `progress` every 5 s. Passes exceptions of `ready` on.
         """
         begin = time.monotonic()
         said = begin
@@ -208,50 +210,50 @@ class Wait:
 
 
 class Platform(Protocol):
-    """One platform as one account sees it. Instances are cheap, hold no connection open, and may be used by threads.
+    """One platform with one account. Instances are cheap, hold no connection open, and are safe to use from threads.
 
-    Every method may raise `Unreachable`; those that name an `account` raise `WrongAccount` before anything else
-    when it is not the one at hand. None of them prints.
+    Every method may raise `Unreachable`; those with a parameter `account` first raise `WrongAccount` when it is not the
+    current key's account. None of them prints.
     """
 
     name: str
     over_ssh: bool = False
-    """Its boxes are reached over SSH: a create lets a public key in."""
+    """Whether its boxes are reached over SSH: then a create needs a public key."""
     lacks: ClassVar[Mapping[type, str]] = {}
-    """A type of `capabilities` that it is not → why, for the refusal, where there is more to say than `registry.need`
-    does. `{native_id}` and `{region}` are a volume's."""
+    """A capability that the platform lacks → the text of the refusal, if it says more than the default of
+    `registry.need`. `{native_id}` and `{region}` stand for a volume's."""
 
     def account(self) -> str:
-        """The account at hand, as it is compared and shown. May make the account's local book-keeping on its very
-        first use, so it is for creates, not for previews. Free."""
+        """The name of the current key's account, as it is stored and compared. The local platform makes its registry
+        at the first call, so call it for creates, not in previews. Costs nothing."""
         ...
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        """The box with this tag, in whatever phase; None only when it is proved that there is none. Reads only.
+        """The box with this tag, in any phase; None only when it is proved that there is none. Reads only.
 
-        `account`: whose box it is to be, where that is known: another account's silence proves nothing."""
+        `account`: the account that should own the box, if known: another account's empty answer proves nothing."""
         ...
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        """Rents a box and blocks until it is ready. Costs money. Atomic and idempotent by tag: a box that carries the
-        tag already is adopted, never doubled; a stopped one as it is, since starting it is another decision.
+        """Rents a box and blocks until it is ready. Costs money. Atomic and idempotent by tag: a box that has the tag
+        already is adopted, and no second one is rented; a stopped box stays stopped: the caller decides to start it.
 
-        Raises StillCreating (it exists and bills; id, outputs and reasons travel along) on deadline, cancel or a late
-        failure; OutcomeUnknown when the answer was lost: `find_by_tag` before anything else; NotYetGone when the tag's
-        box is being destroyed; PlatformError when nothing was made.
+        Raises StillCreating (the box exists and bills; the error carries id, outputs and reasons) upon the deadline, a
+        cancel or a late failure; OutcomeUnknown when the answer was lost: call `find_by_tag` first; NotYetGone when the
+        tag's box is being destroyed; PlatformError when nothing was made.
         """
         ...
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        """What is known of a box now. `GONE` only when proved; `UNKNOWN` with a `note` when it is there, or may be, and
+        """The record of a box now. `GONE` only when that is proved; `UNKNOWN` with a `note` when it may be there and
         can't be read. Reads only."""
         ...
 
     def destroy(self, native_id: str, account: str) -> None:
-        """Issues the verb that ends the box and its bill. Irreversible; idempotent; already gone is success. Blocks for
-        seconds; call it again after a crash. Volumes survive.
+        """Destroys the box, which ends its bill. Irreversible; idempotent: a box that is gone already is a success.
+        Volumes survive. Blocks for seconds; call it again after a crash.
 
-        Raises NotYetGone with the reason when it is not proved finished: poll `get` until `GONE`, or call again.
+        Raises NotYetGone with the reason when the end is not proved: poll `get` until `GONE`, or call again.
         """
         ...
 
@@ -260,7 +262,7 @@ class Platform(Protocol):
         ...
 
     def channel(self, native_id: str, account: str) -> Channel:
-        """A way to read, write and run on the box. Raises Unreachable when the box can't be reached or is gone. Nothing
-        runs on one that is stopped or being destroyed: PlatformError; what of its files still answers can be read.
+        """A channel to read, write and run commands on the box. Raises Unreachable when the box can't be reached or is
+        gone. On a stopped or ending box, to run a command raises PlatformError; files can be read if they still answer.
         """
         ...

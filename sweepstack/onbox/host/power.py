@@ -1,10 +1,10 @@
-"""Whether a local box runs, is being stopped, or stands still: one small file in it, replaced by rename.
+"""The power state of a local box (running, stopping, stopped): one small file, replaced by rename.
 
     <box>/power.json    {schema, state, at, ready_at}; not there while the box was never stopped
     <box>/power.lock    flock: held by a stop, or a start, from its first step to its last
 
-A stop says so first (`stopping`: from here on nothing is started), ends the processes, wipes the tiers that it kills,
-and says `stopped` last. So after a kill -9 at any moment the next stop, or start, knows that it has to finish it.
+A stop first writes `stopping` (from then on nothing is started), then ends the processes, wipes the tiers that a stop
+kills, and writes `stopped` last. So after a kill -9 at any moment the next stop or start finishes it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _PHASES: dict[str, Phase] = {"running": Phase.RUNNING, "stopping": Phase.STOPPIN
 
 @dataclass(frozen=True)
 class Power:
-    """What the file says. `ready_at`: when a start is through; None where there was none."""
+    """The file's content. `ready_at`: when a start is finished; None without a start."""
 
     phase: Phase = Phase.RUNNING
     ready_at: datetime | None = None
 
 
 def read_power(box: Path) -> Power:
-    """Raises ValueError for a file that does not read: then nobody knows."""
+    """The box's power state. Raises ValueError when the file can't be read: then the state is not known."""
     try:
         facts = read_facts(box / POWER)
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def read_power(box: Path) -> Power:
 
 
 def closed(box: Path, ending: str) -> str:
-    """Why nothing may be started on the box now; empty when something may."""
+    """Why nothing may be started on the box now, as the end of a sentence; "" when it may."""
     if (box / ending).exists():
         return "is being destroyed: nothing is started on it any more"
     try:
@@ -68,7 +68,7 @@ def closed(box: Path, ending: str) -> str:
 
 @dataclass(frozen=True)
 class Switch:
-    """Stops and starts one box. `ending` is the name of the file that says that it is being destroyed."""
+    """Stops and starts one box. `ending`: the name of the file that marks a box which is being destroyed."""
 
     store: LocalStore
     box: Path
@@ -77,16 +77,16 @@ class Switch:
     grace: float
 
     def stop(self) -> None:
-        """See `Platform.stop`."""
+        """See `CanStop.stop`."""
         with self._turning():
             if self._state() is not Phase.STOPPED or processes.of_box(self.native_id):
                 self._bring_to_rest()
 
     def start(self, ready_at: datetime | None) -> None:
-        """See `Platform.start`; does not wait until the box is ready."""
+        """See `CanStop.start`; does not wait until the box is ready."""
         with self._turning():
             phase = self._state()
-            if phase is Phase.STOPPING:  # its scratch is half there: no start from that
+            if phase is Phase.STOPPING:  # its scratch may be half wiped: finish the stop first
                 self._bring_to_rest()
             if phase is not Phase.RUNNING:
                 self._say("running", ready_at)
@@ -97,13 +97,14 @@ class Switch:
             processes.end_box(self.native_id, grace=self.grace)
             for tier in KILLED_BY_STOP:
                 removal.wipe(self.box / tier)
-            processes.end_box(self.native_id, grace=0)  # whatever was being started when we looked first
+            processes.end_box(self.native_id, grace=0)  # processes that were being started during the first look
         except NotYetGone as error:
             raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
         self._say("stopped")
 
     def _state(self) -> Phase:
-        """Raises PlatformError for a box that is gone or going. A file that does not read counts as a cut-off stop."""
+        """The phase. Raises PlatformError when the box is gone or is being destroyed. A file that can't be read counts
+        as an interrupted stop."""
         with answering(self.box):
             if not os.path.lexists(self.box):
                 raise PlatformError(f"{self.native_id} is gone: there is nothing to stop or start")
@@ -118,14 +119,14 @@ class Switch:
         facts = {"schema": 1, "state": state, "at": datetime.now(timezone.utc).isoformat()}
         if ready_at is not None:
             facts["ready_at"] = ready_at.isoformat()
-        # Under the lock of whoever destroys: writing makes folders, and must not make one that was just taken away.
+        # Under the lock that a destroy takes, too: writing makes folders, and must not make the one just removed.
         with self.store.locked(Wait(STORE_LOCK_SECONDS)), answering(self.box):
             self._state()
             write_json_atomically(self.box / POWER, facts)
 
     @contextlib.contextmanager
     def _turning(self) -> Iterator[None]:
-        """One at a time: a start must not overtake a stop that is still wiping."""
+        """Holds the box's power lock: a start must not begin while a stop still wipes."""
         self._state()
         with answering(self.box):
             try:
@@ -142,7 +143,7 @@ class Switch:
 
 
 def phase_of(box: Path, now: datetime) -> Phase:
-    """The phase of a box that is not being destroyed. ValueError where the file does not read."""
+    """The phase of a box that is not being destroyed. Raises ValueError when the file can't be read."""
     power = read_power(box)
     if power.phase is Phase.RUNNING and power.ready_at is not None and now < power.ready_at:
         return Phase.CREATING

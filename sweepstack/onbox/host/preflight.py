@@ -1,4 +1,6 @@
-"""What a host must have before anything is made there: looked at over there, and said in one message, a fix each.
+"""Checks on the host, before anything is made there, that it has what a box needs.
+
+All problems are in one message, each with its fix.
 
 Python 3.8 and the standard library: it is sent to the host with `host.agent`.
 """
@@ -20,23 +22,24 @@ from sweepstack.onbox.host.platform import BoxRequest
 DRIVER_SECONDS = 20.0
 LEAST_BYTES = 100 * 10**6
 LEAST_INODES = 1_000
-"""What a box with its runner, records and logs takes, and nothing of the job."""
+"""Room for a box's runner, records and logs, without the job's files."""
 SLACK = 0.03
-"""A card of 80 GB reports 79.2."""
+"""GPU memory may be less by this part: an 80 GB GPU reports 79.2."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card, as the driver shows it."""
+    """One GPU, as the driver shows it."""
 
     name: str
     memory_gb: float | None = None
 
 
 def preflight(root: Path, request: BoxRequest) -> None:
-    """Refuses a host that has not what was asked for. Raises RequestRefused with all of it; nothing was made.
+    """Returns when the host has what `request` asks for. Raises RequestRefused with everything that it lacks; nothing
+    was made. Blocks for seconds, writes nothing.
 
-    Raises PlatformError where the driver is there and does not answer.
+    Raises PlatformError when the GPU driver is there and does not answer.
     """
     asked = request.constraints
     lacks = [*_cards(asked), *_cpus(asked), *_system(), *_room(root, asked)]
@@ -89,7 +92,7 @@ def _system() -> Iterator[str]:
 
 
 def _room(root: Path, asked: Constraints) -> Iterator[str]:
-    """All tiers of a box lie below `root`: one file system each for boxes and volumes, mostly the same."""
+    """What is lacking on the disks below `root`: boxes and volumes lie there, mostly on one file system."""
     seen: set[int] = set()
     for folder in (root / "boxes", root / "volumes"):
         there = next(one for one in (folder, *folder.parents) if one.is_dir())
@@ -111,8 +114,8 @@ def _room(root: Path, asked: Constraints) -> Iterator[str]:
 
 
 def cards() -> list[Card]:
-    """The cards that the driver shows; empty without a driver. Raises PlatformError when it does not answer: then
-    nobody knows."""
+    """The GPUs that the driver shows; empty without a driver. Raises PlatformError when the driver does not answer:
+    then the GPUs are not known."""
     if shutil.which("nvidia-smi") is None:
         return []
     found = []
@@ -125,7 +128,8 @@ def cards() -> list[Card]:
 
 
 def driver_cuda() -> str | None:
-    """The newest CUDA that the driver does, `12.4`; None where it does not say. Raises PlatformError."""
+    """The newest CUDA version that the driver supports, such as `12.4`; None when it does not say. Raises
+    PlatformError."""
     found = re.search(r"CUDA Version\s*:\s*([0-9]+\.[0-9]+)", _driver("-q"))
     return found[1] if found else None
 

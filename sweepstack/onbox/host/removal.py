@@ -1,4 +1,4 @@
-"""How a box's folder is taken away, so that it stays listed until the last moment and nothing beyond it is touched."""
+"""Removes a box's folder: the box stays listed until the end, and nothing outside of it is touched."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from sweepstack.onbox.host.box_folders import read_facts
 
 MOUNTS = Path("/proc/self/mountinfo")
 BUCKET = "fuse.rclone"
-"""As what the runner mounts a bucket."""
+"""The file system type of a bucket that the runner mounts."""
 UNMOUNT_SECONDS = 30.0
 WORDS = "ended"
-"""Below the platform's root: a word for each box that was made on a machine which is rented: it bills on without it."""
+"""Folder below the platform's root: one file for each box that was made on a rented machine, which goes on billing when
+the box is gone."""
 
 
 def mark_ending(box: Path, *, facts: str, ending: str) -> None:
-    """From here on nothing is started on the box. A rename, since a full disk must not keep a box from being ended.
+    """Marks the box: from now on nothing is started on it. It renames a file, since that works on a full disk, too.
 
-    Raises NotYetGone where a link stands for the box. Idempotent.
+    Raises NotYetGone when the box is a link. Idempotent.
     """
     if box.is_symlink():
         raise NotYetGone(
@@ -40,18 +41,18 @@ def mark_ending(box: Path, *, facts: str, ending: str) -> None:
 
 
 def leave_word(facts_file: Path, root: Path) -> None:
-    """Keeps that a box is, or was, on a rented machine: whatever becomes of its folder, the bill goes on. Does nothing
-    for a machine that is not rented. Raises OSError."""
+    """Records that a box is, or was, on a rented machine: when its folder is gone, the machine still bills. Does
+    nothing for a machine that is not rented. Idempotent. Raises OSError."""
     try:
         facts = read_facts(facts_file)
     except (FileNotFoundError, ValueError):
-        return  # nobody can say any more that it was rented here; who asks for its end knows
+        return  # its facts are lost; the command that ends the box knows that the machine is rented
     if facts.get("rented") is True:
         write_json_atomically(root / WORDS / f"{facts_file.parent.name}.json", facts)
 
 
 def word_of(native_id: str, root: Path) -> dict[str, Any] | None:
-    """The facts of a box that ended here while the bill went on; None where there is no such word."""
+    """The recorded facts of a box that was on a rented machine; None without a record, {} when it can't be read."""
     try:
         return read_facts(root / WORDS / f"{native_id}.json")
     except FileNotFoundError:
@@ -61,15 +62,16 @@ def word_of(native_id: str, root: Path) -> dict[str, Any] | None:
 
 
 def left_words(root: Path) -> set[str]:
-    """The ids of all of them."""
+    """The ids of all boxes with such a record."""
     return {path.stem for path in (root / WORDS).glob("*.json")}
 
 
 def empty(box: Path, *, keep: tuple[str, ...]) -> None:
-    """Removes all but `keep` (paths inside the box) and the folders that lead there. Links are removed, not followed.
+    """Removes all files except `keep` (paths inside the box) and the folders that lead to them. Removes links, does not
+    follow them. Idempotent.
 
-    What is kept says whose box it was and what ran on it: should this be cut off, the box is still listed, and the
-    check that allowed its end finds the journal that it found before. Raises NotYetGone when something is in the way.
+    The kept files say whose box it was and what ran on it: if this is interrupted, the box is still listed, and the
+    teardown check finds the same journal as before. Raises NotYetGone when something can't be removed.
     """
     _refuse_mounted(box)
     kept = {box / path for path in keep}
@@ -90,7 +92,7 @@ def empty(box: Path, *, keep: tuple[str, ...]) -> None:
 
 
 def wipe(folder: Path) -> None:
-    """Empties a folder and leaves it there, made anew where it was gone. Raises NotYetGone as `empty` does."""
+    """Empties a folder; makes it if it is missing. Raises NotYetGone as `empty` does."""
     _refuse_mounted(folder)
     try:
         if folder.is_symlink() or not folder.is_dir():
@@ -119,14 +121,14 @@ def _remove(path: Path) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """Folders that were made read-only can't be emptied."""
+    """Makes a folder writable for this user: a read-only folder can't be emptied."""
     if not folder.is_symlink() and folder.stat().st_mode & 0o700 != 0o700:
         folder.chmod(0o700)
 
 
 def _refuse_mounted(box: Path) -> None:
-    """What somebody mounted inside the box is not the box's to delete. A bucket that a process of the box had mounted
-    is let go: the process was ended first, and one that was killed leaves a mount behind that nobody serves."""
+    """Raises NotYetGone when something is mounted inside the box: it is not ours to delete. A bucket that the box
+    itself mounted is unmounted: its process was ended before, and a killed process leaves a dead mount behind."""
     for point, kind in _mounted(box):
         if kind == BUCKET:
             _let_go(point)
@@ -135,7 +137,7 @@ def _refuse_mounted(box: Path) -> None:
 
 
 def _mounted(box: Path) -> list[tuple[str, str]]:
-    """What is mounted inside a folder, and as what."""
+    """The mounts inside a folder: (mount point, file system type)."""
     inside, found = os.fsencode(f"{box.resolve()}{os.sep}"), []
     with contextlib.suppress(FileNotFoundError):  # no /proc here
         for line in MOUNTS.read_bytes().splitlines():
@@ -149,7 +151,7 @@ def _mounted(box: Path) -> list[tuple[str, str]]:
 def _let_go(point: str) -> None:
     for program in ("fusermount3", "fusermount"):
         if shutil.which(program) is not None:
-            with contextlib.suppress(OSError, subprocess.SubprocessError):  # who looks next sees whether it is gone
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # the caller checks whether it is gone
                 subprocess.run([program, "-uz", point], stderr=subprocess.DEVNULL, timeout=UNMOUNT_SECONDS, check=False)
             return
 

@@ -1,4 +1,4 @@
-"""`enum.StrEnum` for Python 3.8, which has none."""
+"""`StrEnum` for Python 3.8, whose module `enum` does not have it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class StrEnum(str, enum.Enum):
-    """Members are their values: where one is compared, formatted or written as JSON."""
+    """A member equals its value, and is formatted and written to JSON as its value."""
 
     def __str__(self) -> str:
         return str(self.value)

@@ -1,4 +1,4 @@
-"""Volumes of the local platform: folders beside the boxes, which outlive them.
+"""Volumes of the local platform: folders beside the boxes, which outlive the boxes.
 
 <root>/volumes/<id>/volume.json  facts, written once
                     content/     what is on it
@@ -42,13 +42,13 @@ _LOCK_SECONDS = 60.0
 
 
 class LocalVolumes:
-    """The part of `LocalPlatform` that knows volumes. See `sweepstack.onbox.host.capabilities.ReadsVolumes`."""
+    """The part of `LocalPlatform` for volumes. See `sweepstack.onbox.host.capabilities.ReadsVolumes`."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
-        """`size_gb` and `region` mean nothing here: a volume is as large as the disk, and everywhere."""
+        """`size_gb` and `region` are ignored: a volume is as large as the disk, on this one machine."""
         if not TAG.fullmatch(tag):
             raise unsafe(f"the tag {tag!r}")
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(self._store.root):
@@ -83,7 +83,7 @@ class LocalVolumes:
             )
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        """What this machine costs is its owner's to say."""
+        """None: there is no price for a disk of this machine."""
         return None
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
@@ -107,7 +107,7 @@ class LocalVolumes:
             return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
 
     def _mounted_by(self, native_id: str) -> tuple[str, ...]:
-        """Every box whose folder is there and that has a link to the volume."""
+        """The ids of the boxes that have a link to the volume."""
         content, found = Path(os.path.normpath(self._content(native_id))), []
         for box in named(self._store.boxes, BOX_ID):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -120,7 +120,7 @@ class LocalVolumes:
         registry = self._store.registry()
         if registry is None:
             return []
-        if registry.volumes_marked:  # of before there was a mark: an empty folder lists nothing, and proves nothing
+        if registry.volumes_marked:  # in a registry older than the mark an empty folder proves nothing, and is listed
             self._store.require_volumes(registry)
         with answering(self._store.volumes):
             records = [self._volume(folder) for folder in named(self._store.volumes, VOLUME_ID)]
@@ -132,15 +132,15 @@ class LocalVolumes:
             return
         volume = self._store.volumes / native_id
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(volume):
-            if not os.path.lexists(volume):  # a second delete was faster
+            if not os.path.lexists(volume):  # another delete was first
                 return
             self._store.found()  # an old registry is marked while a volume still proves which folder it is
             os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.volumes)
-            shutil.rmtree(self._store.trash, ignore_errors=True)  # what is left of it goes with the next command
+            shutil.rmtree(self._store.trash, ignore_errors=True)  # the next command removes what is left
 
     def where_volume(self, native_id: str) -> Path:
-        """The folder of its content. Raises Unreachable when that is not there (any more), WrongAccount."""
+        """The folder of the volume's content. Raises Unreachable when it is not there (any more), WrongAccount."""
         record = self.get_volume(native_id)
         if record is None:
             raise Unreachable(f"the volume {native_id} is not there any more")
@@ -148,7 +148,7 @@ class LocalVolumes:
         return self._content(native_id)
 
     def _require_content(self, record: VolumeRecord) -> None:
-        """Whatever reads or mounts a volume needs what is on it. Raises Unreachable where that is lost."""
+        """Raises Unreachable when the volume's content is lost: it can neither be read nor mounted."""
         if record.lost:
             raise Unreachable(f"the volume {record.native_id}: {record.lost}")
 
@@ -179,12 +179,12 @@ class LocalVolumes:
         return record
 
     def _require_disk(self, folder: Path) -> None:
-        """Raises Unreachable where the volume's own disk is not mounted."""
+        """Raises Unreachable when the volume's own disk is not mounted."""
         if why := self._away(folder):
             raise Unreachable(f"the volume {folder.name}: {why}")
 
     def _away(self, folder: Path) -> str:
-        """Why what is on the volume is not known; "" where it is. It is neither empty nor lost then."""
+        """Why the volume's content is not known, since its own disk is not mounted; "" when it is known."""
         if not os.path.lexists(folder / _OWN_DISK) or _on_own_disk(folder):
             return ""
         content, where = folder / "content", " on that host" if self._store.remote else ""
@@ -194,16 +194,17 @@ class LocalVolumes:
         )
 
     def _lost(self, folder: Path) -> str:
-        """A volume without its content is listed all the same, so that a person sees it and can end it."""
+        """Why the volume's content is lost; "" when it is there. A lost volume is still listed, so that a person sees
+        it and can delete it."""
         content = folder / "content"
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # any other error: it is not known
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # any other error: not known, so it is raised
             if stat.S_ISDIR(content.stat().st_mode):
                 return ""
         return f"its content folder {place(content)} is not there: what was on it is lost, or elsewhere"
 
 
 def note_own_disk(volume: Path) -> None:
-    """Call it under the lock where a volume is about to be used: a disk of its own is known from then on."""
+    """Records that the volume is on a disk of its own, if it is. Call it while holding the lock, before each use."""
     if not os.path.lexists(volume / _OWN_DISK) and _on_own_disk(volume):
         (volume / _OWN_DISK).touch()
         fsync_directory(volume)

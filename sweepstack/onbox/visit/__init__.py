@@ -1,1 +1,1 @@
-"""A person on a box: sent alone, as an argument."""
+"""A person's shell on a box. This folder is sent alone, as an argument of a command."""

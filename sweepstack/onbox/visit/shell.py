@@ -1,9 +1,9 @@
-"""A person on a box, seen from the box: a shell or a command in its folder, on the person's own terminal.
+"""Runs a person's shell or command on a box, in the box's folder and on the person's terminal.
 
-Such a process is not the box's. It does not carry the box's id, so a stop or a delete neither waits for it nor ends it;
-all it loses then is the folder under its feet. What it starts is the person's, too.
+Such a process does not belong to the box. It does not have the box's id in its environment, so a stop or delete neither
+waits for it nor ends it; the delete only removes its folder. The same holds for the processes that it starts.
 
-Sent alone, as an argument that `ps` on the box shows: it imports nothing of ours.
+This module is sent alone, as an argument that `ps` on the box shows: it imports no other module of ours.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pathlib import Path
 from typing import Any
 
 VISITED = "SWEEPSTACK_VISITING"
-"""The box that a shell is on, for prompts; nothing is found or ended by it."""
+"""Variable with the id of the box that a shell is on, for prompts. It does not make the process one of the box."""
 KEPT = ("TERM", "LANG", "LC_ALL", "COLORTERM", "USER", "LOGNAME", "SHELL", "TZ", "NO_COLOR", "SSH_AUTH_SOCK")
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 HANGUP_SECONDS = 5.0
 
 
 def environment(native_id: str, root: Path) -> dict[str, str]:
-    """What a process of the box sees, without the mark that makes it one; and the terminal's own."""
+    """The environment of a process of the box, but without the box's id; and the terminal's variables."""
     env = {name: value for name in KEPT if (value := os.environ.get(name)) is not None}
     return {**env, "PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), VISITED: native_id}
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int | None = None) -> int:
-    """See `Channel.attach`. An interrupt at the terminal reaches the command; it alone decides what that means.
+    """See `Channel.attach`. An interrupt at the terminal goes to the command, and only the command handles it.
 
-    `leash`: a descriptor at whose other end the person is. Once that end is closed, the command's group gets SIGHUP,
-    and SIGKILL after a grace: without a terminal nothing else would tell it that the connection was cut.
+    `leash`: a descriptor that the person's side closes when it ends. Then the command's group gets SIGHUP, and SIGKILL
+    after `HANGUP_SECONDS`: without a terminal nothing else tells it that the connection broke.
     """
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
@@ -44,7 +44,7 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int
             cwd=cwd,
             env=dict(env),
             start_new_session=leash is not None,
-            preexec_fn=_interruptible,  # what is ignored here would be ignored there, too
+            preexec_fn=_interruptible,  # the child would inherit that signals are ignored
         )
         code = process.wait() if leash is None else _until_cut(process, leash)
     except FileNotFoundError:
@@ -58,8 +58,8 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int
 
 
 def visit(settings: Mapping[str, Any]) -> int:
-    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`. What started this
-    program has taken the box's id out of its environment (`agent_source`)."""
+    """Runs a person's command, or a shell, on this terminal or these pipes. See `Channel.attach`. The code that started
+    this program has removed the box's id from its environment (`agent_source`)."""
     shell = os.environ.get("SHELL") or "/bin/sh"
     command = list(settings["argv"]) or [shell, "-l"]
     env = {**os.environ, VISITED: str(settings["native_id"])}
