@@ -94,6 +94,7 @@ def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
     assert re.search("no changes|unchanged", ok(stack.pulumi("preview")).text)
 
 
+@pytest.mark.proof  # against a real server: tests/unit/billing/test_webhook.py, tests/unit/cli/test_budget_status.py
 def test_an_up_tells_the_webhook_once_and_a_preview_nobody(dear: Stack) -> None:
     stack = dear
     with hook() as server:

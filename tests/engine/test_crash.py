@@ -170,6 +170,7 @@ def test_two_ups_at_once(stack: Stack) -> None:
     stack.wait_done()
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py; half of two: tests/rented/test_hosts.py
 def test_killed_in_destroy(small_finished: Stack) -> None:
     """kill -9 of the CLI in the middle of a destroy: the next one finishes it."""
     stack = small_finished

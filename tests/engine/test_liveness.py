@@ -160,6 +160,7 @@ def test_box_deleted_by_hand(training: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_box_deleted_by_hand_after_cells_were_sealed(small_finished: Stack) -> None:
     """What was sealed on the durable tier is not lost with the box, and not reported so."""
     small = small_finished

@@ -29,6 +29,7 @@ def test_box_vanished_after_all_was_verified(verified: Stack) -> None:
     assert verified.native_ids() == []
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_launch.py
 def test_box_vanished_with_sealed_cells_that_nobody_pulled(finished: Stack) -> None:
     """Sealed copies on the durable tier serve the next generation: they are found, not trained again."""
     finished.vanish("box-0")

@@ -117,6 +117,7 @@ def test_both_boxes_gone(verified: Stack) -> None:
     ok(verified.destroy())
 
 
+@pytest.mark.proof  # refused: test_by_command.py; the preview: tests/unit/provider/test_identity.py
 def test_gone_and_locked_is_refused_in_the_preview_too(half_done: Stack) -> None:
     """`want: gone` for the training box: `up` is refused, and the preview shows what would be lost."""
     want(half_done, "box-0", "gone")

@@ -10,8 +10,11 @@ from tests.engine.commands import assert_refused, ok
 from tests.rented.world import World, rented, without_internet
 from tests.simulators.rental import rentals, stack_of
 
+FIRST, *OTHERS = rentals()
 
-@pytest.fixture(scope="module", params=rentals())
+
+# Each platform's stack file is brought up and ended by tests/chaos/test_engine.py, too.
+@pytest.fixture(scope="module", params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     platform = request.param
     with rented(platform, tmp_path_factory.mktemp(platform), stack_of(platform)) as found:

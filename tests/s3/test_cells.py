@@ -309,6 +309,7 @@ def test_copies_outlive_the_box_and_the_cache(world: World, elsewhere: Elsewhere
         assert world.store.copies.read(NAME, path) == data or path == "manifest.json"
 
 
+@pytest.mark.proof  # an outage at the gate: test_gate.py
 def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
