@@ -40,6 +40,7 @@ from sweepstack.platforms.registry import has_address, load_platform, volume_cha
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
@@ -142,43 +143,42 @@ def _looker(
     asked: dict[str, Platform],
     files: bool,
 ) -> Callable[[], Sight]:
+    known = BoxContext(box.facts(), box.adapter)
     first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
     queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
 
     def seen() -> Sight:
         platform = None
         try:
-            platform = load_platform(box.adapter)
+            platform = known.platform
             tagged = box_layout.tag_prefix(identity) if first and identity else ""
-            also = Ahead(platform, questions(queue.metrics if queue else None), tagged)
-            listed = files or _approved(box, sources.store, proposed)
-            known = (box.adapter, box.native_id, box.account)
-            observation, record = observe(
-                *known, files=listed, evidence=box.evidence, also=also, rented=box.teardown.rented
-            )
+            also = Ahead(questions(queue.metrics if queue else None), tagged)
+            listed = files or _approved(known, box, proposed)
+            observation, record = observe(known, files=listed, also=also, rented=box.teardown.rented)
         except SweepstackError as error:
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
         if first and platform is not None:
             asked[box.adapter] = platform
-        sight = _sight(box, sources, births, proposed, now, observation, record)
+        sight = _sight(known, box, sources, births, proposed, now, observation, record)
         return with_telemetry(sight, platform) if sight.reachable and platform is not None else sight
 
     return seen
 
 
-def _approved(box: BoxEntry, store: EvidenceStore | None, proposed: Approval | None) -> bool:
+def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bool:
     """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
-    return bool(proposed or box.word()[0]) or next(iter(on_record(box.facts(), store)), None) is not None
+    return bool(proposed or box.word()[0]) or next(iter(on_record(known)), None) is not None
 
 
 def _unanswered(
     box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
 ) -> Sight:
     silent = Observation(Existence.UNKNOWN, note=LATE)
-    return _sight(box, sources, births, proposed, now, silent, None)
+    return _sight(BoxContext(box.facts(), box.adapter), box, sources, births, proposed, now, silent, None)
 
 
 def _sight(
+    known: BoxContext,
     box: BoxEntry,
     sources: Sources,
     births: tuple[Birth, ...],
@@ -189,16 +189,15 @@ def _sight(
 ) -> Sight:
     store, state = sources.store, sources.state
     approval, unreadable = box.word()
-    facts = box.facts()
-    verdict = may_end(facts, approval, seen, now=now, full=False)
-    for recorded in () if verdict.allowed else on_record(facts, store):  # a delete uses it if the state has none
-        if recorded != approval and (by_record := may_end(facts, recorded, seen, now=now, full=False)).allowed:
+    verdict = may_end(known, approval, seen, now=now, full=False)
+    for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
+        if recorded != approval and (by_record := may_end(known, recorded, seen, now=now, full=False)).allowed:
             verdict = by_record
             break
     if unreadable and not verdict.allowed:
         verdict.reasons.insert(0, unreadable)
     gone = seen.existence is Existence.GONE
-    handed = known_handover(box.evidence, box.native_id) if has_address(box.adapter) and not gone else None
+    handed = known_handover(known) if has_address(box.adapter) and not gone else None
     if handed is not None and handed.verb == "destroy" and not verdict.allowed:
         verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
     birth = next((birth for birth in births if birth.native_id == box.native_id), None)
@@ -218,7 +217,7 @@ def _sight(
         since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
         journal=journal,
         copied=journal is not None and seen.journal is None and not gone,
-        proposed=may_end(facts, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
+        proposed=may_end(known, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
         bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),

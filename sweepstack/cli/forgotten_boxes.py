@@ -18,6 +18,7 @@ from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Orphan, Scene, Sight
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
@@ -78,7 +79,8 @@ def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> 
     )
     try:
         rented = rented_at(birth.price_per_hour)
-        seen, record = observe(box.adapter, box.native_id, box.account, evidence=box.evidence, rented=rented)
+        known = BoxContext(box.facts(), box.adapter)
+        seen, record = observe(known, rented=rented)
         launch = store.launch(box.name, box.generation)
     except (EvidenceError, SweepstackError):
         return None
@@ -87,7 +89,7 @@ def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> 
         queue=None,
         launch=launch,
         seen=seen,
-        verdict=may_end(box.facts(), None, seen, now=scene.now, full=False),
+        verdict=may_end(known, None, seen, now=scene.now, full=False),
         phase=record.phase.value if record else "unknown",
         where=record.location if record else "",
         price_per_hour=orphan.price_per_hour,

@@ -14,6 +14,7 @@ from functools import partial
 from sweepstack.cli.target import Target
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
@@ -23,6 +24,7 @@ from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
+from sweepstack.teardown.box_context import BoxAt
 
 SEARCH_SECONDS = 36.0
 """The most seconds for one search. Platforms that do not answer in time are named; the answers of others count."""
@@ -132,7 +134,7 @@ def over(birth: Birth, evidence: str) -> bool:
     if birth.native_id is None or not has_address(birth.platform):
         return False
     try:
-        return settled(load_platform(birth.platform), birth.native_id, birth.account, evidence) is not None
+        return settled(BoxAt.of(birth, Evidence(evidence))) is not None
     except SweepstackError:
         return False
 

@@ -18,6 +18,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
 from sweepstack.core.timestamps import Moment
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -120,13 +121,13 @@ def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> 
 
 
 def copy_last(
-    channel: Callable[[], Channel], evidence: str, box: str, generation: int, head: str = ""
+    channel: Callable[[], Channel], evidence: Evidence, box: str, generation: int, head: str = ""
 ) -> tuple[str, ...]:
     """The last copy of a box that ends or stops now; what is in the way, for people. Never raises, and ends in time."""
 
     def work() -> tuple[str, ...]:
         try:
-            store = EvidenceStore.open(evidence)
+            store = evidence.store
             return copy(channel(), known(store, box, generation), store, head).problems
         except (SweepstackError, OSError) as error:
             return (f"its logs were not copied: {error}",)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -22,6 +23,7 @@ from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import has_address, need
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.host_shutdown import (
     Handover,
@@ -30,7 +32,6 @@ from sweepstack.teardown.host_shutdown import (
     handover_of,
     keep_handover,
     known_handover,
-    opened,
 )
 
 if TYPE_CHECKING:
@@ -44,27 +45,25 @@ POLL_SECONDS = 2.0
 LEAST_SECONDS = 0.1
 
 
-def settled(
-    platform: Platform, native_id: str, account: str, evidence: str
-) -> tuple[Observation, BoxRecord | None] | None:
+def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
     """What is known of a box whose stop or end is over by the evidence, and at whose address nobody answers now. None
     in every other case: then the box itself is asked."""
-    if not evidence or not has_address(platform.name):
+    if not box.evidence.uri or not has_address(box.adapter):
         return None
-    known = known_handover(evidence, native_id)
-    if known is None or not known.over(native_id):
+    known = known_handover(box)
+    if known is None or not known.over(box.native_id):
         return None
-    answered = answers(platform, known)
+    answered = answers(box.platform, known)
     if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
         with contextlib.suppress(EvidenceError):
-            forget_handover(opened(evidence), native_id)
+            forget_handover(box.evidence.usable, box.native_id)
     if answered is not False:
         return None
     if known.verb == "destroy":
         return Observation(Existence.GONE, note=told(known)), None
     note = f"{known.native} since {known.silent_at or known.begun_at:%Y-%m-%d %H:%M} UTC; nobody answers there"
-    record = BoxRecord(native_id, "", account, Phase.STOPPED, None, None, platform.name, note)
-    journal = _journal(evidence, known)
+    record = BoxRecord(box.native_id, "", box.account, Phase.STOPPED, None, None, box.platform.name, note)
+    journal = _journal(box.evidence, known)
     seen = Observation(Existence.EXISTS, journal, runner_alive=False, stopped=True, note="" if journal else note)
     return seen, record
 
@@ -90,10 +89,10 @@ def told(known: Handover) -> str:
     return f"it took {known.native}, and nobody has answered there since {known.silent_at:%Y-%m-%d %H:%M} UTC"
 
 
-def _journal(evidence: str, known: Handover) -> Journal | None:
+def _journal(evidence: Evidence, known: Handover) -> Journal | None:
     """The copy of its journal, where it is the whole of it: nothing has run there since."""
     try:
-        store = EvidenceStore.open(evidence)
+        store = evidence.store
         birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
         if birth is None:
             return None

@@ -16,41 +16,35 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address
 from sweepstack.teardown import unclaimed
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.host_shutdown import known_handover
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What will be asked after `observe`, on the same platform object: it is then asked in the same round trip, where
-    the way to the box can do that. `questions` about the box, and `tagged` for every box whose tag begins so."""
+    """What will be asked after `observe`, of the same box context: it is then asked in the same round trip, where the
+    way to the box can do that. `questions` about the box, and `tagged` for every box whose tag begins so."""
 
-    platform: Platform
     questions: Sequence[Question] = ()
     tagged: str = ""
 
 
 def observe(
-    adapter: str,
-    native_id: str,
-    account: str,
-    *,
-    files: bool = True,
-    evidence: str = "",
-    also: Ahead | None = None,
-    rented: bool = False,
+    box: BoxAt, *, files: bool = True, also: Ahead | None = None, rented: bool = False
 ) -> tuple[Observation, BoxRecord | None]:
     """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
 
     `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
-    a box whose files were not seen is locked. `evidence`: where it is on record that the box was stopped, or ended, by
-    somebody else than an API; without it a host that does not answer is unknown. `also`: for a look that goes on to
-    ask more, and decides nothing. `rented`: as in `look_up`.
+    a box whose files were not seen is locked. Without the evidence, where an end or a stop without an API is on record,
+    a host that does not answer is unknown. `also`: for a look that goes on to ask more, and decides nothing. `rented`:
+    as in `look_up`.
     """
+    adapter, native_id, account, evidence = box.adapter, box.native_id, box.account, box.evidence.uri
     try:
-        platform = also.platform if also else load_platform(adapter)
-        if found := settled(platform, native_id, account, evidence):
+        platform = box.platform
+        if found := settled(box):
             return found
         questions = [*_questions(files), *also.questions] if also else []
         if also and isinstance(platform, prefetch.ForeseesBoxes):
@@ -65,7 +59,7 @@ def observe(
     if record.phase is Phase.UNKNOWN:
         return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
     if record.phase is Phase.ENDING and evidence and has_address(adapter):
-        known = known_handover(evidence, native_id)
+        known = known_handover(box)
         if known is not None:
             return Observation(Existence.EXISTS, note=known.rented_on, runner_alive=False), record
     if record.emptied:

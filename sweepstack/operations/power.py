@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Protocol
 
 from sweepstack.billing.ledger import record_phase
@@ -35,7 +34,8 @@ from sweepstack.onbox.host.capabilities import CanStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
-from sweepstack.platforms.registry import load_platform, need
+from sweepstack.platforms.registry import need
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
@@ -48,13 +48,18 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Pause:
-    """The check's answer about a stop, with what it was based on. `facts` are those of the verb stop."""
+    """The check's answer about a stop, with what it was based on. The facts of `box` are those of the verb stop."""
 
-    facts: BoxFacts
+    box: BoxContext
     seen: Observation
     record: BoxRecord | None
     risk: AtRisk
     verdict: Verdict
+
+    @property
+    def facts(self) -> BoxFacts:
+        """Those of the verb stop."""
+        return self.box.facts
 
     @property
     def at_rest(self) -> bool:
@@ -62,21 +67,21 @@ class Pause:
         return self.record is not None and self.record.phase.at_rest
 
 
-def judge_stop(adapter: str, facts: BoxFacts, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
-    """Looks at the box, and at the tiers that the stop kills, and asks the check. Never raises for an outage."""
-    seen, record = observe(adapter, facts.native_id, facts.account, evidence=facts.evidence)
+def judge_stop(box: BoxContext, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
+    """Looks at the box, and at the tiers that the stop kills, and asks the check. The facts of `box` are those of the
+    verb stop. Never raises for an outage."""
+    seen, record = observe(box)
     risk = AtRisk()
     at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
-        risk = risk_on(adapter, facts, paths, seen.journal)
-    return Pause(facts, seen, record, risk, may_stop(facts, approval, seen, risk, full=full))
+        risk = risk_on(box, paths, seen.journal)
+    return Pause(box, seen, record, risk, may_stop(box, approval, seen, risk, full=full))
 
 
-def risk_on(adapter: str, facts: BoxFacts, paths: dict[str, str], journal: Journal | None) -> AtRisk:
+def risk_on(box: BoxContext, paths: dict[str, str], journal: Journal | None) -> AtRisk:
     """What the stop would kill that is nowhere else."""
     try:
-        channel = load_platform(adapter).channel(facts.native_id, facts.account)
-        return look_for_risk(channel, facts.kills, paths, journal)
+        return look_for_risk(box.channel(), box.facts.kills, paths, journal)
     except PlatformError as error:
         return AtRisk(unknown=str(error))
 
@@ -150,8 +155,6 @@ def bring_to_rest(platform: CanStop, facts: BoxFacts, *, wait: Wait) -> BoxRecor
 
 
 def stop_box(
-    store: EvidenceStore,
-    adapter: str,
     pause: Pause,
     paths: dict[str, str],
     *,
@@ -163,15 +166,16 @@ def stop_box(
     """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
 
     `pause` must allow it. `issued`: how the verb is issued where no API does it. Raises SweepstackError when there is
-    more at risk than the check was told.
+    more at risk than the check was told; EvidenceError, and then nothing was stopped, where the evidence can't be used.
     """
-    facts, platform = pause.facts, need(load_platform(adapter), CanStop)
+    box, facts, store = pause.box, pause.facts, pause.box.store
+    platform = need(box.platform, CanStop)
     if not pause.at_rest:
         say("handing the cells a SIGTERM, and waiting for them")
         end_runner(platform, facts.native_id, facts.account)
         if pause.verdict.way == "nothing-at-risk":
-            seen, _ = observe(adapter, facts.native_id, facts.account, files=False)
-            risk = risk_on(adapter, facts, paths, seen.journal)
+            seen, _ = observe(box, files=False)
+            risk = risk_on(box, paths, seen.journal)
             if not risk.nothing:
                 raise SweepstackError(
                     f"box {facts.name} was not stopped, and nothing was wiped: on their way out its cells left "
@@ -180,14 +184,13 @@ def stop_box(
         problem = keep_journal(store, platform, facts)
         if problem:
             say(f"its journal could not be kept in the evidence: {problem}")
-        channel = partial(platform.channel, facts.native_id, facts.account)
-        for problem in box_logs.copy_last(channel, store.shelf.uri, facts.name, facts.generation):
+        for problem in box_logs.copy_last(box.channel, box.evidence, facts.name, facts.generation):
             say(problem)
     if issued is None:
         record = bring_to_rest(platform, facts, wait=wait)
     else:
         record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
-    write_phase(store, adapter, facts, "stopped", price_after)
+    write_phase(store, box.adapter, facts, "stopped", price_after)
     return record
 
 
@@ -225,15 +228,15 @@ def _bring_to_rest_by_command(
     return BoxRecord(facts.native_id, "", facts.account, Phase.STOPPED, facts.price_per_hour, None, where, note)
 
 
-def start_box(store: EvidenceStore, adapter: str, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
+def start_box(box: BoxContext, *, wait: Wait) -> BoxRecord:
     """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time.
 
     It bills at the price of `facts`, which follows the config; the platform's record has that of the day it was rented.
     """
-    platform = need(load_platform(adapter), CanStop)
+    facts, store, platform = box.facts, box.store, need(box.platform, CanStop)
     record = platform.start(facts.native_id, facts.account, wait=wait)
     price = record.price_per_hour if facts.price_per_hour is None else facts.price_per_hour
-    write_phase(store, adapter, facts, "running", price)
+    write_phase(store, box.adapter, facts, "running", price)
     return record
 
 

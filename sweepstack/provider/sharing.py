@@ -18,6 +18,7 @@ from sweepstack.core.cell_times import cell_times
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
@@ -28,6 +29,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources import versions
 from sweepstack.provider.session import Session
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
 
 LOOK_SECONDS = 20.0
@@ -52,13 +54,14 @@ def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> 
         marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
         if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
             return shares(asked, Known(now or datetime.now(UTC)))  # nothing of this sweep is there: it begins
-        store = EvidenceStore.open(evidence or "")
-        return shares(asked, _known(store, evidence or "", asked, now or datetime.now(UTC)))
+        opened = Evidence(evidence or "")
+        return shares(asked, _known(opened, asked, now or datetime.now(UTC)))
     except (SweepstackError, OSError) as error:
         return by_names_alone(asked, str(error))
 
 
-def _known(store: EvidenceStore, evidence: str, asked: Asked, now: datetime) -> Known:
+def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
+    store = evidence.store
     births = store.births()
     living = {birth.box: birth for birth in sorted(births, key=lambda one: one.generation) if birth.ended_at is None}
     asks = {box: _asking(evidence, birth) for box, birth in living.items() if birth.native_id is not None}
@@ -104,10 +107,9 @@ def _unrecorded(store: EvidenceStore, unborn: Set[str]) -> Set[str]:
     return unborn & generations(store).keys() if unborn else unborn
 
 
-def _asking(evidence: str, birth: Birth) -> Callable[[], Observation]:
+def _asking(evidence: Evidence, birth: Birth) -> Callable[[], Observation]:
     def ask() -> Observation:
-        native_id = birth.native_id or ""
-        seen = observe(birth.platform, native_id, birth.account, files=False, evidence=evidence)[0]
+        seen = observe(BoxAt.of(birth, evidence), files=False)[0]
         if seen.journal is not None:
             versions.remember(birth, seen.journal)  # the queues of this preview ask for the same ones
         return seen

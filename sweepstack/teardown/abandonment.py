@@ -15,6 +15,7 @@ from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, dec
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 
 VERB = "destroy"
@@ -63,18 +64,15 @@ def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kep
     return kept
 
 
-def on_record(facts: BoxFacts, store: EvidenceStore | None = None) -> Iterator[Approval]:
-    """The approvals on record for this box, the evidence's first. Each proves nothing: it is to be checked.
-
-    `store`: the evidence, where it is open already.
-    """
+def on_record(box: BoxContext) -> Iterator[Approval]:
+    """The approvals on record for this box, the evidence's first. Each proves nothing: it is to be checked."""
     try:
-        found = (store or EvidenceStore.open(facts.evidence)).clearance(facts.native_id)
+        found = box.store.clearance(box.native_id)
     except EvidenceError:
         found = None
     if found is not None:
         yield found
-    here = _on_this_computer(facts)
+    here = _on_this_computer(box.facts)
     if here is not None:
         yield here
 

@@ -23,6 +23,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
 from sweepstack.teardown import unclaimed
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
 from sweepstack.teardown.receipt_check import receipt_problems
@@ -95,7 +96,7 @@ class Verdict:
 
 
 def may_end(
-    facts: BoxFacts,
+    box: BoxContext,
     approval: Approval | None,
     seen: Observation,
     *,
@@ -103,15 +104,15 @@ def may_end(
     full: bool,
     given_now: bool = False,
 ) -> Verdict:
-    """Decides whether `facts.verb` may be issued for the box, and why not.
+    """Decides whether the verb of `box.facts` may be issued for the box, and why not.
 
     `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
     `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked.
     Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
-    now = now or datetime.now(UTC)
+    now, facts = now or datetime.now(UTC), box.facts
     verdict = Verdict()
-    store = _open(facts, verdict)
+    store = _open(box, verdict)
     verdict.evidence = store is not None
     launch = _launch(store, facts, verdict) if store else None
     latest = _latest(store) if store else None
@@ -298,9 +299,10 @@ def _latest(store: EvidenceStore) -> Receipt | None:
         return None
 
 
-def _open(facts: BoxFacts, verdict: Verdict) -> EvidenceStore | None:
+def _open(box: BoxContext, verdict: Verdict) -> EvidenceStore | None:
+    facts = box.facts
     try:
-        store = EvidenceStore.open(facts.evidence)
+        store = box.store
     except EvidenceElsewhere as error:
         verdict.reasons.append(str(error))
         return None

@@ -20,6 +20,7 @@ from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing
 
 if TYPE_CHECKING:
     from sweepstack.evidence.store import EvidenceStore
+    from sweepstack.teardown.box_context import BoxAt
 
 
 class Confirmation(Record):
@@ -79,16 +80,6 @@ class Handover(Record):
         return f"{here}; it bills on until a person does this ({self.native}): {self.manual or 'end it'}"
 
 
-def opened(evidence: str) -> EvidenceStore | None:
-    """The evidence at this place; None where it can't be used."""
-    from sweepstack.evidence.store import EvidenceStore
-
-    try:
-        return EvidenceStore.open(evidence)
-    except EvidenceError:
-        return None
-
-
 def handover_of(store: EvidenceStore | None, native_id: str) -> Handover | None:
     """The record of this native id: this computer's, where the evidence took nothing, else the evidence's. None where
     there is none. Raises EvidenceError."""
@@ -109,10 +100,10 @@ def begun_before(store: EvidenceStore | None, native_id: str, way: str) -> Hando
         return None
 
 
-def known_handover(evidence: str, native_id: str) -> Handover | None:
-    """The same by the evidence's place; None also where it can't be read: then nothing is over."""
+def known_handover(box: BoxAt) -> Handover | None:
+    """The same of a box, opening its evidence; None also where it can't be read: then nothing is over."""
     try:
-        return handover_of(opened(evidence), native_id)
+        return handover_of(box.evidence.usable, box.native_id)
     except EvidenceError:
         return None
 

@@ -17,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.refusal import waiting_cost
@@ -120,7 +121,7 @@ def stop_facts(facts: BoxFacts, kills: tuple[str, ...], keeps: tuple[str, ...]) 
 
 
 def may_stop(
-    facts: BoxFacts,
+    box: BoxContext,
     approval: Approval | None,
     seen: Observation,
     risk: AtRisk,
@@ -128,16 +129,17 @@ def may_stop(
     now: datetime | None = None,
     full: bool,
 ) -> Verdict:
-    """Decides whether the box of `stop_facts` may be stopped. As `may_end`, and freely where nothing is at risk."""
+    """Decides whether a box with the facts of `stop_facts` may be stopped. As `may_end`, and freely where nothing is at
+    risk."""
     if seen.account_problem:
         return Verdict(reasons=[seen.account_problem])
     if seen.existence is Existence.UNKNOWN:
         return Verdict(reasons=[f"whether it runs is not known: {seen.note}"])
     if seen.existence is Existence.EXISTS and risk.nothing:
         return Verdict(allowed=True, way="nothing-at-risk")
-    verdict = may_end(facts, approval, seen, now=now, full=full)
+    verdict = may_end(box, approval, seen, now=now, full=full)
     if not verdict.allowed:
-        verdict.reasons.append(risk.words(facts.kills))
+        verdict.reasons.append(risk.words(box.facts.kills))
     return verdict
 
 

@@ -13,7 +13,7 @@ RENTED = (
         (
             Patch(
                 "sweepstack/operations/host_shutdown.py",
-                "    answered = answers(platform, known)\n",
+                "    answered = answers(box.platform, known)\n",
                 "    answered = False\n",
             ),
         ),
@@ -29,7 +29,7 @@ RENTED = (
         (
             Patch(
                 "sweepstack/cli/commands/confirm_gone/ended.py",
-                "    way = _allowed(target, store, box)\n",
+                "    way = _allowed(target, box)\n",
                 '    way = "cleared"\n',
             ),
         ),

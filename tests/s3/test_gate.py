@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.evidence.s3 import client
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from tests.s3.conftest import BUCKET
 from tests.s3.minio import Minio
@@ -24,7 +25,7 @@ def ask(world: World) -> Ask:
     facts, approval, seen = cleared_box(world, NOW)
 
     def check(full: bool) -> Verdict:
-        return may_end(facts, approval, seen, now=NOW, full=full)
+        return may_end(BoxContext(facts, "local"), approval, seen, now=NOW, full=full)
 
     assert check(True).allowed, check(True).reasons
     assert check(False).allowed

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sweepstack.core.observation import Existence
-from sweepstack.core.records import Approval, Birth
+from sweepstack.core.records import Birth
 from sweepstack.evidence.backends import take_lease
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import (
-    EvidenceError,
     NoCapacity,
     NotYetGone,
     OutcomeUnknown,
@@ -28,6 +27,7 @@ from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import (
+    box_records,
     duplicates,
     error_context,
     held_by_another,
@@ -40,12 +40,13 @@ from sweepstack.provider.resources import (
     unnamed_boxes,
 )
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from sweepstack.provider.resources.create import charge, generation_of, outputs_of, rent, seen_of
+from sweepstack.provider.resources.create import generation_of, outputs_of, rent, seen_of
 from sweepstack.provider.resources.delete_deadline import Turn
 from sweepstack.provider.resources.owner_mark import sign_new
 from sweepstack.provider.resources.replace_hint import recipe
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import take_back
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
 GONE_SECONDS = 300.0
@@ -102,27 +103,29 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         new, refused = host_address_change.written_out(old, new)
         if refused:
             return Checked(new, refused)
-        rented, moved = host_address_change.foreseen(op, old, new, self._rented(old or new))
+        evidence = Evidence((old or new).evidence)
+        rented, moved = host_address_change.foreseen(op, old, new, box_records.rented(evidence, old or new))
         if moved:
             return Checked(new, moved)
-        if rented is None and new.want == "running" and (old is None or self._on_record(old)):
+        if rented is None and new.want == "running" and (old is None or box_records.readable(evidence)):
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
-            beside = unnamed_boxes.refusal(op, new)
+            beside = unnamed_boxes.refusal(op, new, Evidence(new.evidence))
             refused += [Failure("name", beside)] if beside else []
         if old is None or rented is None:
-            failures = [*refused, *self._over_price(new), *stop.check(op, rented, old, new)]
+            failures = [*refused, *self._over_price(new), *stop.check(op, None, None, old, new)]
             failures += secrets.failures("secrets", new.secrets)
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
-        duplicates.warn(op, rented)
+        box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
+        duplicates.warn(op, box, rented)
         if dry_run:
             preflight.tell_balance(op, rented.adapter, rented.price_per_hour)
-        judgement = teardown.judge(rented, new.approval, full=False, new=new)
+        judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
             op.info(f"{old.name}: {error_context.became(old.clearance, checked.clearance)}")
-        failures = [*self._over_price(new), *stop.check(op, rented, old, new)]
+        failures = [*self._over_price(new), *stop.check(op, box, rented, old, new)]
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):
@@ -131,33 +134,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
             return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
         if replacing and not judgement.verdict.allowed:
-            facts = teardown.with_costs(op, judgement.facts, rented, judgement.seen)
+            facts = teardown.with_costs(op, judgement.box, rented, judgement.seen)
             refusal = refusal_text(facts, judgement.verdict, stack=op.stack)
             words = f"changing it would replace box {old.name}, which is a destroy. Undo it, or end the box first.\n"
             whole = f"{words}{refusal}\n\n{recipe(judgement, old, checked, replacing, stack=op.stack)}"
             failures += [Failure(name, whole if name == replacing[0] else words) for name in replacing]
         return Checked(checked, failures)
-
-    def _rented(self, old: BoxInputs) -> BoxState | None:
-        """The box behind these inputs, by its birth record; None where nothing is on record."""
-        try:
-            births = [birth for birth in EvidenceStore.open(old.evidence).births() if birth.box == old.name]
-        except EvidenceError:
-            return None
-        birth = max(births, key=lambda birth: birth.generation, default=None)
-        if birth is None or birth.native_id is None or birth.ended_at is not None:
-            return None
-        known = birth.model_dump(include={"native_id", "account", "generation", "tag", "created_at"})
-        return BoxState(**old.model_dump() | known, phase="unknown")
-
-    def _on_record(self, old: BoxInputs) -> bool:
-        """Whether the records can say that nothing is rented. Where they can't, nothing is priced or refused here: a
-        box that is given up has to get through, and Create asks the records itself."""
-        try:
-            EvidenceStore.open(old.evidence).births()
-        except EvidenceError:
-            return False
-        return True
 
     def _over_price(self, new: BoxInputs) -> list[Failure]:
         if new.max_price is None or new.price_per_hour is None or new.price_per_hour <= new.max_price:
@@ -166,18 +148,19 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
 
     def create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
         """Rents, or adopts what an earlier try rented. Costs money from the moment the platform agrees."""
-        with error_context.naming(op, inputs.evidence, inputs.name):
-            return self._create(op, inputs)
+        evidence = Evidence(inputs.evidence)
+        with error_context.naming(op, evidence, inputs.name):
+            return self._create(op, evidence, inputs)
 
-    def _create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
-        store = EvidenceStore.open(inputs.evidence)
+    def _create(self, op: Operation, evidence: Evidence, inputs: BoxInputs) -> tuple[str, BoxState]:
+        store = evidence.store
         take_lease(store)
         ending_now = store.teardown() is not None
         platform = load_platform(inputs.adapter)
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:  # one that the state has lost has to come back into it to be ended
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)
-            if beside := unnamed_boxes.refusal(op, inputs):
+            if beside := unnamed_boxes.refusal(op, inputs, evidence):
                 raise SweepstackError(beside)
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             preflight.refuse_past(op, store, inputs.budget, inputs.name, price)
@@ -208,13 +191,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         sign_new(op, platform, record, birth, store)
         state = self._state(inputs, record, generation, tag)
         if (record.phase.at_rest and not ending_now) or inputs.want == "stopped":
-            state = state.model_copy(update={"phase": self._converged(op, state).phase.value})
+            box = BoxContext(teardown.facts_of(state), state.adapter, evidence, platform)
+            state = state.model_copy(update={"phase": self._converged(op, box, state).phase.value})
         return record.native_id, state
 
-    def _converged(self, op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord:
-        """`pausing.converge`. Its StillCreating leaves with a whole state: less could be read by nobody."""
+    def _converged(self, op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
+        """`stop.converge`. Puts the whole state into its StillCreating: the engine could read no less back."""
         try:
-            return stop.converge(op, state, told=told)
+            return stop.converge(op, box, state, told=told)
         except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
             known = {name: value for name, value in error.outputs.items() if value is not None}
             raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
@@ -238,20 +222,21 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         return []
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
-        by_state = teardown.judge(state, state.approval, full=False)
+        box = teardown.context_of(state)
+        by_state = teardown.judge(box, state, state.approval, full=False)
         judgement = teardown.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
-            op.warn(teardown.gone_line(op, judgement, state.adapter))
+            op.warn(teardown.gone_line(op, judgement))
             if judgement.seen.note:  # nothing of it is left that could say so again
-                teardown.close(op, judgement, state.adapter)
+                teardown.close(op, judgement)
             return Gone()
-        costs = teardown.with_costs(op, judgement.facts, state, judgement.seen)
-        line = teardown.lock_line(replace(judgement, facts=costs))
+        costs = teardown.with_costs(op, judgement.box, state, judgement.seen)
+        line = teardown.lock_line(replace(judgement, box=box.about(costs)))
         if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
             record = None  # what is in the way is said once, below
         else:  # locked is what a box normally is
             op.of_stack(line, warns=bool(judgement.seen.note))
-        preflight.warn_of_clocks(op, state, answers=judgement.seen.existence is Existence.EXISTS)
+        preflight.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": teardown.live_facts(judgement, state.teardown)}
@@ -259,53 +244,56 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if judgement is not by_state and judgement.verdict.allowed:
             # A delete would go by the record: an `up` whose program has no such approval shows it, and takes it back.
             inputs = inputs.model_copy(update={"clearance": judgement.verdict.headline})
-        if isinstance(load_platform(state.adapter), HasMarket):
+        if isinstance(box.platform, HasMarket):
             # The price is the offer's and no input of anybody's: as one, each preview would show a change.
             inputs = inputs.model_copy(update={"price_per_hour": None})
         if record is None:
             problem = judgement.seen.account_problem or judgement.seen.note
             words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
             return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
-        manual_end.follow_phase(op, state, record)
+        manual_end.follow_phase(op, box, state, record)
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
-        problem = stop.deviation(state, record, judgement.seen)
+        problem = stop.deviation(box, state, record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box by a full check, stops or starts it as wanted, and waits for one that was not ready."""
-        with error_context.naming(op, old.evidence, old.name):
-            return self._update(op, old, new)
+        box = teardown.context_of(old)
+        with error_context.naming(op, box.evidence, old.name):
+            return self._update(op, box, old, new)
 
-    def _update(self, op: Operation, old: BoxState, new: BoxInputs) -> BoxState:
+    def _update(self, op: Operation, box: BoxContext, old: BoxState, new: BoxInputs) -> BoxState:
         given_up = new.approval.abandon if new.approval is not None else ()
         if not any(entry.native_id == old.native_id for entry in given_up):
-            take_back(teardown.facts_of(old), "pulumi up", "the stack file does not give it up")
-        store = self._evidence(op, old, new.approval)
+            take_back(box.facts, "pulumi up", "the stack file does not give it up")
+        store = box_records.to_write(op, box, old, new.approval)
         host_address_change.follow(op, store, old, new)
         old = old.model_copy(update={"adapter": new.adapter})
+        box = BoxContext(box.facts, new.adapter, box.evidence)
         if store is None:
             pass  # no records to keep it in: the delete finds the approval in the state
         elif not new.clearance.startswith("cleared"):
             store.write_clearance(old.native_id, None)
         elif new.approval is not None:
             op.progress("reading every file of the receipt again")
-            judgement = teardown.judge(old, new.approval, full=True, new=new)
+            judgement = teardown.judge(box, old, new.approval, full=True, new=new)
             if not judgement.verdict.allowed:
                 raise SweepstackError(
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
                     f"Next: sweepctl verify --stack {op.stack}"
                 )
-            self._keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
+            box_records.keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
+        box = box.about(teardown.facts_of(state))
         if store is not None and price != old.price_per_hour:
-            self._keep_price(store, state, running=old.phase == "running")
+            box_records.keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
         if bidding and new.bid is not None:
-            need(load_platform(state.adapter), RentsSpot).change_bid(state.native_id, state.account, new.bid)
+            need(box.platform, RentsSpot).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
-            record = self._converged(op, state, told=bidding)
+            record = self._converged(op, box, state, told=bidding)
         except NoCapacity as error:
             if not bidding:
                 raise
@@ -314,52 +302,26 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if bidding and record.price_per_hour not in (None, state.price_per_hour):  # a bid is what it costs
             state = state.model_copy(update={"price_per_hour": record.price_per_hour})
             if store is not None:
-                self._keep_price(store, state, running=record.phase is Phase.RUNNING)
+                box_records.keep_price(store, state, running=record.phase is Phase.RUNNING)
         return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
-
-    def _keep_price(self, store: EvidenceStore, box: BoxState, *, running: bool) -> None:
-        """Into the records: its queue may start it again, at this price."""
-        birth = store.birth(box.name, box.generation)
-        if birth is not None and birth.ended_at is None:
-            store.write_birth(birth.model_copy(update={"price_per_hour": box.price_per_hour}))
-            if running:
-                charge(store, birth, box.native_id, "running", box.price_per_hour, datetime.now(UTC))
-
-    def _evidence(self, op: Operation, box: BoxState, approval: Approval | None) -> EvidenceStore | None:
-        """None where it can't be used and the box was given up by name: that alone may end without any evidence."""
-        try:
-            return EvidenceStore.open(box.evidence)
-        except EvidenceError as error:
-            if teardown.judge(box, approval, full=True).verdict.way != "abandoned":
-                raise
-            op.warn(f"box {box.name}: {error}. It was given up by name, so it may end without")
-            return None
-
-    def _keep_clearance(self, op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str) -> None:
-        """Into the evidence. What was given up by name may also end where nothing can be written there."""
-        try:
-            store.write_clearance(box.native_id, approval)
-        except EvidenceError as error:
-            if way != "abandoned":
-                raise
-            op.warn(f"box {box.name}: the abandonment is kept in the state alone, the evidence takes nothing: {error}")
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
         """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""
-        if manual_end.emptied(op, state):
+        box = teardown.context_of(state)
+        if manual_end.emptied(op, box, state):
             return
-        judgement = teardown.require_allowed(op, state)
+        judgement = teardown.require_allowed(op, box, state)
         facts, way = judgement.facts, judgement.verdict.way
         if way == "gone":
             return
         teardown.begin_teardown(judgement)
-        teardown.keep_logs(op, judgement, state.adapter)
+        teardown.keep_logs(op, judgement)
         if why := LOSSES.get(way or ""):
-            teardown.record_loss(op, judgement, state.adapter, why)
+            teardown.record_loss(op, judgement, why)
         if state.teardown.issue is not None:
             manual_end.hand_over(op, state, judgement, state.teardown.issue)
             return
-        platform = load_platform(state.adapter)
+        platform = box.platform
         turn = Turn(f"{state.adapter} {state.account}", op.seconds(GONE_SECONDS))
         problem = "the platform still lists it"
         op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
@@ -394,7 +356,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"
             )
         turn.done()
-        duplicates.warn(op, state)
-        teardown.record_end(op, facts, way or "")
+        duplicates.warn(op, box, state)
+        teardown.record_end(op, judgement.box, way or "")
         survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
         op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")

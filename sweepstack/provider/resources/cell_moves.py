@@ -8,27 +8,28 @@ from functools import partial
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import Neighbour, settle, unplaced
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxAt, BoxContext
 
 
-def find(birth: Birth, evidence: str = "") -> Neighbour:
+def find(birth: Birth, evidence: Evidence | None = None) -> Neighbour:
     """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: where it may be on
     record that a host was ended, of which no API can say so."""
     if birth.native_id is None:
         return Neighbour(None)
     resting = False
     try:
-        platform = load_platform(birth.platform)
-        over = settled(platform, birth.native_id, birth.account, evidence)
+        box = BoxAt.of(birth, evidence)
+        platform = box.platform
+        over = settled(box)
         if over is not None and over[0].existence is Existence.GONE:
             return Neighbour(None, gone=True)
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
@@ -45,36 +46,36 @@ def find(birth: Birth, evidence: str = "") -> Neighbour:
         return Neighbour(None, resting)
 
 
-def move_in(op: Operation, state: QueueState, store: EvidenceStore, channel: Channel) -> None:
+def move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel) -> None:
     """Before this queue is brought up: lets go and takes over. Says what changed hands, and what could not."""
     wanted = {cell.name for cell in state.cells} - set(state.dropped)
     moved = settle(
-        store,
+        box.store,
         state.box_name,
         state.generation,
         channel,
         wanted,
         keep=state.dropped,
         elsewhere=state.others,
-        find=partial(find, evidence=state.evidence),
+        find=partial(find, evidence=box.evidence),
     )
     if moved.left:
         op.info(f"queue of {state.box_name}: {', '.join(moved.left)} taken out")
-    for box, count in _by_box(moved.taken).items():
-        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {box}")
+    for other, count in _by_box(moved.taken).items():
+        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {other}")
     for why, count in _by_box(moved.unknown).items():
         op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
 
 
-def waiting_for(state: QueueState) -> list[str]:
+def waiting_for(box: BoxContext, state: QueueState) -> list[str]:
     """Cells that are to run here and that no queue has: the next `pulumi up` brings them in."""
     try:
-        store = EvidenceStore.open(state.evidence)
+        store = box.store
     except SweepstackError:
         return []
     wanted = {cell.name for cell in state.cells} - set(state.dropped)
     again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
-    return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=state.evidence), again)
+    return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=box.evidence), again)
 
 
 def _by_box(moved: Mapping[str, str]) -> Counter[str]:

@@ -10,14 +10,14 @@ from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
 
 
-def warn(op: Operation, state: BoxState) -> None:
+def warn(op: Operation, box: BoxContext, state: BoxState) -> None:
     """Says which other boxes carry this box's tag. One list for all boxes of a sweep; never raises for an outage."""
-    for record in _beside(state):
+    for record in _beside(box, state):
         price = "" if record.price_per_hour is None else f" ${record.price_per_hour:.2f}/h"
         op.warn(
             f"box {state.name}: a second box carries its tag, {record.native_id} on {state.adapter} ({record.phase}), "
@@ -26,8 +26,8 @@ def warn(op: Operation, state: BoxState) -> None:
         )
 
 
-def _beside(state: BoxState) -> list[BoxRecord]:
-    platform = load_platform(state.adapter)
+def _beside(box: BoxContext, state: BoxState) -> list[BoxRecord]:
+    platform = box.platform
     if not isinstance(platform, HasMarket):
         return []  # its tags are its own: no second one can be made
     try:

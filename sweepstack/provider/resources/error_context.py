@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import bill_of
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import (
     EvidenceError,
     NotAuthorized,
@@ -35,7 +35,7 @@ def became(before: str, now: str) -> str:
 
 
 @contextmanager
-def naming(op: Operation, evidence: str, box: str) -> Iterator[None]:
+def naming(op: Operation, evidence: Evidence, box: str) -> Iterator[None]:
     """Errors of a platform leave with the box's name, what of it may bill, and the next command. Their type stays."""
     try:
         yield
@@ -66,10 +66,10 @@ def _names(words: str, box: str) -> bool:
     return re.search(rf"\bbox {re.escape(box)}\b", words) is not None
 
 
-def _may_bill(evidence: str, box: str, error: PlatformError) -> str:
+def _may_bill(evidence: Evidence, box: str, error: PlatformError) -> str:
     """A sentence about what the records know of this box; nothing where the error itself says that nothing was made."""
     try:
-        store = EvidenceStore.open(evidence)
+        store = evidence.store
         births = [birth for birth in store.births() if birth.box == box]
     except EvidenceError:
         return ""

@@ -43,14 +43,15 @@ class GateHandler(Handler[GateInputs, GateState]):
         if failures:
             return Checked(new, failures)
         state = GateState(**new.model_dump())
-        judgement = teardown.judge(state, new.approval, full=False)
+        judgement = teardown.judge(teardown.context_of(state), state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))
 
     def create(self, op: Operation, inputs: GateInputs) -> tuple[str, GateState]:
         return f"{inputs.box}/gate", GateState(**inputs.model_dump())
 
     def read(self, op: Operation, identifier: str, state: GateState) -> Seen[GateInputs, GateState] | Gone:
-        judgement = teardown.by_records(teardown.judge(state, state.approval, full=False), full=False)
+        by_state = teardown.judge(teardown.context_of(state), state, state.approval, full=False)
+        judgement = teardown.by_records(by_state, full=False)
         inputs = GateInputs.model_validate(
             state.model_dump() | {"live": teardown.live_facts(judgement, state.teardown)}
         )
@@ -60,6 +61,6 @@ class GateHandler(Handler[GateInputs, GateState]):
         return GateState(**new.model_dump())
 
     def delete(self, op: Operation, identifier: str, state: GateState) -> None:
-        judgement = teardown.require_allowed(op, state)
+        judgement = teardown.require_allowed(op, teardown.context_of(state), state)
         if judgement.verdict.way != "gone":
             teardown.begin_teardown(judgement)

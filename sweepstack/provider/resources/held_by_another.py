@@ -13,6 +13,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.observe import observe
 from sweepstack.provider.backend import backend_name
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.ownership import Owner, read_owner
 
 
@@ -64,7 +65,7 @@ def _refuse(
         )
     if owner is None or not owner.backend or same(owner.backend, backend_name()) or _taken_over(owner, store):
         return
-    seen, _ = observe(platform.name, found.native_id, found.account, files=False)
+    seen, _ = observe(BoxAt(platform.name, found.native_id, found.account, platform=platform), files=False)
     until = owner.held_at(datetime.now(UTC), seen.journal)
     if until is None:
         return

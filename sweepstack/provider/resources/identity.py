@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from sweepstack.core.records import Birth
 from sweepstack.evidence.backends import elsewhere_words, held_elsewhere, take_lease
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.publish import arrival_problem, succession_problem
 from sweepstack.evidence.s3.address import SCHEME, S3Address, evidence_uri
 from sweepstack.evidence.store import EvidenceStore
@@ -17,13 +18,13 @@ from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import IdentityInputs, IdentityState
 from sweepstack.provider.resources import preflight, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
+from sweepstack.teardown.box_context import BoxAt
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that are read as others."""
@@ -54,10 +55,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if problem:
             return Checked(new, [Failure("pull_to", problem)])
         if new.budget is not None and new.outlook is not None:
-            preflight.look(op, evidence_of(op, new.pull_to), new.budget, new.outlook)
+            preflight.look(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
         if old is None or new.leaving is None:
             return Checked(new)
-        judged = want_gone.judge_leaving(evidence_of(op, new.pull_to), new.leaving, _rules(new), full=False)
+        judged = want_gone.judge_leaving(Evidence(evidence_of(op, new.pull_to)), new.leaving, _rules(new), full=False)
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
         words |= volume_lifecycle.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
@@ -99,14 +100,14 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if held is not None:
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
-        preflight.keep_budget(evidence, inputs.budget)
+        preflight.keep_budget(Evidence(evidence), inputs.budget)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
 
     def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
         try:
-            held = held_elsewhere(EvidenceStore.open(state.evidence))
+            held = held_elsewhere(Evidence(state.evidence).store)
             if held is not None:
                 op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
         except EvidenceError as error:
@@ -118,14 +119,14 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
 
         Follows the evidence to where it was published. Raises SweepstackError where not all of it is there.
         """
-        evidence = old.evidence
+        evidence = Evidence(old.evidence)
         self._require_ours(evidence, op.stack)
         if new.pull_to != old.pull_to and (there := evidence_of(op, new.pull_to)) != old.evidence:
             problem = succession_problem(old.evidence, there, old.identity)
             if problem:
                 raise SweepstackError(f"pull_to: {problem}")
             op.info(f"the evidence is in {there} from now on")
-            evidence = there
+            evidence = Evidence(there)
         if old.leaving is not None:
             want_gone.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
@@ -133,13 +134,13 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             volume_lifecycle.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             preflight.keep_budget(evidence, new.budget)
-        return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence)
+        return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
-    def _require_ours(self, evidence: str, stack: str) -> None:
+    def _require_ours(self, evidence: Evidence, stack: str) -> None:
         """Raises SweepstackError where another backend's state holds the sweep. Takes the lease that none has: a create
         was refused for another one's, which was released, or taken over, since."""
         try:
-            store = EvidenceStore.open(evidence)
+            store = evidence.store
             if store.lease() is None:
                 return
             held = held_elsewhere(store)
@@ -154,7 +155,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
 
     def delete(self, op: Operation, identifier: str, state: IdentityState) -> None:
         try:
-            store = EvidenceStore.open(state.evidence)
+            store = Evidence(state.evidence).store
         except EvidenceError as error:
             # The boxes' own deletes came first and were checked one by one; only the records are out of reach.
             op.warn(f"{op.stack}: the records could not be closed: {error}")
@@ -291,7 +292,7 @@ def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str, *,
     """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read. `rented`:
     it cost something."""
     try:
-        platform = load_platform(adapter)
+        platform = BoxAt(adapter, native_id, account).platform
         record = look_up(platform, native_id, account, rented=rented)
         if record.phase is not Phase.GONE:
             return f"box {box}: {native_id} on {adapter} {_still(record)}"
@@ -306,7 +307,7 @@ def may_still_bill(birth: Birth) -> str:
     if birth.ended_at is not None:
         return ""
     try:
-        platform = load_platform(birth.platform)
+        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
             found = platform.find_by_tag(birth.tag, birth.account)
             if found is None and birth.asked_at is not None:  # no list proves that there is none

@@ -15,37 +15,38 @@ from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformEr
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.host_shutdown import Command, finish, issue
 from sweepstack.operations.power import write_phase
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.close_box import StillBilled
-from sweepstack.teardown.host_shutdown import Handover, begun_before, keep_handover, kept_here, known_handover, opened
+from sweepstack.teardown.host_shutdown import Handover, begun_before, keep_handover, kept_here, known_handover
 from sweepstack.teardown.refusal import waiting_cost
 
 GONE_SECONDS = 300.0
 ENDED_SECONDS = 60.0
 
 
-def emptied(op: Operation, state: BoxState) -> bool:
+def emptied(op: Operation, box: BoxContext, state: BoxState) -> bool:
     """Whether a box that was handed to a person has ended since. True when it has, and its books are closed.
 
     False where nothing was handed over yet: then the check is asked. Raises NotYetGone while it bills, or may: the
     check allowed its end, its host proved that nothing of it is left, and only the person's step is open.
     """
-    finish_silence(op, state)
-    known = known_handover(state.evidence, state.native_id)
+    finish_silence(op, box, state)
+    known = known_handover(box)
     if known is None or known.verb != "destroy":
         return False
-    judgement = teardown.judge(state, state.approval, full=False)
+    judgement = teardown.judge(box, state, state.approval, full=False)
     if judgement.seen.existence is Existence.GONE:
-        teardown.close(op, judgement, state.adapter)
+        teardown.close(op, judgement)
         op.info(f"box {state.name} is gone: {judgement.seen.note}")
         return True
     if known.by != "person" or known.ended_at is None:
         return False
-    facts = teardown.with_costs(op, judgement.facts, state, judgement.seen)
+    facts = teardown.with_costs(op, judgement.box, state, judgement.seen)
     if judgement.record is not None and judgement.record.phase is not Phase.ENDING:
         return False  # it is there again: the check has to be asked anew
     raise NotYetGone(_open(op, facts, known, _why(state, known)))
@@ -54,15 +55,15 @@ def emptied(op: Operation, state: BoxState) -> bool:
 def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how: IssueFacts) -> None:
     """What follows an allowed check. Returns only when the end of the bill is proved; else raises NotYetGone, with the
     person's step, what waiting for it costs, and the next command."""
-    facts, way = judgement.facts, judgement.verdict.way or ""
+    box, way = judgement.box, judgement.verdict.way or ""
     store: EvidenceStore | None = None
     try:
-        store = EvidenceStore.open(state.evidence)
+        store = box.store
     except EvidenceError as error:
         if way != "abandoned":  # it was given up by name, so it ends without
             raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error
     if how.by == "ssh":
-        _by_command(op, state, store, facts, way, how)
+        _by_command(op, box, state, store, way, how)
         return
     known = Handover(
         box=state.name,
@@ -82,17 +83,17 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
         op.warn(
             f"box {state.name}: the evidence takes nothing, so that its end began is on record on this computer alone"
         )
-    problem = _empty_host(op, state)
+    problem = _empty_host(op, box, state)
     if not problem:
         known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
-    costs = teardown.with_costs(op, facts, state, judgement.seen)
+    costs = teardown.with_costs(op, box, state, judgement.seen)
     raise NotYetGone(_open(op, costs, known, problem))
 
 
-def _empty_host(op: Operation, state: BoxState) -> str:
+def _empty_host(op: Operation, box: BoxContext, state: BoxState) -> str:
     """Ends what is ours on the host. Returns "" when the host proves that nothing of it is left, else what was in the
     way: a host that does not answer has to be ended all the same."""
-    platform = load_platform(state.adapter)
+    platform = box.platform
     op.progress(f"ending what is ours on {state.adapter}")
     wait = Wait(op.seconds(ENDED_SECONDS), cancelled=op.session.cancelled)
     problem = "the host still has it"
@@ -114,21 +115,21 @@ def _empty_host(op: Operation, state: BoxState) -> str:
 
 
 def _by_command(
-    op: Operation, state: BoxState, store: EvidenceStore | None, facts: BoxFacts, way: str, how: IssueFacts
+    op: Operation, box: BoxContext, state: BoxState, store: EvidenceStore | None, way: str, how: IssueFacts
 ) -> None:
     """A verb that the host issues itself, and that keeps what is on it."""
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     asked = Command("destroy", how.native, how.command or "", way, _bills_after(state), state.teardown.release)
     try:
-        known = issue(store, load_platform(state.adapter), facts, asked, wait=wait, say=op.progress)
+        known = issue(store, box.platform, box.facts, asked, wait=wait, say=op.progress)
     except PlatformError as error:
-        cost = waiting_cost(facts)
+        cost = waiting_cost(box.facts)
         raise NotYetGone(
             f"box {state.name} ({state.native_id}): {error}. May still bill {cost}.\n"
             f"  next            pulumi destroy --stack {op.stack}    (asks it again, where it answers)\n"
             f"  at the console  see that it is off, then {confirm_command(op.stack, state.name)}"
         ) from error
-    teardown.record_end(op, facts, how.native, known.silent_at, known.bills_after)
+    teardown.record_end(op, box, how.native, known.silent_at, known.bills_after)
     clocks = dated(state.teardown.clocks, known.silent_at or datetime.now(UTC))
     survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
     op.info(f"box {state.name}: {how.native} is proved ({way}); outlives its release: {survives}")
@@ -147,32 +148,32 @@ def _bills_after(state: BoxState) -> float | None:
     return stop.price_per_hour
 
 
-def finish_silence(op: Operation, state: BoxState) -> None:
+def finish_silence(op: Operation, box: BoxContext, state: BoxState) -> None:
     """Waits for the proof of a command that the host took before whoever had asked for it was cut off."""
-    known = known_handover(state.evidence, state.native_id) if has_address(state.adapter) else None
+    known = known_handover(box) if has_address(state.adapter) else None
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
-    finish(opened(state.evidence), load_platform(state.adapter), state.native_id, wait=wait, say=op.progress)
+    finish(box.evidence.usable, box.platform, state.native_id, wait=wait, say=op.progress)
 
 
-def follow_phase(op: Operation, state: BoxState, record: BoxRecord) -> None:
+def follow_phase(op: Operation, box: BoxContext, state: BoxState, record: BoxRecord) -> None:
     """Into the ledger: a stop, or a start, that was made elsewhere (a console, the platform, the box itself)."""
     again = state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter)
     if again:
         op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
     try:
-        store = EvidenceStore.open(state.evidence)
+        store = box.store
         bill = bill_of(store, state.name, state.generation, state.native_id, datetime.now(UTC))
     except EvidenceError:
         return
     written = bill.open.phase if bill is not None and bill.open is not None else None
     if again or (record.phase is Phase.RUNNING and written == "stopped"):
-        write_phase(store, state.adapter, teardown.facts_of(state), "running", state.price_per_hour)
+        write_phase(store, state.adapter, box.facts, "running", state.price_per_hour)
     elif record.phase is Phase.STOPPED and written == "running":
         stop = state.teardown.stop
         price = record.stopped_per_hour if record.stopped_per_hour is not None or stop is None else stop.price_per_hour
-        write_phase(store, state.adapter, teardown.facts_of(state), "stopped", price)
+        write_phase(store, state.adapter, box.facts, "stopped", price)
 
 
 def _why(state: BoxState, known: Handover) -> str:

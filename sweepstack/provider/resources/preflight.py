@@ -15,6 +15,7 @@ from sweepstack.billing.ledger import bill_of, spent, total
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
@@ -22,6 +23,7 @@ from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxAt, BoxContext
 from sweepstack.teardown.launched import copied_journal
 
 LOOK_SECONDS = 5.0
@@ -30,12 +32,12 @@ _told: set[tuple[int, str]] = set()
 """Session and platform whose balance was told already."""
 
 
-def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None:
+def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) -> None:
     """Says how the budget stands, as a warning where it will not do. Never raises: a budget blocks renting alone."""
     now = datetime.now(UTC)
     try:
-        known = EvidenceStore.read_marker(evidence) is not None
-        store = EvidenceStore.open(evidence) if known else None
+        known = EvidenceStore.read_marker(evidence.uri) is not None
+        store = evidence.store if known else None
         births = store.births() if store else []
         found = spent(store, now, births) if store else total((), (), now)
     except EvidenceError as error:
@@ -53,10 +55,10 @@ def look(op: Operation, evidence: str, budget: Budget, outlook: Outlook) -> None
             op.progress(telling.problem or "telling the budget's webhook")
 
 
-def keep_budget(evidence: str, budget: Budget | None) -> None:
+def keep_budget(evidence: Evidence, budget: Budget | None) -> None:
     """Writes the budget into the evidence, for refusals that have no other way to it. A convenience: never raises."""
     with suppress(EvidenceError):
-        store = EvidenceStore.open(evidence)
+        store = evidence.store
         if store.record(BUDGET, Budget) != budget:
             store.write_record(BUDGET, budget)
 
@@ -112,14 +114,14 @@ def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
         (op.warn if left.little(per_hour or 0.0) else op.info)(left.text(per_hour or 0.0))
 
 
-def warn_of_clocks(op: Operation, state: BoxState, *, answers: bool) -> None:
+def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
     """One warning for each clock that runs for a stopped box; or may run, for one that ends its own bill and does not
     answer. Never raises."""
     if not state.teardown.clocks:
         return
     now = datetime.now(UTC)
     try:
-        store = EvidenceStore.open(state.evidence)
+        store = box.store
         bill = bill_of(store, state.name, state.generation, state.native_id, now)
         journal = store.journal(state.name, state.generation)
     except (EvidenceError, JournalDamaged):
@@ -157,7 +159,7 @@ def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
 def _asker(birth: Birth) -> Callable[[], Journal | None]:
     def ask() -> Journal | None:
         try:
-            return observe(birth.platform, birth.native_id or "", birth.account, files=False)[0].journal
+            return observe(BoxAt.of(birth), files=False)[0].journal
         except SweepstackError:
             return None
 

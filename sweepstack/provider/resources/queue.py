@@ -14,7 +14,7 @@ from sweepstack.core.journal import Journal, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.workdir import NO_CODE, located
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import finished
 from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
@@ -23,7 +23,6 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import cell_moves, host_address_change, restart, teardown, versions
@@ -31,6 +30,7 @@ from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone,
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
+from sweepstack.teardown.box_context import BoxAt, BoxContext
 from sweepstack.teardown.check import may_end
 
 STOP_SECONDS = 30.0
@@ -80,13 +80,14 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
-        completed, failures = versions.complete(old, new)
+        evidence = Evidence(new.evidence)
+        completed, failures = versions.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
-            seen = observe(old.adapter, old.box, old.account, evidence=old.evidence)[0]
+            seen = observe(_at(old))[0]
         if seen.journal is None:
             return Checked(completed, failures)
-        standing = versions.standing(completed, seen.journal)
+        standing = versions.standing(evidence, completed, seen.journal)
         failures += versions.refusal(standing, completed, op.stack)
         failures += self._without_secrets(completed, seen.journal)
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
@@ -117,8 +118,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             inputs = QueueInputs.model_validate(filled)
         except ValidationError:
             return []
-        completed, failures = versions.complete(None, inputs)
-        failures += versions.refusal(versions.standing(completed, None), completed, op.stack)
+        evidence = Evidence(inputs.evidence)
+        completed, failures = versions.complete(evidence, None, inputs)
+        failures += versions.refusal(versions.standing(evidence, completed, None), completed, op.stack)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -129,7 +131,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         ):
             return []
         try:
-            there = _secrets_on(load_platform(new.adapter).channel(new.box, new.account))
+            there = _secrets_on(_at(new).channel())
         except (PlatformError, OSError):
             return []
         return [] if there is not None and names <= set(there) else secrets.failures("job", new.job.secrets)
@@ -153,21 +155,22 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return state
 
     def _bring_up(self, op: Operation, state: QueueState) -> None:
-        judgement = teardown.judge(state, state.approval, full=False)
+        box = teardown.context_of(state)
+        judgement = teardown.judge(box, state, state.approval, full=False)
         if judgement.verdict.allowed:
             # Cleared: whatever was launched now would not be in the receipt. One that is given up needs no evidence.
             op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
             return
-        store = EvidenceStore.open(state.evidence)
+        store = box.store
         teardown.refuse_during_teardown(store, f"queue of {state.box_name}", op.stack)
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):
             return
-        if not restart.awake(op, state, store):
+        if not restart.awake(op, box, state):
             return
-        channel = load_platform(state.adapter).channel(state.box, state.account)
+        channel = box.channel()
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)
-        cell_moves.move_in(op, state, store, channel)
+        cell_moves.move_in(op, box, state, channel)
         cancelled = op.session.cancelled.is_set
         try:
             done = launch(self._spec(op, state), channel, store, progress=op.progress, cancelled=cancelled)
@@ -230,7 +233,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
         """Gone with its box; unhealthy when cells wait and no runner is alive, so that the next `up` resumes them."""
         inputs = QueueInputs.model_validate(state.model_dump(include=set(QueueInputs.model_fields)))
-        seen, record = observe(state.adapter, state.box, state.account, evidence=state.evidence)
+        box = teardown.context_of(state)
+        seen, record = observe(box)
         if seen.existence is Existence.GONE:
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)
@@ -243,66 +247,70 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
         if record is not None and record.phase.at_rest and state.want == "stopped":
             return Seen(inputs, state)
-        waiting = self._idle_cells(state, seen)
+        waiting = self._idle_cells(box, state, seen)
         if waiting:
             words = (
                 f"queue of {state.box_name}: {len(waiting)} cells wait and no runner is alive; `pulumi up` resumes them"
             )
             return Seen(inputs, state, (words,))
-        if self._old_secrets(state, seen.journal):
+        if self._old_secrets(box, state, seen.journal):
             words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
             return Seen(inputs, state, (words,))
-        missing = self._unplaced_cells(state, seen)
+        missing = self._unplaced_cells(box, state, seen)
         if missing:
             words = f"queue of {state.box_name}: {len(missing)} cells are in no queue yet; `pulumi up` brings them in"
             return Seen(inputs, state, (words,))
         return Seen(inputs, state)
 
-    def _old_secrets(self, state: QueueState, journal: Journal) -> bool:
+    def _old_secrets(self, box: BoxContext, state: QueueState, journal: Journal) -> bool:
         """Whether the box holds other values than this environment, and cells are still to start."""
         values = secrets.values(state.job.secrets)
         if not values or all(finished(journal.cells.get(c.name), _retry(state, c.name)) for c in state.cells):
             return False
         try:
-            there = _secrets_on(load_platform(state.adapter).channel(state.box, state.account))
+            there = _secrets_on(box.channel())
         except (PlatformError, OSError):
             return False
         return there is not None and there != values
 
-    def _idle_cells(self, state: QueueState, seen: Observation) -> list[str]:
+    def _idle_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that nobody works on, though this queue was asked to."""
         if seen.runner_alive or seen.journal is None:
             return []
-        if may_end(teardown.facts_of(state), state.approval, seen, full=False).allowed:
+        if may_end(box, state.approval, seen, full=False).allowed:
             return []
         try:
-            store = EvidenceStore.open(state.evidence)
-            record = store.launch(state.box_name, state.generation)
+            record = box.store.launch(state.box_name, state.generation)
         except EvidenceError:
             return []
         given = record.cells if record else {}
         return [name for name in given if not finished(seen.journal.cells.get(name), _retry(state, name))]
 
-    def _unplaced_cells(self, state: QueueState, seen: Observation) -> list[str]:
+    def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was cut off, or their box has ended)."""
-        missing = cell_moves.waiting_for(state) if state.want == "running" else []
-        if missing and may_end(teardown.facts_of(state), state.approval, seen, full=False).allowed:
+        missing = cell_moves.waiting_for(box, state) if state.want == "running" else []
+        if missing and may_end(box, state.approval, seen, full=False).allowed:
             return []
         return missing
 
     def delete(self, op: Operation, identifier: str, state: QueueState) -> None:
         """Stops the runner of a box that may end; removes nothing."""
-        judgement = teardown.require_allowed(op, state)
+        judgement = teardown.require_allowed(op, teardown.context_of(state), state)
         if judgement.seen.existence is not Existence.EXISTS or not judgement.seen.runner_alive:
             return
         op.progress("stopping the runner")
-        platform = load_platform(state.adapter)
+        platform = judgement.box.platform
         end_runner(platform, state.box, state.account, grace=op.seconds(STOP_SECONDS))
         if platform.channel(state.box, state.account).lock_held(box_layout.RUNNER_LOCK):
             raise SweepstackError(
                 f"queue of {state.box_name}: its runner still holds {box_layout.RUNNER_LOCK}. "
                 f"Next: pulumi destroy --stack {op.stack}"
             )
+
+
+def _at(inputs: QueueInputs) -> BoxAt:
+    """The box that the queue is on."""
+    return BoxAt(inputs.adapter, inputs.box, inputs.account, Evidence(inputs.evidence))
 
 
 def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -332,7 +340,7 @@ def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
     if new.approval is None:
         return False
     state = QueueState(**new.model_dump(), launched_at=datetime.now(UTC))
-    return may_end(teardown.facts_of(state), new.approval, seen, full=False).allowed
+    return may_end(teardown.context_of(state), new.approval, seen, full=False).allowed
 
 
 def _secrets_on(channel: Channel) -> dict[str, str] | None:

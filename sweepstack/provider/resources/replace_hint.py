@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.core.journal import CellProgress, Journal, started
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
@@ -22,7 +22,7 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
             f"To move: undo it and end this sweep here (sweepctl finish --stack {stack}), or begin beside it there "
             "(sweepctl new NAME): in this version all boxes of a sweep are on one platform and mount the same volume"
         )
-    name = free_name(old)
+    name = free_name(old, judgement.box.evidence)
     wanted = _flow({"want": "running", "resources": new.resources})
     cells = judgement.seen.journal.cells if judgement.seen.journal else {}
     lines = [line.name for line in judgement.verdict.cells]
@@ -40,10 +40,10 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
     return "\n".join(rows)
 
 
-def free_name(old: BoxInputs) -> str:
+def free_name(old: BoxInputs, evidence: Evidence) -> str:
     """A name that no box of this sweep ever had."""
     try:
-        taken = {birth.box for birth in EvidenceStore.open(old.evidence).births()}
+        taken = {birth.box for birth in evidence.store.births()}
     except EvidenceError:
         taken = {old.name}
     stem = old.name[:36].rstrip("-")

@@ -6,46 +6,47 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import starting
 from sweepstack.core.observation import Observation
-from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import manual_end, teardown
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.stop_check import stop_facts, stop_line, stop_refusal
 
 
-def judge(state: BoxState, *, full: bool) -> Pause | None:
-    """The check's answer about a stop of this box; None where the platform has none."""
+def judge(box: BoxContext, state: BoxState, *, full: bool) -> Pause | None:
+    """The check's answer about a stop of this box, by what `state` says of it; None where the platform has none."""
     stop = state.teardown.stop
     if stop is None:
         return None
     facts = stop_facts(teardown.facts_of(state), stop.kills, stop.keeps)
-    return judge_stop(state.adapter, facts, dict(state.teardown.paths), state.approval, full=full)
+    return judge_stop(box.about(facts), dict(state.teardown.paths), state.approval, full=full)
 
 
-def check(op: Operation, rented: BoxState | None, old: BoxInputs | None, new: BoxInputs) -> list[Failure]:
+def check(
+    op: Operation, box: BoxContext | None, rented: BoxState | None, old: BoxInputs | None, new: BoxInputs
+) -> list[Failure]:
     """Refuses a stop in the preview already, and declares there what it kills."""
     if new.want != "stopped":
         return []
-    if rented is None:
+    if rented is None or box is None:
         words = (
             f"box {new.name} does not exist, and a stop rents nothing. Next: boxes.{new.name}.want: running, "
             "or gone to leave it out"
         )
         return [Failure("want", words)]
-    pause = judge(_with(rented, new), full=False)
+    pause = judge(box, _with(rented, new), full=False)
     if pause is None:
         return [Failure("want", f"{new.adapter} can't stop a box. Next: boxes.{new.name}.want: running, or gone")]
     if pause.at_rest:
         return []
     if not pause.verdict.allowed:
-        facts = teardown.with_costs(op, pause.facts, rented, pause.seen)
+        facts = teardown.with_costs(op, pause.box, rented, pause.seen)
         return [Failure("want", stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))]
     if old is not None and old.want != "stopped":
         op.info(f"box {new.name}: {declared(_with(rented, new), pause)}")
@@ -67,7 +68,7 @@ def _with(rented: BoxState, new: BoxInputs) -> BoxState:
     return BoxState.model_validate(known | new.model_dump() | {"price_per_hour": rented.price_per_hour})
 
 
-def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
+def deviation(box: BoxContext, state: BoxState, record: BoxRecord, seen: Observation) -> str:
     """Why a box is not as it is wanted, a reason to ask for an update; "" when it is.
 
     A box that rests since its queue is drained is as it is wanted.
@@ -79,7 +80,7 @@ def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
         return f"box {name} is {phase.value} and wanted stopped: it bills as if it ran"
     if phase is Phase.RUNNING:
         return ""
-    if phase.at_rest and rests_drained(state, seen):
+    if phase.at_rest and rests_drained(box, state, seen):
         return ""
     why = f" ({record.note})" if record.note else ""
     if phase.at_rest and state.resources.get("spot"):
@@ -89,59 +90,57 @@ def deviation(state: BoxState, record: BoxRecord, seen: Observation) -> str:
     return f"box {name} is {phase.value}, not ready{why}"
 
 
-def rests_drained(state: BoxState, seen: Observation) -> bool:
+def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
     """`when_done: stop`, and its queue has nothing left: its queue starts it again when it is given cells."""
     if state.when_done != "stop":
         return False
     try:
-        return drained(EvidenceStore.open(state.evidence), state.name, state.generation, seen)
+        return drained(box.store, state.name, state.generation, seen)
     except EvidenceError:
         return False
 
 
-def converge(op: Operation, state: BoxState, *, told: bool = False) -> BoxRecord:
+def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
     """Stops the box, or starts it and waits until it runs, as it is wanted. Asks the full check before a stop.
 
     One that is cleared to end, or that rests since its queue is drained, is left as it is. `told`: as in
     `until_running`, whose errors it raises.
     """
     if state.want == "stopped":
-        return _stop(op, state)
+        return _stop(op, box, state)
     if state.clearance.startswith("cleared"):  # nothing more runs on it, so nothing more is paid or waited for
         try:
-            return load_platform(state.adapter).get(state.native_id, state.account)
+            return box.platform.get(state.native_id, state.account)
         except Unreachable as error:  # it is cleared all the same, and its end may be all that is left to do
             known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
             return BoxRecord(*known, location="", note=str(error))
     if state.when_done == "stop" and state.teardown.stop is not None:
-        seen, record = observe(state.adapter, state.native_id, state.account, files=False, evidence=state.evidence)
-        if record is not None and seen.stopped and rests_drained(state, seen):
+        seen, record = observe(box, files=False)
+        if record is not None and seen.stopped and rests_drained(box, state, seen):
             return record
-    return until_running(op, state, told=told)
+    return until_running(op, box, state, told=told)
 
 
-def _stop(op: Operation, state: BoxState) -> BoxRecord:
-    manual_end.finish_silence(op, state)
-    pause = judge(state, full=True)
+def _stop(op: Operation, box: BoxContext, state: BoxState) -> BoxRecord:
+    manual_end.finish_silence(op, box, state)
+    pause = judge(box, state, full=True)
     if pause is None:
         raise SweepstackError(f"{state.adapter} can't stop a box. Next: boxes.{state.name}.want: running, or gone")
     if pause.at_rest and pause.record is not None and pause.record.phase is Phase.STOPPED:
         return pause.record
     if not pause.at_rest and not pause.verdict.allowed:
-        facts = teardown.with_costs(op, pause.facts, state, pause.seen)
+        facts = teardown.with_costs(op, pause.box, state, pause.seen)
         raise TeardownRefused(stop_refusal(facts, pause.verdict, pause.risk, stack=op.stack))
     stop = state.teardown.stop
     assert stop is not None
     try:
-        store = EvidenceStore.open(state.evidence)
+        _ = box.store
     except EvidenceError as error:
         raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     paths = dict(state.teardown.paths)
     price = stop.price_per_hour
-    record = stop_box(
-        store, state.adapter, pause, paths, price_after=price, wait=wait, say=op.progress, issued=stop.issue
-    )
+    record = stop_box(pause, paths, price_after=price, wait=wait, say=op.progress, issued=stop.issue)
     after = "at a price that is not known" if stop.price_per_hour is None else f"${stop.price_per_hour:.2f}/h"
     op.info(
         f"box {state.name} is stopped: {', '.join(stop.kills) or 'nothing'} wiped, {', '.join(stop.keeps)} kept; it "

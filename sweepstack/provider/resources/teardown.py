@@ -18,17 +18,19 @@ from sweepstack.core.observation import Observation
 from sweepstack.core.records import SETTLED, Approval, Birth, Loss, Teardown
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence import box_logs
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.registry import load_platform, volume_channel
+from sweepstack.platforms.registry import volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.resources import preflight
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.close_box import close_books, close_gone
@@ -45,15 +47,25 @@ _records = threading.Lock()
 class Judgement:
     """The check's answer about one box, with what it was based on."""
 
-    facts: BoxFacts
+    box: BoxContext
     seen: Observation
     verdict: Verdict
     record: BoxRecord | None
     approval: Approval | None
 
+    @property
+    def facts(self) -> BoxFacts:
+        """Of the box, as the check took them."""
+        return self.box.facts
+
+
+def context_of(state: BoxState | QueueState | GateState) -> BoxContext:
+    """The box behind any of its resources, with nothing opened yet. A handler makes it, once for each request."""
+    return BoxContext(facts_of(state), state.adapter)
+
 
 def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
-    """The box behind any of its resources. Price and age come from the birth record where the state has none."""
+    """The box behind any of its resources, by the state alone. Only a box's own has its price and age (`priced`)."""
     name, native_id = (state.name, state.native_id) if isinstance(state, BoxState) else (state.box_name, state.box)
     facts = BoxFacts(
         identity=state.identity,
@@ -70,43 +82,54 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
     )
     if isinstance(state, BoxState):
         return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
-    birth = birth_of(facts)
-    return replace(facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at) if birth else facts
+    return facts
+
+
+def priced(box: BoxContext, state: BoxState | QueueState | GateState) -> BoxContext:
+    """The same with price and age by the birth record, where the state has neither and the record can be read."""
+    birth = None if isinstance(state, BoxState) else birth_of(box)
+    if birth is None:
+        return box
+    return box.about(replace(box.facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at))
 
 
 def _rules(state: BoxState | QueueState | GateState) -> str | None:
     return artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest
 
 
-def birth_of(facts: BoxFacts) -> Birth | None:
+def birth_of(box: BoxContext) -> Birth | None:
     """The box's birth record, or None where it can't be read."""
     try:
-        return EvidenceStore.open(facts.evidence).birth(facts.name, facts.generation)
+        return box.store.birth(box.facts.name, box.facts.generation)
     except EvidenceError:
         return None
 
 
 def judge(
-    state: BoxState | QueueState | GateState, approval: Approval | None, *, full: bool, new: BoxInputs | None = None
+    box: BoxContext,
+    state: BoxState | QueueState | GateState,
+    approval: Approval | None,
+    *,
+    full: bool,
+    new: BoxInputs | None = None,
 ) -> Judgement:
     """Looks at the box and asks the check. `new`: inputs that the box is to have from now on, by which its delete will
     be judged: its roster, artifacts and tiers count instead of the state's."""
-    facts = facts_of(state)
+    box = priced(box, state)
     if new is not None:
-        facts = replace(
-            facts,
+        changed = replace(
+            box.facts,
             roster_digest=new.roster_digest,
             artifacts_digest=new.artifacts_digest,
             verb=new.teardown.verb,
             kills=new.teardown.kills,
             keeps=new.teardown.keeps,
         )
-    seen, record = observe(
-        state.adapter, facts.native_id, facts.account, evidence=facts.evidence, rented=state.teardown.rented
-    )
-    if facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
-        facts = replace(facts, price_per_hour=record.price_per_hour)
-    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
+        box = box.about(changed)
+    seen, record = observe(box, rented=state.teardown.rented)
+    if box.facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
+        box = box.about(replace(box.facts, price_per_hour=record.price_per_hour))
+    return Judgement(box, seen, may_end(box, approval, seen, full=full), record, approval)
 
 
 def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
@@ -116,59 +139,56 @@ def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
     return judgement.verdict.headline
 
 
-def require_allowed(op: Operation, state: BoxState | QueueState | GateState) -> Judgement:
+def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState | GateState) -> Judgement:
     """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
-    judgement = by_records(judge(state, state.approval, full=True), full=True)
+    judgement = by_records(judge(box, state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
-        facts = with_costs(op, judgement.facts, state, judgement.seen)
-        others = _locked_beside(facts)
+        facts = with_costs(op, judgement.box, state, judgement.seen)
+        others = _locked_beside(judgement.box)
         with op.session.saying:  # boxes are refused side by side
             words = refusal_text(facts, judgement.verdict, stack=op.stack, others=others, said=op.session.said)
         raise TeardownRefused(words)
     if judgement.verdict.way == "gone":
-        close(op, judgement, state.adapter)
+        close(op, judgement)
     return judgement
 
 
-def _locked_beside(facts: BoxFacts) -> list[str]:
+def _locked_beside(box: BoxContext) -> list[str]:
     """The other boxes of the sweep on record that have not ended, and that nothing on record lets go."""
     try:
-        store = EvidenceStore.open(facts.evidence)
+        store, name = box.store, box.facts.name
         births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is not None]
-        return [
-            birth.box for birth in births if birth.box != facts.name and store.clearance(birth.native_id or "") is None
-        ]
+        return [birth.box for birth in births if birth.box != name and store.clearance(birth.native_id or "") is None]
     except EvidenceError:
         return []
 
 
-def close(op: Operation, judgement: Judgement, adapter: str) -> None:
+def close(op: Operation, judgement: Judgement) -> None:
     """Books for a box that is proved gone: what was lost with it, and its end.
 
     Whichever of its resources comes first: a refresh may have taken the box itself out of the state. Where it was
     handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
     """
-    facts = judgement.facts
-    birth = birth_of(facts)
+    box, facts = judgement.box, judgement.facts
+    birth = birth_of(box)
     if birth is not None and birth.native_id not in (None, facts.native_id):  # a state that was edited
         op.warn(f"{facts.native_id} is no box; by the records box {facts.name} is {birth.native_id}: they stay open")
         return
-    known = known_handover(facts.evidence, facts.native_id)
+    known = known_handover(box)
     if known is None or known.way in ("", "abandoned"):
-        record_loss(op, judgement, adapter, "its box is gone from the platform")
+        record_loss(op, judgement, "its box is gone from the platform")
     with _closing(op, facts):
-        close_gone(
-            EvidenceStore.open(facts.evidence), box=facts.name, generation=facts.generation, native_id=facts.native_id
-        )
+        close_gone(box.store, box=facts.name, generation=facts.generation, native_id=facts.native_id)
 
 
-def with_costs(op: Operation, facts: BoxFacts, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
-    """The same, with what it costs by the ledger; as it is where that can't be read. A box that rests costs what the
-    platform says of it now: who stopped it may not have told the ledger."""
+def with_costs(op: Operation, box: BoxContext, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
+    """The facts of the box, with what it costs by the ledger; as they are where that can't be read. A box that rests
+    costs what the platform says of it now: who stopped it may not have told the ledger."""
+    facts = box.facts
     if seen.stopped_per_hour is not None:
         facts = replace(facts, price_per_hour=seen.stopped_per_hour)
     try:
-        found, budget = _spent(op, facts.evidence)
+        found, budget = _spent(op, box.evidence)
     except (EvidenceError, Unreachable):
         return facts
     kept = sealed_bytes([seen.journal]) if seen.journal is not None else 0
@@ -180,16 +200,16 @@ def with_costs(op: Operation, facts: BoxFacts, state: BoxState | QueueState | Ga
     return replace(facts, costs=costs)
 
 
-def _spent(op: Operation, evidence: str) -> tuple[Spent, Budget | None]:
+def _spent(op: Operation, evidence: Evidence) -> tuple[Spent, Budget | None]:
     """What the whole sweep costs, and its budget: one reading for all boxes that are looked at together. It may be some
     seconds old."""
 
     def read() -> tuple[Spent, Budget | None]:
-        store = EvidenceStore.open(evidence)
+        store = evidence.store
         return spent(store, datetime.now(UTC)), store.record(BUDGET, Budget)
 
     asked: SingleFlight[tuple[Spent, Budget | None]]
-    asked = op.session.shared.setdefault(f"costs of {evidence}", SingleFlight())
+    asked = op.session.shared.setdefault(f"costs of {evidence.uri}", SingleFlight())
     return asked.get(read, max_age=COSTS_SECONDS)
 
 
@@ -199,29 +219,23 @@ def by_records(judgement: Judgement, *, full: bool) -> Judgement:
     For an entry of the state that the program can't reach any more (a box taken out of it, an old name of it), and for
     a box that was given up where no program runs any more.
     """
-    for recorded in on_record(judgement.facts):
+    for recorded in on_record(judgement.box):
         if judgement.verdict.allowed:
             break
         if recorded != judgement.approval:
-            verdict = may_end(judgement.facts, recorded, judgement.seen, full=full)
+            verdict = may_end(judgement.box, recorded, judgement.seen, full=full)
             if verdict.allowed or judgement.approval is None:
                 judgement = replace(judgement, verdict=verdict, approval=recorded)
     return judgement
 
 
-def keep_logs(op: Operation, judgement: Judgement, adapter: str) -> None:
+def keep_logs(op: Operation, judgement: Judgement) -> None:
     """Copies the box's own logs, as they are now, into the evidence, where the box answers. What is in the way is said,
     and is no reason to fail."""
-    facts, journal = judgement.facts, judgement.seen.journal
+    box, facts, journal = judgement.box, judgement.facts, judgement.seen.journal
     if journal is None:
         return
-    for problem in box_logs.copy_last(
-        lambda: load_platform(adapter).channel(facts.native_id, facts.account),
-        facts.evidence,
-        facts.name,
-        facts.generation,
-        journal.head,
-    ):
+    for problem in box_logs.copy_last(box.channel, box.evidence, facts.name, facts.generation, journal.head):
         op.warn(f"box {facts.name}: {problem}")
 
 
@@ -242,17 +256,18 @@ def begin_teardown(judgement: Judgement) -> None:
                 begun_at=open_one.begun_at if open_one else datetime.now(UTC),
             )
 
-        EvidenceStore.open(facts.evidence).update_teardown(begun)
+        judgement.box.store.update_teardown(begun)
 
 
 def record_end(
-    op: Operation, facts: BoxFacts, how: str, at: datetime | None = None, bills_after: float | None = 0.0
+    op: Operation, box: BoxContext, how: str, at: datetime | None = None, bills_after: float | None = 0.0
 ) -> None:
     """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
     to be earlier than now. `bills_after`: see `close_books`."""
+    facts = box.facts
     with _closing(op, facts):
         close_books(
-            EvidenceStore.open(facts.evidence),
+            box.store,
             box=facts.name,
             generation=facts.generation,
             native_id=facts.native_id,
@@ -272,51 +287,51 @@ def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
 
 
-def record_loss(op: Operation, judgement: Judgement, adapter: str, why: str) -> tuple[str, ...]:
+def record_loss(op: Operation, judgement: Judgement, why: str) -> tuple[str, ...]:
     """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
     facts = judgement.facts
-    lost = lost_cells(op, judgement, adapter)
+    lost = lost_cells(op, judgement)
     if not lost:
         return ()
     with contextlib.suppress(EvidenceError), _records:
-        store = EvidenceStore.open(facts.evidence)
-        store.write_loss(Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC)))
+        loss = Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC))
+        judgement.box.store.write_loss(loss)
     op.warn(f"box {facts.name} ({facts.native_id}): {len(lost)} cells LOST, {why}: {', '.join(lost[:8])}")
     return lost
 
 
-def lost_cells(op: Operation, judgement: Judgement, adapter: str) -> tuple[str, ...]:
+def lost_cells(op: Operation, judgement: Judgement) -> tuple[str, ...]:
     """The cells of a box that is gone which have no verified copy, and no sealed one on a volume that outlived it.
 
     Writes nothing. None of them where a volume can't be asked, which is said.
     """
     facts = judgement.facts
-    birth = birth_of(facts)
+    birth = birth_of(judgement.box)
     volumes = surviving(facts.kills, birth.mounts) if birth else ()
     open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
-    survivors = sealed_on_volumes(adapter, volumes, facts.identity, open_cells)
+    survivors = sealed_on_volumes(judgement.box, volumes, open_cells)
     if survivors is None:
         op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
         return ()
     return tuple(name for name in open_cells if name not in survivors)
 
 
-def gone_line(op: Operation, judgement: Judgement, adapter: str) -> str:
+def gone_line(op: Operation, judgement: Judgement) -> str:
     """One line about a box that is gone: from where, how that is known, and which cells are lost with it."""
-    facts, lost = judgement.facts, lost_cells(op, judgement, adapter)
+    facts, lost = judgement.facts, lost_cells(op, judgement)
     how = f": {judgement.seen.note}" if judgement.seen.note else ""
     named = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if lost[8:] else "")
     words = f"; cells without a copy, which run again: {named}" if lost else ""
-    return f"box {facts.name} ({facts.native_id}) is gone from {adapter}{how}{words}"
+    return f"box {facts.name} ({facts.native_id}) is gone from {judgement.box.adapter}{how}{words}"
 
 
-def sealed_on_volumes(adapter: str, volumes: Iterable[str], identity: str, cells: Iterable[str]) -> set[str] | None:
+def sealed_on_volumes(box: BoxContext, volumes: Iterable[str], cells: Iterable[str]) -> set[str] | None:
     """Cells with a sealed copy on a volume that outlives the box; None when a volume could not be asked."""
     found: set[str] = set()
     try:
         for volume in volumes:
-            channel = volume_channel(load_platform(adapter), volume)
-            found |= {cell for cell in cells if channel.size(f"{sealed_dir(identity, cell)}/manifest.json")}
+            channel = volume_channel(box.platform, volume)
+            found |= {cell for cell in cells if channel.size(f"{sealed_dir(box.facts.identity, cell)}/manifest.json")}
     except (PlatformError, OSError):
         return None
     return found

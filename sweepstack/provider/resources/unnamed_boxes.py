@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.want_gone import Rules, judge_birth
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import waiting_cost
 
 
-def refusal(op: Operation, inputs: BoxInputs) -> str:
+def refusal(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
     """Why this box is not rented now; empty when no other box is in the way. Asks the platform about such boxes alone.
 
     A box with `want: gone` is named: its end was asked for, and its cells move to the boxes that stay.
@@ -25,11 +25,11 @@ def refusal(op: Operation, inputs: BoxInputs) -> str:
     if inputs.named is None:
         return ""
     try:
-        births = EvidenceStore.open(inputs.evidence).births()
+        births = evidence.store.births()
     except EvidenceError:
         return ""  # without its records no box is rented anyway
     left = [birth for birth in births if birth.ended_at is None and birth.box not in inputs.named]
-    locked = [(birth, why) for birth in left if (why := _why_locked(inputs, birth))]
+    locked = [(birth, why) for birth in left if (why := _why_locked(inputs, birth, evidence))]
     if not locked:
         return ""
     lines = [f"  {birth.box}: {why}" for birth, why in locked]
@@ -46,17 +46,17 @@ def refusal(op: Operation, inputs: BoxInputs) -> str:
     )
 
 
-def _why_locked(inputs: BoxInputs, birth: Birth) -> str:
+def _why_locked(inputs: BoxInputs, birth: Birth, evidence: Evidence) -> str:
     """What is known of such a box; empty when it is proved gone, or may end with this change."""
     native_id = birth.native_id
     if native_id is None:
         try:
-            found = load_platform(birth.platform).find_by_tag(birth.tag, birth.account)
+            found = BoxAt.of(birth).platform.find_by_tag(birth.tag, birth.account)
         except PlatformError as error:
             return f"whether {birth.tag} was rented on {birth.platform} can't be told: {error}"
         return f"{found.native_id} was rented, and its answer lost" if found else ""
     rules = Rules(inputs.roster_digest, inputs.artifacts_digest)
-    judgement = judge_birth(inputs.evidence, birth, native_id, inputs.leaving, rules, full=False)
+    judgement = judge_birth(evidence, birth, native_id, inputs.leaving, rules, full=False)
     if judgement.verdict.allowed or judgement.seen.existence is Existence.GONE:
         return ""
     note = f" {judgement.seen.note};" if judgement.seen.note else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sweepstack.core.foreign_cells import same_config
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Again, Birth
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
@@ -19,6 +19,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
+from sweepstack.teardown.box_context import BoxAt
 
 LISTED = 8
 """Versions that a refusal names."""
@@ -28,10 +29,10 @@ LOOK_AGAIN_SECONDS = 5.0
 """How long another box's journal is taken as it was: the queues of one preview ask for the same ones."""
 
 
-def complete(old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, list[Failure]]:
+def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, list[Failure]]:
     """`new` with whole digests in `pins` and with the `retries` that are on record; and the pins that fit nothing."""
     try:
-        store = EvidenceStore.open(new.evidence)
+        store = evidence.store
         known, asked = store.codes(), on_record(store)
         record = store.launch(new.box_name, new.generation)
     except EvidenceError:
@@ -91,13 +92,13 @@ class Standing:
         }
 
 
-def standing(new: QueueInputs, own: Journal | None) -> Standing:
+def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Standing:
     """Out of this box's journal and those of all others of the sweep, live or as they were pulled last."""
-    retries = _asked(new)
+    retries = _asked(evidence, new)
     names = {*(cell.name for cell in new.cells), *new.others} - set(new.dropped)
     kept: dict[str, CellProgress] = {}
     codes: dict[str, str] = {}
-    for journal in [*_others(new), *([own] if own else [])]:
+    for journal in [*_others(evidence, new), *([own] if own else [])]:
         for name, progress in journal.cells.items():
             if progress.code is not None:
                 codes[name] = progress.code
@@ -107,15 +108,15 @@ def standing(new: QueueInputs, own: Journal | None) -> Standing:
         if progress.code is None and name in codes:  # found sealed: the journal that knows its code is another one
             kept[name] = CellProgress(name, progress.state, code=codes[name])
     pinned = new.pins or {}
-    own_names = [*(cell.name for cell in new.cells), *_staying(new)]
+    own_names = [*(cell.name for cell in new.cells), *_staying(evidence, new)]
     takers = (name for name in own_names if name not in kept and name not in pinned and name not in new.dropped)
     return Standing(kept, tuple(takers))
 
 
-def _staying(new: QueueInputs) -> list[str]:
+def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
     """Cells that this queue was given, and that the program gives another box: it has them until they are taken."""
     try:
-        record = EvidenceStore.open(new.evidence).launch(new.box_name, new.generation)
+        record = evidence.store.launch(new.box_name, new.generation)
     except EvidenceError:
         return []
     others = new.others
@@ -126,11 +127,11 @@ def _staying(new: QueueInputs) -> list[str]:
     )
 
 
-def _asked(new: QueueInputs) -> dict[str, int]:
+def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, int]:
     """Cell → how often it was asked for again: this queue's own by its inputs, other boxes' by the record."""
     own = {name: again.retry for name, again in (new.retries or {}).items()}
     try:
-        return {name: retry.retry for name, retry in on_record(EvidenceStore.open(new.evidence)).items()} | own
+        return {name: retry.retry for name, retry in on_record(evidence.store).items()} | own
     except EvidenceError:
         return own
 
@@ -214,10 +215,10 @@ _asking: dict[tuple[str, str], threading.Lock] = {}
 _seen: dict[tuple[str, str], tuple[float, Journal | None]] = {}
 
 
-def _others(new: QueueInputs) -> Iterable[Journal]:
+def _others(evidence: Evidence, new: QueueInputs) -> Iterable[Journal]:
     """The journals of the sweep's other boxes: live, else as they were pulled last. Earlier generations first."""
     try:
-        store = EvidenceStore.open(new.evidence)
+        store = evidence.store
         births = store.births()
     except EvidenceError:
         return
@@ -249,6 +250,6 @@ def _live(birth: Birth) -> Journal | None:
     with alone:
         when, journal = _seen.get(box, (0.0, None))
         if time.monotonic() - when > LOOK_AGAIN_SECONDS:
-            journal = observe(birth.platform, birth.native_id, birth.account, files=False)[0].journal
+            journal = observe(BoxAt.of(birth), files=False)[0].journal
             _seen[box] = (time.monotonic(), journal)
         return journal

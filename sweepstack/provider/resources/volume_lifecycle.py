@@ -10,6 +10,7 @@ from typing import Any
 from sweepstack.billing.volume_cost import cost_words, overdue
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Approval
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import (
@@ -300,7 +301,7 @@ def leaving_words(approval: Approval) -> dict[str, str]:
     return {action.box: "to be checked by its delete" for action in approval.actions if action.verb == VERB}
 
 
-def clear_leaving(evidence: str, approval: Approval) -> None:
+def clear_leaving(evidence: Evidence, approval: Approval) -> None:
     """Keeps the word for volumes that leave the program with this change, where their deletes find it and check it.
 
     The deletes come within minutes: what is kept holds for an hour, so that a change cut off half-way leaves no word
@@ -308,6 +309,6 @@ def clear_leaving(evidence: str, approval: Approval) -> None:
     """
     ids = [action.native_id for action in approval.actions if action.verb == VERB]
     if ids:
-        store = EvidenceStore.open(evidence)
+        store = evidence.store
         for native_id in ids:
             store.write_clearance(native_id, for_this_change(approval))

@@ -7,19 +7,18 @@ So no single look decides that a box does not come back: only one that has laste
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.power import start_box
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import manual_end, teardown, user_key
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 
 RUN_SECONDS = 900.0
@@ -31,7 +30,7 @@ ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.2
 
 
-def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = False) -> BoxRecord:
+def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, *, told: bool = False) -> BoxRecord:
     """Blocks until the box runs and has its address, at most the operation's timeout. One that stands still is started,
     which costs money; where the platform has no stop, and so no start, it is returned as it is.
 
@@ -40,8 +39,8 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
     Raises StillCreating on deadline, on cancel, and for a box that does not come up (its outputs are the platform's:
     the caller completes them); NoCapacity when there is no room for it; SweepstackError when it is gone.
     """
-    look = _Looking(op, state, told)
-    off = settled(look.platform, look.facts.native_id, look.facts.account, state.evidence)
+    look = _Looking(op, box, state, told)
+    off = settled(box)
     if off is not None and off[1] is not None:
         raise SweepstackError(
             f"box {look.facts.name} is off: {off[1].note}. No command here starts it: start it where it was rented, "
@@ -51,16 +50,16 @@ def until_running(op: Operation, state: BoxState | QueueState, *, told: bool = F
         record = look.once()
         if record.phase is Phase.RUNNING and (record.endpoint is not None or not look.over_ssh):
             if look.waited:
-                user_key.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
-                _until_answers(op, look.platform, record)
+                user_key.let_in(op, box)
+                _until_answers(op, box.platform, record)
             return record
         if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
             if state.teardown.stop is None:
                 return record
             look.waited, told = True, False
-            record = _started(op, state, look)
-            user_key.let_in(op, state.adapter, look.facts.native_id, look.facts.account)
-            _until_answers(op, look.platform, record)
+            record = _started(op, look)
+            user_key.let_in(op, box)
+            _until_answers(op, box.platform, record)
             return record
         look.go_on()
 
@@ -70,29 +69,30 @@ class _Looking:
     """Look after look at one box, with what lasts."""
 
     op: Operation
+    box: BoxContext
     state: BoxState | QueueState
     told: bool
-    facts: BoxFacts = field(init=False)
-    platform: Platform = field(init=False)
     seen: BoxRecord | None = None
     waited: bool = False
     problem: str = ""
 
     def __post_init__(self) -> None:
-        self.facts = teardown.facts_of(self.state)
-        self.platform = load_platform(self.state.adapter)
         self._begin = self._since = self._said = time.monotonic()
         self._deadline = self.op.seconds(RUN_SECONDS)
 
     @property
+    def facts(self) -> BoxFacts:
+        return self.box.facts
+
+    @property
     def over_ssh(self) -> bool:
-        return self.platform.over_ssh
+        return self.box.platform.over_ssh
 
     def once(self) -> BoxRecord:
         """The box now, or as it was last seen where nobody tells of it for a moment."""
         facts = self.facts
         try:
-            record = look_up(self.platform, facts.native_id, facts.account, rented=self.state.teardown.rented)
+            record = look_up(self.box.platform, facts.native_id, facts.account, rented=self.state.teardown.rented)
         except Unreachable as error:
             if self.seen is None:
                 raise
@@ -144,10 +144,10 @@ class _Looking:
         return f"{self.seen.phase}{f' ({self.seen.note})' if self.seen.note else ''}{self.problem}"
 
 
-def _started(op: Operation, state: BoxState | QueueState, look: _Looking) -> BoxRecord:
+def _started(op: Operation, look: _Looking) -> BoxRecord:
     op.progress(f"starting {look.facts.native_id} again")
     wait = Wait(deadline=look.left(), progress=op.progress, cancelled=op.session.cancelled)
-    return start_box(EvidenceStore.open(state.evidence), state.adapter, look.facts, wait=wait)
+    return start_box(teardown.priced(look.box, look.state), wait=wait)
 
 
 def _until_answers(op: Operation, platform: Platform, record: BoxRecord) -> None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sweepstack.core.records import Approval, Birth
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import may_end
 
@@ -32,10 +33,10 @@ class Rules:
     artifacts_digest: str | None
 
 
-def judge_leaving(evidence: str, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
+def judge_leaving(evidence: Evidence, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
     """One judgement for each box that the approval names and that has not ended."""
     try:
-        births = EvidenceStore.open(evidence).births()
+        births = evidence.store.births()
     except EvidenceError:
         return []
     living = {birth.native_id: birth for birth in births if birth.ended_at is None}
@@ -47,12 +48,12 @@ def judge_leaving(evidence: str, approval: Approval, rules: Rules, *, full: bool
 
 
 def judge_birth(
-    evidence: str, birth: Birth, native_id: str, approval: Approval | None, rules: Rules, *, full: bool
+    evidence: Evidence, birth: Birth, native_id: str, approval: Approval | None, rules: Rules, *, full: bool
 ) -> Judgement:
     """Whether the box of this record may end by `approval`: all that is asked about one without inputs."""
     facts = BoxFacts(
-        identity=EvidenceStore.open(evidence).marker.identity,
-        evidence=evidence,
+        identity=evidence.store.marker.identity,
+        evidence=evidence.uri,
         name=birth.box,
         native_id=native_id,
         account=birth.account,
@@ -66,11 +67,12 @@ def judge_birth(
         created_at=birth.created_at,
     )
     rented = rented_at(birth.price_per_hour)
-    seen, record = observe(birth.platform, native_id, birth.account, evidence=evidence, rented=rented)
-    return Judgement(facts, seen, may_end(facts, approval, seen, full=full), record, approval)
+    box = BoxContext(facts, birth.platform, evidence)
+    seen, record = observe(box, rented=rented)
+    return Judgement(box, seen, may_end(box, approval, seen, full=full), record, approval)
 
 
-def clear(op: Operation, evidence: str, approval: Approval, rules: Rules) -> None:
+def clear(op: Operation, evidence: Evidence, approval: Approval, rules: Rules) -> None:
     """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
     judged = judge_leaving(evidence, approval, rules, full=True)
     for judgement in judged:
@@ -80,13 +82,13 @@ def clear(op: Operation, evidence: str, approval: Approval, rules: Rules) -> Non
                 f"Next: sweepctl verify --stack {op.stack}"
             )
     for judgement in judged:
-        EvidenceStore.open(evidence).write_clearance(judgement.facts.native_id, for_this_change(approval))
+        evidence.store.write_clearance(judgement.facts.native_id, for_this_change(approval))
 
 
-def take_back(evidence: str, withdrawn: Approval, kept: Approval | None) -> None:
+def take_back(evidence: Evidence, withdrawn: Approval, kept: Approval | None) -> None:
     """Forgets the clearances of boxes that an earlier change approved to leave, and this one does not."""
     still = {action.native_id for action in kept.actions} if kept else set()
-    store = EvidenceStore.open(evidence)
+    store = evidence.store
     for action in withdrawn.actions:
         if action.native_id not in still:
             store.write_clearance(action.native_id, None)

@@ -14,6 +14,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import BoxEntry, parse_export
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from tests.unit.cli.support import STACK, World
 
@@ -27,8 +28,8 @@ def entry(world: World) -> BoxEntry:
 
 def ways(world: World) -> list[str | None]:
     """How a delete of the box may go, by each record, as the state has no approval."""
-    facts = entry(world).facts()
-    return [may_end(facts, word, Observation(Existence.EXISTS), full=True).way for word in on_record(facts)]
+    box = BoxContext(entry(world).facts(), "local")
+    return [may_end(box, word, Observation(Existence.EXISTS), full=True).way for word in on_record(box)]
 
 
 def test_it_is_on_record_in_the_evidence_and_here(world: World) -> None:
@@ -82,7 +83,7 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
 def state_s_way(world: World) -> str | None:
     """How a delete may go by the approval that the last `pulumi up` left in the state."""
     box = entry(world)
-    return may_end(box.facts(), box.word()[0], Observation(Existence.EXISTS), full=True).way
+    return may_end(BoxContext(box.facts(), box.adapter), box.word()[0], Observation(Existence.EXISTS), full=True).way
 
 
 def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World) -> None:
@@ -170,7 +171,7 @@ def test_another_box_or_sweep_is_not_meant(world: World) -> None:
     assert world.run(*GIVE_UP).code == 0
     facts = entry(world).facts()
     for name, other in {"identity": "other", "account": "other/1", "native_id": "local-1", "name": "box-9"}.items():
-        assert list(on_record(replace(facts, **{name: other}))) == [], name
+        assert list(on_record(BoxContext(replace(facts, **{name: other}), "local"))) == [], name
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["on_this_computer", "in_the_evidence"])

@@ -13,6 +13,7 @@ import pytest
 from sweepstack.channel import prefetch
 from sweepstack.evidence import box_logs, unsealed_copy
 from sweepstack.evidence.box_logs import MOST_BYTES, known, read
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
@@ -197,7 +198,7 @@ def test_a_box_that_does_not_answer_any_more_ends_in_time(world: World, monkeypa
         raise Unreachable("it does not answer")
 
     try:
-        (problem,) = box_logs.copy_last(silent, world.uri, "box-0", 1)
+        (problem,) = box_logs.copy_last(silent, Evidence(world.uri), "box-0", 1)
     finally:
         never.set()
     assert "were not copied within" in problem
@@ -207,6 +208,8 @@ def test_what_keeps_the_last_copy_from_being_made_is_said(world: World) -> None:
     def gone() -> Channel:
         raise Unreachable("it does not answer")
 
-    assert box_logs.copy_last(gone, world.uri, "box-0", 1) == ("its logs were not copied: it does not answer",)
-    (problem,) = box_logs.copy_last(lambda: world.box.channel, f"{world.uri}-moved", "box-0", 1)
+    assert box_logs.copy_last(gone, Evidence(world.uri), "box-0", 1) == (
+        "its logs were not copied: it does not answer",
+    )
+    (problem,) = box_logs.copy_last(lambda: world.box.channel, Evidence(f"{world.uri}-moved"), "box-0", 1)
     assert "evidence-moved is not there" in problem

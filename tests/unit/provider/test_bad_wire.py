@@ -23,6 +23,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.command import ssh_client
 from sweepstack.provider.command.ssh_client import Dialer, Ended
 from sweepstack.provider.models import BoxState
+from sweepstack.teardown.box_context import BoxAt
 from tests.simulators import machines, wire
 from tests.simulators.wire import FarHost, Wire
 from tests.unit.launch.support import until
@@ -52,7 +53,7 @@ class Far(HostSweep):
 
     def look(self, box: BoxState) -> Existence:
         """What is said of a box that runs: never that it is gone, and of its cells never that one failed."""
-        seen, _record = observe(box.adapter, box.native_id, box.account)
+        seen, _record = observe(BoxAt(box.adapter, box.native_id, box.account))
         assert seen.existence in (Existence.EXISTS, Existence.UNKNOWN)
         assert seen.runner_alive in (True, None)
         assert seen.journal is not None or seen.note

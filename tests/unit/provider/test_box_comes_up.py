@@ -15,6 +15,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import restart, teardown, wait_running
 from sweepstack.provider.session import Operation, Session, Severity
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import waiting_cost
 from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep, still_creating
@@ -200,14 +201,14 @@ def test_a_queue_waits_for_its_box_to_run(spot: Spot, monkeypatch: pytest.Monkey
     spot.outbid()
     spot.sim.act("set", {"start_reads": SHOWN_AS_ENDED})
     spot.sim.act("price", {"machine": 1, "min_bid": 0.2})
-    assert restart.awake(spot.op(), queue, spot.sweep.store)
+    assert restart.awake(spot.op(), teardown.context_of(queue), queue)
     assert spot.outline()["actual_status"] == "running"
 
 
 def test_a_queue_whose_box_does_not_come_up_is_remembered_whole(spot: Spot) -> None:
     queue = queue_of(spot)
     spot.sim.act("die", {"id": spot.native_id})
-    error = still_creating(lambda: restart.awake(spot.op(), queue, spot.sweep.store))
+    error = still_creating(lambda: restart.awake(spot.op(), teardown.context_of(queue), queue))
     assert error.identifier == f"{spot.native_id}/queue"
     assert QueueState.model_validate(error.outputs) == queue
 
@@ -218,11 +219,11 @@ def test_a_stopped_box_is_shown_at_what_it_costs_while_it_is_stopped(spot: Spot)
     storage = instance.disk * instance.machine.storage_cost / 730
     spot.outbid()
     end = time.monotonic() + 10
-    seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
+    seen, record = observe(BoxAt("vastai", spot.native_id, spot.state.account), files=False)
     while record is None or record.phase is not Phase.STOPPED:
         assert time.monotonic() < end
-        seen, record = observe("vastai", spot.native_id, spot.state.account, files=False)
+        seen, record = observe(BoxAt("vastai", spot.native_id, spot.state.account), files=False)
     assert record.stopped_per_hour == pytest.approx(storage, rel=0.02)
-    facts = teardown.with_costs(spot.op(), teardown.facts_of(spot.state), spot.state, seen)
+    facts = teardown.with_costs(spot.op(), teardown.context_of(spot.state), spot.state, seen)
     assert f"${storage:.2f}/h, " in waiting_cost(facts)
     assert "$0.50/h" not in waiting_cost(facts)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import Wait
@@ -135,7 +136,7 @@ def test_a_stop_and_a_start_from_outside_are_written_down(sweep: Sweep) -> None:
     (bill,) = bills(sweep)
     assert bill.open is not None
     assert (bill.open.phase, bill.per_hour) == ("stopped", 0.01)
-    with pytest.raises(Unreachable, match=r"may bill \$0.01/h"), naming(sweep.op(), box.evidence, "box-0"):
+    with pytest.raises(Unreachable, match=r"may bill \$0.01/h"), naming(sweep.op(), Evidence(box.evidence), "box-0"):
         raise Unreachable("no answer")
     sweep.platform.start(box.native_id, box.account, wait=Wait(30))
     BOX.read(sweep.op(), box.native_id, box)

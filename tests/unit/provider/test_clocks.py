@@ -13,6 +13,7 @@ from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import stop_box
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import stop
+from sweepstack.provider.resources.teardown import context_of
 from sweepstack.provider.session import Severity
 from tests.unit.provider.support import BOX, FACTS, Sweep
 
@@ -79,18 +80,18 @@ def test_a_refused_delete_says_what_survives_a_month(sweep: Sweep) -> None:
 def test_what_cells_leave_on_their_way_out_keeps_the_box_from_its_stop(sweep: Sweep) -> None:
     """Nothing was at risk when the stop was allowed. The runner's end is a SIGTERM, on which cells may write."""
     box = sweep.box(teardown=RELEASES)
-    pause = stop.judge(box, full=True)
+    pause = stop.judge(context_of(box), box, full=True)
     assert pause is not None
     assert pause.verdict.way == "nothing-at-risk"
     left = sweep.root(box) / "scratch" / "last-words.bin"
     left.write_bytes(b"x" * 30)
     paths = dict(box.teardown.paths)
     with pytest.raises(SweepstackError, match=r"was not stopped, .* on their way out its cells left 1 file"):
-        stop_box(sweep.store, "local", pause, paths, price_after=0.03, wait=Wait(30), say=print)
+        stop_box(pause, paths, price_after=0.03, wait=Wait(30), say=print)
     assert left.exists()
     assert sweep.platform.get(box.native_id, box.account).phase is Phase.RUNNING
     left.unlink()
-    record = stop_box(sweep.store, "local", pause, paths, price_after=0.03, wait=Wait(30), say=print)
+    record = stop_box(pause, paths, price_after=0.03, wait=Wait(30), say=print)
     assert record.phase is Phase.STOPPED
 
 

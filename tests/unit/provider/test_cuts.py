@@ -18,6 +18,7 @@ from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState
+from sweepstack.teardown.box_context import BoxAt
 from tests.simulators.host import Host
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import approval_for
@@ -115,14 +116,14 @@ def test_whatever_is_cut(hosts: HostSweep, seed: int, monkeypatch: pytest.Monkey
 def honest(box: BoxState) -> None:
     """A look that is cut says what it knows: there and running, or unknown; never gone, never failed."""
     for _ in range(3):
-        seen, _record = observe(box.adapter, box.native_id, box.account)
+        seen, _record = observe(BoxAt(box.adapter, box.native_id, box.account))
         assert seen.existence in (Existence.EXISTS, Existence.UNKNOWN)
         assert seen.runner_alive in (True, None)
         if seen.journal is not None:
             assert {progress.state for progress in seen.journal.cells.values()} <= {"running"}
         else:
             assert seen.note
-    seen, _record = observe(box.adapter, box.native_id, box.account)
+    seen, _record = observe(BoxAt(box.adapter, box.native_id, box.account))
     assert seen.runner_alive is True
 
 

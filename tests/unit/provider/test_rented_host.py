@@ -20,6 +20,7 @@ from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
@@ -27,7 +28,7 @@ from sweepstack.operations.cell_moves import Neighbour
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.resources.cell_moves import find
-from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover, opened
+from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
 from tests.unit.provider.test_given_up import gone, in_zeros, read_only, recorded, unreachable
@@ -69,7 +70,7 @@ def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, word: 
     state = sweep.stack_state(box)
     file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
-    sources = Sources(target, state, True, box.evidence, opened(box.evidence), "")
+    sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
     monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
     return confirm_gone(target, word or Word(box.name, SAW, by="ada"), Out(as_json=True))
 
@@ -353,9 +354,11 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     birth = rented.store.birth(box.name, box.generation)
     assert birth is not None
     free = birth.model_copy(update={"price_per_hour": 0.0})
-    assert find(birth, box.evidence) == Neighbour(None, emptied=True)
+    assert find(birth, Evidence(box.evidence)) == Neighbour(None, emptied=True)
     says_so = word == "as it is made now"
-    assert find(free, box.evidence) == Neighbour(None, gone=not says_so, emptied=says_so), "the host's word counts"
+    assert find(free, Evidence(box.evidence)) == Neighbour(None, gone=not says_so, emptied=says_so), (
+        "the host's word counts"
+    )
     for part in (MANUAL, "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
         assert part in str(refused.value), "the person's step, and the three commands"
     assert open_bill(rented, box) == 0.5

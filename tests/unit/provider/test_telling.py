@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import InsufficientFunds, PlatformError, RateLimited, StillCreating, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.provider.resources.error_context import became, naming
@@ -52,10 +53,10 @@ def test_a_refusal_that_rented_nothing_claims_no_bill(sweep: Sweep, monkeypatch:
 def test_words_that_say_it_all_are_left_alone(sweep: Sweep) -> None:
     evidence = sweep.identity.evidence
     whole = "box box-0: gone. Next: sweepctl place --stack sweep-t"
-    with pytest.raises(RateLimited) as told, naming(sweep.op(), evidence, "box-0"):
+    with pytest.raises(RateLimited) as told, naming(sweep.op(), Evidence(evidence), "box-0"):
         raise RateLimited(whole, 3.0)
     assert str(told.value) == whole
-    with pytest.raises(StillCreating) as late, naming(sweep.op(), evidence, "box-0"):
+    with pytest.raises(StillCreating) as late, naming(sweep.op(), Evidence(evidence), "box-0"):
         raise StillCreating("id", {"native_id": "id"}, [whole, "it boots"])
     assert late.value.reasons == [whole, "box box-0 (id): it boots. Next: pulumi up --stack sweep-t"]
     assert late.value.outputs == {"native_id": "id"}

@@ -13,6 +13,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth
 from sweepstack.provider.resources import versions
+from sweepstack.teardown.box_context import BoxAt
 
 
 def born(native_id: str) -> Birth:
@@ -34,9 +35,9 @@ def test_a_box_that_does_not_answer_holds_up_nobody_else(monkeypatch: pytest.Mon
     """Two queues ask for two boxes: both are being asked at the same time, or the barrier breaks."""
     both = threading.Barrier(2, timeout=120)
 
-    def observe(adapter: str, native_id: str, account: str, *, files: bool) -> tuple[Observation, None]:
+    def observe(box: BoxAt, *, files: bool) -> tuple[Observation, None]:
         both.wait()
-        return Observation(Existence.EXISTS, journal=Journal(head=native_id)), None
+        return Observation(Existence.EXISTS, journal=Journal(head=box.native_id)), None
 
     monkeypatch.setattr(versions, "observe", observe)
     births = [born(f"local-{secrets.token_hex(4)}") for _ in range(2)]

@@ -10,6 +10,7 @@ import pytest
 from sweepstack.cli.box_telemetry import last_patrol
 from sweepstack.core.records import Birth
 from sweepstack.operations.observe import observe
+from sweepstack.teardown.box_context import BoxAt
 from tests.simulators.host import wrong_clock
 from tests.unit.launch.support import until
 from tests.unit.provider.hosts import HostSweep
@@ -31,7 +32,7 @@ def test_a_clock_that_is_off_by_a_day(hosts: HostSweep, skew: float) -> None:
     hosts.hold("a", "b")
     hosts.queue(box)
     hosts.until_state(box, "running", "a", "b")
-    seen, record = observe(box.adapter, box.native_id, box.account)
+    seen, record = observe(BoxAt(box.adapter, box.native_id, box.account))
     assert record is not None
     assert record.created_at is not None
     assert near(record.created_at, begun)

@@ -14,6 +14,7 @@ from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.host_shutdown import Handover
 
@@ -43,7 +44,7 @@ def scene(by: Literal["ssh", "person"]) -> Scene:
         queue=None,
         launch=None,
         seen=seen,
-        verdict=may_end(box.facts(), None, seen, now=NOW, full=False),
+        verdict=may_end(BoxContext(box.facts(), box.adapter), None, seen, now=NOW, full=False),
         phase="unknown",
         where="",
         price_per_hour=0.5,

@@ -10,6 +10,7 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment
 from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, look_for_risk, may_stop, stop_facts
@@ -24,8 +25,8 @@ def facts_of_stop(situation: Situation) -> BoxFacts:
 
 
 def ask(situation: Situation, risk: AtRisk) -> Verdict:
-    facts = facts_of_stop(situation)
-    return may_stop(facts, situation.approval, situation.seen(), risk, now=situation.now, full=True)
+    box = BoxContext(facts_of_stop(situation), "local")
+    return may_stop(box, situation.approval, situation.seen(), risk, now=situation.now, full=True)
 
 
 def word_for_stop(situation: Situation, **changes: object) -> None:

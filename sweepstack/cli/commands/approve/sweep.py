@@ -31,6 +31,7 @@ from sweepstack.operations.power import judge_stop
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.ownership import who
@@ -122,10 +123,10 @@ def _free(options: ApproveOptions, scene: Scene) -> list[str]:
 
 def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
     """The answer of the verb's own check for the box and this approval."""
-    facts = sight.box.facts(verb)
+    box = BoxContext(sight.box.facts(verb), sight.box.adapter)
     if verb != STOP:
-        return may_end(facts, approval, sight.seen, full=False, given_now=True)
-    pause = judge_stop(sight.box.adapter, facts, sight.box.teardown.paths, approval, full=False)
+        return may_end(box, approval, sight.seen, full=False, given_now=True)
+    pause = judge_stop(box, sight.box.teardown.paths, approval, full=False)
     risks[sight.box.name] = pause.risk
     return pause.verdict
 
@@ -253,7 +254,8 @@ def merge(
     candidates = [sight for sight in scene.sights if sight.box.native_id in verbs and not sight.gone]
 
     def by(approval: Approval, sight: Sight) -> Verdict:
-        return may_end(sight.box.facts(verbs[sight.box.native_id]), approval, sight.seen, full=False)
+        box = BoxContext(sight.box.facts(verbs[sight.box.native_id]), sight.box.adapter)
+        return may_end(box, approval, sight.seen, full=False)
 
     held = [sight for sight in candidates if by(earlier, sight).allowed]
     if not held:

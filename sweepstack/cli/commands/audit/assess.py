@@ -23,7 +23,7 @@ from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, may_end_stray
 from sweepstack.teardown.ownership import Owner, former_selves, read_owner, who
 
@@ -113,15 +113,16 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
     `places`: the known evidence of its sweep. It is checked whether this evidence, or the one that the owner names,
     lies on the box itself.
     """
+    box = BoxAt(platform, native_id, account)
     try:
-        seen, record = observe(platform, native_id, account)
+        seen, record = observe(box)
     except SweepstackError as error:
         return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
     if seen.existence is not Existence.EXISTS or record is None:
         return OnIt(seen)
     owner, given, holds = None, None, {}
     try:
-        channel = load_platform(platform).channel(native_id, account)
+        channel = box.channel()
         owner = read_owner(channel)
         for uri in {*places, *([owner.evidence] if owner is not None and owner.evidence else [])}:
             if found := evidence_on(channel, uri, box_layout.OWN_TIERS):

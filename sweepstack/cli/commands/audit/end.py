@@ -12,7 +12,6 @@ import contextlib
 import sys
 import time
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +25,7 @@ from sweepstack.cli.prompt import answer
 from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.core.records import Loss
 from sweepstack.evidence import box_logs
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
@@ -33,6 +33,7 @@ from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform, need
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_books
 from sweepstack.teardown.orphan_check import Word
 from sweepstack.teardown.ownership import who
@@ -235,8 +236,8 @@ def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
     box, journal = found.box, found.on_it.seen.journal
     if journal is None or not box.box or finding.standing == "duplicate":
         return []
-    channel = partial(load_platform(finding.platform).channel, finding.native_id, finding.account)
-    places = [store.shelf.uri for store in found.stores]
+    channel = BoxAt(finding.platform, finding.native_id, finding.account).channel
+    places = [Evidence(store.shelf.uri) for store in found.stores]
     kept = [box_logs.copy_last(channel, place, box.box, box.generation, journal.head) for place in places]
     return [problem for problems in kept for problem in problems]
 

@@ -25,6 +25,7 @@ from sweepstack.operations.host_shutdown import told
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
@@ -161,12 +162,12 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     try:
         known = handover_of(store, box.native_id)
     except EvidenceError as error:
-        if _allowed(target, store, box) != "abandoned":
+        if _allowed(target, box) != "abandoned":
             raise Unsure(f"the records can't be read: {error}", [f"sweepctl status --stack {target.stack}"]) from error
         known = None
     if known is not None and known.native_id == box.native_id and known.verb == "destroy":
         return known
-    way = _allowed(target, store, box)
+    way = _allowed(target, box)
     if way is None:
         give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
         raise No(
@@ -190,14 +191,15 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     )
 
 
-def _allowed(target: Target, store: EvidenceStore | None, box: BoxEntry) -> str | None:
+def _allowed(target: Target, box: BoxEntry) -> str | None:
     """By which approval this box may end although it does not answer; None if by none."""
-    words: list[Approval | None] = [box.word()[0], *on_record(box.facts(), store)]
+    known = BoxContext(box.facts(), box.adapter)
+    words: list[Approval | None] = [box.word()[0], *on_record(known)]
     with suppress(ConfigError):
         words.append(target.file.approval() if target.file.path.exists() else None)
     silent = Observation(Existence.UNKNOWN, note="it does not answer")
     for word in words:
-        verdict = may_end(box.facts(), word, silent, full=True)
+        verdict = may_end(known, word, silent, full=True)
         if verdict.allowed:
             return verdict.way or ""
     return None

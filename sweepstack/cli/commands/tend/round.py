@@ -28,6 +28,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.ownership import renew
 
 STOP_SECONDS = 300.0
@@ -164,15 +165,13 @@ def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verif
     if left:
         round_.kept[box.name] = f"{why}, and {', '.join(left[:3])} could not be pulled and verified yet"
         return
-    pause = judge_stop(box.adapter, box.facts(STOP), box.teardown.paths, None, full=False)
+    pause = judge_stop(BoxContext(box.facts(STOP), box.adapter), box.teardown.paths, None, full=False)
     if not pause.verdict.allowed:
         round_.kept[box.name] = f"{why}, and a stop would lose {pause.risk.words(pause.facts.kills)}"
         return
     price = box.teardown.stop.price_per_hour
     try:
         stop_box(
-            store,
-            box.adapter,
             pause,
             dict(box.teardown.paths),
             price_after=price,

@@ -1,0 +1,66 @@
+"""One box as an entry hands it on: its platform, its evidence and its facts, each opened at first use."""
+
+from __future__ import annotations
+
+from sweepstack.core.records import Birth
+from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.box_facts import BoxFacts
+
+
+class BoxAt:
+    """A box as its platform knows it, and the evidence that may say how it ended or was stopped.
+
+    Made by an entry (a command, a handler, the answer to an invoke) and passed on: what is below opens no evidence and
+    loads no platform. To make one contacts nothing and reads nothing.
+    """
+
+    def __init__(
+        self,
+        adapter: str,
+        native_id: str,
+        account: str,
+        evidence: Evidence | None = None,
+        platform: Platform | None = None,
+    ) -> None:
+        self.adapter, self.native_id, self.account = adapter, native_id, account
+        self.evidence = evidence or Evidence("")
+        self._platform = platform
+
+    @classmethod
+    def of(cls, birth: Birth, evidence: Evidence | None = None) -> BoxAt:
+        """The box of a birth record. Its id is "" where none is on record."""
+        return BoxAt(birth.platform, birth.native_id or "", birth.account, evidence)
+
+    @property
+    def platform(self) -> Platform:
+        """The platform behind `adapter`. Raises as `load_platform`."""
+        if self._platform is None:
+            self._platform = load_platform(self.adapter)
+        return self._platform
+
+    def channel(self) -> Channel:
+        """The way to the box. Raises PlatformError."""
+        return self.platform.channel(self.native_id, self.account)
+
+
+class BoxContext(BoxAt):
+    """The same with the facts by which the check decides about its end."""
+
+    def __init__(
+        self, facts: BoxFacts, adapter: str, evidence: Evidence | None = None, platform: Platform | None = None
+    ) -> None:
+        super().__init__(adapter, facts.native_id, facts.account, evidence or Evidence(facts.evidence), platform)
+        self.facts = facts
+
+    @property
+    def store(self) -> EvidenceStore:
+        """The open evidence. Raises EvidenceError."""
+        return self.evidence.store
+
+    def about(self, facts: BoxFacts) -> BoxContext:
+        """The same box with other facts: what is open stays open."""
+        return BoxContext(facts, self.adapter, self.evidence, self._platform)
