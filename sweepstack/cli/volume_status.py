@@ -19,7 +19,7 @@ from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
 from sweepstack.volumes.users import Survey, recorded
 
 
@@ -103,8 +103,9 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     kept = []
     for entry in entries:
         facts = facts_of(entry)
-        seen, _ = observe_volume(entry.adapter, facts, found.of(facts.native_id))
-        kept.append(Kept(facts, seen, may_delete(facts, approval, seen, found, full=False)))
+        volume = VolumeContext(facts, entry.adapter)
+        seen, _ = observe_volume(volume, found.of(facts.native_id))
+        kept.append(Kept(facts, seen, may_delete(volume, approval, seen, found, full=False)))
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
     held.volumes = tuple(kept)

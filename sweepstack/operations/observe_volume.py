@@ -10,8 +10,9 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
-from sweepstack.platforms.registry import load_platform, need, volume_channel
-from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen
+from sweepstack.platforms.registry import need, volume_channel
+from sweepstack.teardown.box_context import BoxAt
+from sweepstack.volumes.end_check import VolumeContext, VolumeSeen
 from sweepstack.volumes.users import User, births_on
 
 
@@ -36,10 +37,11 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
     return found[0]
 
 
-def observe_volume(adapter: str, facts: VolumeFacts, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
+def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
     """Asks the platform for the volume, then for every box that a user's records say mounted it. Reads only."""
+    facts = volume.facts
     try:
-        platform = need(load_platform(adapter), HasVolumes)
+        platform = need(volume.platform, HasVolumes)
         record = platform.get_volume(facts.native_id)
     except WrongAccount as error:
         return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
@@ -78,7 +80,7 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
     """A line where a box is not proved gone. A record that says "ended" is asked after, too: it may be wrong."""
     what = f"box {birth.box} of {user.stack} ({birth.native_id or birth.tag}) mounts it"
     try:
-        platform = load_platform(birth.platform)
+        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
             found = platform.find_by_tag(birth.tag, birth.account)
             if found is not None and found.phase is not Phase.GONE:

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.evidence.check_files import check_files
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.platforms.registry import load_platform
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
@@ -40,6 +44,24 @@ class VolumeFacts:
     keep_until: str = ""
     size_gb: int | None = None
     where: str = ""
+
+
+class VolumeContext:
+    """One volume as an entry hands it on: facts, platform, and the evidence of its stack, each opened at first use."""
+
+    def __init__(self, facts: VolumeFacts, adapter: str) -> None:
+        self.facts, self.adapter = facts, adapter
+        self.evidence = Evidence(facts.evidence)
+
+    @property
+    def store(self) -> EvidenceStore:
+        """The open evidence of its stack. Raises EvidenceError."""
+        return self.evidence.store
+
+    @cached_property
+    def platform(self) -> Platform:
+        """The platform behind `adapter`. Raises as `load_platform`."""
+        return load_platform(self.adapter)
 
 
 @dataclass(frozen=True)
@@ -78,7 +100,7 @@ class VolumeVerdict:
 
 
 def may_delete(
-    facts: VolumeFacts,
+    volume: VolumeContext,
     approval: Approval | None,
     seen: VolumeSeen,
     survey: Survey,
@@ -91,6 +113,7 @@ def may_delete(
     `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. Never raises for
     damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
+    facts = volume.facts
     verdict = VolumeVerdict(users=survey.of(facts.native_id))
     if seen.account_problem:
         verdict.reasons.append(seen.account_problem)
@@ -104,7 +127,7 @@ def may_delete(
     if approval is None:
         verdict.reasons += ["not approved", *seen.alive]
         return verdict
-    problem = approval_problem(facts, approval, now or datetime.now(UTC)) or _revoked(facts, approval)
+    problem = approval_problem(facts, approval, now or datetime.now(UTC)) or _revoked(volume, approval)
     if problem:
         verdict.reasons.append(problem)
         return verdict
@@ -112,7 +135,7 @@ def may_delete(
     if not verdict.reasons and abandoned(facts, approval):
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
-    verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(facts, approval, seen, survey, full=full)]
+    verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(volume, approval, seen, survey, full=full)]
     if not verdict.reasons:
         verdict.allowed, verdict.way = True, "cleared"
     return verdict
@@ -135,9 +158,9 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
     return ""
 
 
-def _revoked(facts: VolumeFacts, approval: Approval) -> str:
+def _revoked(volume: VolumeContext, approval: Approval) -> str:
     try:
-        return revocation_problem(EvidenceStore.open(facts.evidence), approval)
+        return revocation_problem(volume.store, approval)
     except EvidenceError:  # it can't be on record; what needs evidence is refused for that
         return ""
 
@@ -148,12 +171,13 @@ def abandoned(facts: VolumeFacts, approval: Approval) -> bool:
 
 
 def _content_problems(
-    facts: VolumeFacts, approval: Approval, seen: VolumeSeen, survey: Survey, *, full: bool
+    volume: VolumeContext, approval: Approval, seen: VolumeSeen, survey: Survey, *, full: bool
 ) -> list[str]:
+    facts = volume.facts
     if approval.receipt is None:
         return ["the approval names nothing that was shown of what is on it"]
     try:
-        store = EvidenceStore.open(facts.evidence)
+        store = volume.store
         if store.marker.identity != facts.identity:
             return [f"the evidence at {facts.evidence} belongs to another stack ({store.marker.identity})"]
         inventory = read_inventory(store, approval.receipt)
@@ -181,14 +205,15 @@ def _content_problems(
 def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
     """Why what this sweep left on the volume is not safe elsewhere; empty when it is. Never raises EvidenceError."""
     try:
-        launched, dropped = launched_on(User(use.stack, use.identity, use.evidence), native_id)
+        user = User(use.stack, use.identity, use.evidence)
+        launched, dropped = launched_on(user, native_id)
         if not launched:
             return []
         if use.receipt is None:
             return [
                 f"{len(launched)} of its cells ran on boxes that mounted it, and no receipt says that they are safe"
             ]
-        store = EvidenceStore.open(use.evidence)
+        store = user.at.store
         receipt = store.receipt(use.receipt)
         if receipt.identity != use.identity:
             return [f"the receipt is of another sweep ({receipt.identity})"]
@@ -214,7 +239,7 @@ def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
 def launched_on(user: User, native_id: str) -> tuple[dict[str, str], set[str]]:
     """The cells of a sweep that ran, or might have, on a box that mounted the volume (name → config digest), by launch
     records and by journals; and those that a person dropped. Raises EvidenceError, JournalDamaged."""
-    store = EvidenceStore.open(user.evidence)
+    store = user.at.store
     given = {(launch.box, launch.generation): launch for launch in store.launches()}
     launched: dict[str, str] = {}
     dropped: set[str] = set()

@@ -34,7 +34,7 @@ def take_inventory(
 def _use(user: User, native_id: str, said: Approval | None) -> Use:
     known = Use(stack=user.stack, identity=user.identity, evidence=user.evidence)
     try:
-        store = EvidenceStore.open(user.evidence)
+        store = user.at.store
         digest = store.latest_receipt()
         if digest is None or not launched_on(user, native_id)[0]:
             return known

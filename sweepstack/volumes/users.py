@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Birth
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
@@ -26,6 +28,11 @@ class User:
     stack: str
     identity: str
     evidence: str
+
+    @cached_property
+    def at(self) -> Evidence:
+        """Its evidence, which the first one who asks opens for all."""
+        return Evidence(self.evidence)
 
 
 @dataclass
@@ -102,7 +109,7 @@ def _ask(root: Path, stack: str, known: bool, wanted: tuple[str, ...], found: Su
         found.problems.append(f"{stack} uses it, and its state does not say where its evidence is")
     for place in sorted(places):
         try:
-            store = EvidenceStore.open(place)
+            store = Evidence(place).store
             births = store.births()
         except EvidenceMissing as error:
             if place in surely:
@@ -119,7 +126,7 @@ def _ask(root: Path, stack: str, known: bool, wanted: tuple[str, ...], found: Su
 
 def births_on(user: User, native_id: str) -> list[Birth]:
     """Every box of a sweep that mounted the volume, by its records. Raises EvidenceError."""
-    store = EvidenceStore.open(user.evidence)
+    store = user.at.store
     if store.marker.identity != user.identity:
         raise EvidenceMissing(f"{store.shown} holds the evidence of another sweep ({store.marker.identity})")
     return [birth for birth in store.births() if native_id in birth.mounts.values()]

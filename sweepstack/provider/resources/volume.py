@@ -9,7 +9,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
-from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import VolumeInputs, VolumeState
@@ -61,22 +61,22 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return volume_lifecycle.say(op, new, new=not old)
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
+        platform = load_platform(inputs.adapter)
         if not inputs.guarded:  # the stack that keeps it has no boxes
-            store = EvidenceStore.open(inputs.evidence)
-            held_by_another.refuse_volume(op, load_platform(inputs.adapter), store, inputs.name)
+            held_by_another.refuse_volume(op, platform, EvidenceStore.open(inputs.evidence), inputs.name)
         if inputs.kept:
-            record = find_kept(load_platform(inputs.adapter), inputs.name)
+            record = find_kept(platform, inputs.name)
             volume_lifecycle.register(op, inputs, record)
         else:
-            record = self._ensured(inputs)
+            record = self._ensured(platform, inputs)
             if not record.created:
                 op.info(f"volume {inputs.name} was there already ({record.location}): adopted with what is on it")
             volume_lifecycle.require_as_wanted(inputs, record)
         return record.native_id, VolumeState(**inputs.model_dump(), **seen_of(record, inputs))
 
-    def _ensured(self, inputs: VolumeInputs) -> VolumeRecord:
-        platform, tag = volume_lifecycle.with_volumes(inputs.adapter), volume_tag(inputs.identity, inputs.name)
-        return platform.ensure_volume(tag, inputs.name, size_gb=inputs.size_gb, region=inputs.region or "")
+    def _ensured(self, platform: Platform, inputs: VolumeInputs) -> VolumeRecord:
+        tag, able = volume_tag(inputs.identity, inputs.name), volume_lifecycle.with_volumes(platform)
+        return able.ensure_volume(tag, inputs.name, size_gb=inputs.size_gb, region=inputs.region or "")
 
     def read(self, op: Operation, identifier: str, state: VolumeState) -> Seen[VolumeInputs, VolumeState] | Gone:
         inputs = VolumeInputs.model_validate(state.model_dump(include=set(VolumeInputs.model_fields)))
@@ -89,7 +89,9 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             return Gone()
         now = state.model_copy(update=seen_of(record, inputs))
         if state.guarded:
-            inputs = inputs.model_copy(update={"live": volume_lifecycle.live_facts(op, now)})
+            inputs = inputs.model_copy(
+                update={"live": volume_lifecycle.live_facts(op, volume_lifecycle.context_of(now), now)}
+            )
         return Seen(inputs, now)
 
     def update(self, op: Operation, identifier: str, old: VolumeState, new: VolumeInputs) -> VolumeState:
@@ -98,7 +100,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         if new.kept:
             volume_lifecycle.register(op, new, find_kept(load_platform(new.adapter), new.name))
         if new.guarded and new.size_gb is not None and new.size_gb > (old.actual_size_gb or 0):
-            record = self._ensured(new)
+            record = self._ensured(load_platform(new.adapter), new)
             if record.native_id != old.native_id:
                 raise SweepstackError(
                     f"volume {new.name}: its tag leads to {record.native_id}, and the state has {old.native_id}: "
@@ -110,7 +112,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def delete(self, op: Operation, identifier: str, state: VolumeState) -> None:
         if state.guarded:
-            volume_lifecycle.end(op, state)
+            volume_lifecycle.end(op, volume_lifecycle.context_of(state), state)
             return
         if state.kept:
             where = f"{state.location}. The stack that keeps it ends it"

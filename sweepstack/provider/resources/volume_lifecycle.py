@@ -24,7 +24,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
 )
 from sweepstack.onbox.host.capabilities import HasVolumes
-from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
@@ -33,7 +33,7 @@ from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
-from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.records import VERB, Mounting, write_mounting
 from sweepstack.volumes.refusal import refusal
 from sweepstack.volumes.users import Survey, recorded, survey
@@ -58,9 +58,8 @@ def price(inputs: VolumeInputs, state: VolumeState) -> float | None:
     return month(state.price_per_month, inputs.price_per_gb_month, state.actual_size_gb or inputs.size_gb)
 
 
-def with_volumes(adapter: str) -> HasVolumes:
-    """The platform. Raises Unsupported where it has no volumes."""
-    platform = load_platform(adapter)
+def with_volumes(platform: Platform) -> HasVolumes:
+    """The same platform. Raises Unsupported where it has no volumes."""
     if not isinstance(platform, HasVolumes):
         raise Unsupported(f"{platform.name} has no volumes: keep them on another platform (platform: …)")
     return platform
@@ -135,7 +134,7 @@ def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[
     if not isinstance(size, int) or not isinstance(region, str):
         return None, []
     try:
-        return with_volumes(str(inputs["adapter"])).quote_volume(size, region), []
+        return with_volumes(load_platform(str(inputs["adapter"]))).quote_volume(size, region), []
     except RequestRefused as error:
         return None, [Failure("region", str(error))]
     except PlatformError as error:
@@ -164,7 +163,7 @@ def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
             keeper = read_state(name, op.session.project_root).identity
             if keeper is None or keeper.identity != owner:
                 continue
-            write_mounting(EvidenceStore.open(keeper.evidence), said)
+            write_mounting(Evidence(keeper.evidence).store, said)
             return
         except SweepstackError as error:
             problem = f"{name}: {error}"
@@ -189,17 +188,21 @@ def facts_of(state: VolumeState) -> VolumeFacts:
     )
 
 
-def _recorded(state: VolumeState) -> Survey:
+def context_of(state: VolumeState) -> VolumeContext:
+    """The volume with nothing opened yet. The handler makes it, once for each request."""
+    return VolumeContext(facts_of(state), state.adapter)
+
+
+def _recorded(volume: VolumeContext) -> Survey:
     try:
-        return recorded(EvidenceStore.open(state.evidence), [state.native_id])
+        return recorded(volume.store, [volume.facts.native_id])
     except EvidenceError as error:
         return Survey(problems=[str(error)])
 
 
-def _judge(state: VolumeState, approval: Approval | None, users: Survey, *, full: bool) -> VolumeVerdict:
-    facts = facts_of(state)
-    seen, _ = observe_volume(state.adapter, facts, users.of(state.native_id))
-    return may_delete(facts, approval, seen, users, full=full)
+def _judge(volume: VolumeContext, approval: Approval | None, users: Survey, *, full: bool) -> VolumeVerdict:
+    seen, _ = observe_volume(volume, users.of(volume.facts.native_id))
+    return may_delete(volume, approval, seen, users, full=full)
 
 
 def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> str:
@@ -208,17 +211,17 @@ def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> 
     ours = [action for action in approval.actions if action.box == new.name] if approval is not None else []
     if old is None or not ours:
         return "locked"
-    known = VolumeState(**new.model_dump(), native_id=ours[0].native_id, location="")
-    verdict = _judge(known, approval, _recorded(known), full=False)
+    volume = context_of(VolumeState(**new.model_dump(), native_id=ours[0].native_id, location=""))
+    verdict = _judge(volume, approval, _recorded(volume), full=False)
     if verdict.headline != old.clearance:
         op.info(f"volume {new.name}: {became(old.clearance or 'locked', verdict.headline)}")
     return verdict.headline
 
 
-def live_facts(op: Operation, state: VolumeState) -> dict[str, Any]:
+def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> dict[str, Any]:
     """What the delete step of `pulumi destroy --preview-only --diff` shows of the volume; and one line without it."""
-    users = _recorded(state)
-    verdict = _judge(state, state.approval, users, full=False)
+    users = _recorded(volume)
+    verdict = _judge(volume, state.approval, users, full=False)
     word = "CLEARED" if verdict.allowed else "LOCKED"
     op.of_stack(f"volume {state.name} {word}: {cost_words(state.price_per_month, state.keep_until)}")
     return {
@@ -230,23 +233,23 @@ def live_facts(op: Operation, state: VolumeState) -> dict[str, Any]:
     }
 
 
-def end(op: Operation, state: VolumeState) -> None:
+def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     """The check, the verb, then proof: returns only when the platform proves that the volume is gone.
 
     Raises TeardownRefused, and then nothing was deleted; NotYetGone when it may still bill.
     """
     op.progress("asking every stack whether it uses the volume")
-    users = _everybody(op, state)
-    verdict = _judge(state, state.approval, users, full=True)
+    users = _all_users(op, volume)
+    verdict = _judge(volume, state.approval, users, full=True)
     if not verdict.allowed:
-        cleared = _clearance_on_record(state)
+        cleared = _clearance_on_record(volume)
         if cleared is not None and cleared != state.approval:  # a volume that the program does not name any more
-            verdict = _judge(state, cleared, users, full=True)
+            verdict = _judge(volume, cleared, users, full=True)
     if not verdict.allowed:
-        raise TeardownRefused(refusal(facts_of(state), verdict, stack=op.stack))
+        raise TeardownRefused(refusal(volume.facts, verdict, stack=op.stack))
     if verdict.way == "gone":
         return
-    problem = _delete(op, state)
+    problem = _delete(op, volume, state)
     if problem:
         raise NotYetGone(
             f"volume {state.name} ({state.native_id}): its end was asked for, but that it is gone is not proved: "
@@ -256,28 +259,28 @@ def end(op: Operation, state: VolumeState) -> None:
     op.info(f"volume {state.name} is gone ({verdict.way}); it was {cost_words(state.price_per_month, None)}")
 
 
-def _everybody(op: Operation, state: VolumeState) -> Survey:
+def _all_users(op: Operation, volume: VolumeContext) -> Survey:
     try:
-        store: EvidenceStore | None = EvidenceStore.open(state.evidence)
+        store: EvidenceStore | None = volume.store
         problem = ""
     except EvidenceError as error:
         store, problem = None, str(error)
-    found = survey(op.session.project_root, store, [state.native_id], but=op.stack)
+    found = survey(op.session.project_root, store, [volume.facts.native_id], but=op.stack)
     if problem:
         found.problems.append(problem)
     return found
 
 
-def _clearance_on_record(state: VolumeState) -> Approval | None:
+def _clearance_on_record(volume: VolumeContext) -> Approval | None:
     try:
-        return EvidenceStore.open(state.evidence).clearance(state.native_id)
+        return volume.store.clearance(volume.facts.native_id)
     except EvidenceError:
         return None
 
 
-def _delete(op: Operation, state: VolumeState) -> str:
+def _delete(op: Operation, volume: VolumeContext, state: VolumeState) -> str:
     """Asks until the platform proves that the volume is gone. Returns why that is not proved, "" when it is."""
-    platform = with_volumes(state.adapter)
+    platform = with_volumes(volume.platform)
     deadline = time.monotonic() + op.seconds(GONE_SECONDS)
     problem = "the platform still lists it"
     op.progress(f"waiting for proof that {state.native_id} is gone")

@@ -16,7 +16,7 @@ import pytest
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.records import VERB, write_inventory
 from sweepstack.volumes.users import Survey, User
@@ -89,7 +89,9 @@ class Kept:
         self.seen = replace(self.seen, **changes)
 
     def ask(self, *, full: bool = True) -> VolumeVerdict:
-        return may_delete(self.facts, self.approval, self.seen, self.survey, full=full, now=self.now)
+        return may_delete(
+            VolumeContext(self.facts, "local"), self.approval, self.seen, self.survey, full=full, now=self.now
+        )
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import given_at
-from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.records import VERB, Inventory, write_inventory
 from sweepstack.volumes.users import Survey, survey
@@ -152,8 +152,9 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
 
 
 def _ask_check(entry: VolumeEntry, facts: VolumeFacts, approval: Approval, found: Survey) -> Asked:
-    seen, _ = observe_volume(entry.adapter, facts, found.of(facts.native_id))
-    return Asked(facts, may_delete(facts, approval, seen, found, full=False))
+    volume = VolumeContext(facts, entry.adapter)
+    seen, _ = observe_volume(volume, found.of(facts.native_id))
+    return Asked(facts, may_delete(volume, approval, seen, found, full=False))
 
 
 def _show(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:

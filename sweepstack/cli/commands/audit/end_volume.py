@@ -18,8 +18,8 @@ from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.platforms.registry import load_platform, volume_channel
-from sweepstack.volumes.end_check import VolumeFacts, VolumeSeen, use_problems
+from sweepstack.platforms.registry import volume_channel
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, use_problems
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.users import Survey, User, recorded
 
@@ -57,17 +57,19 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, known: 
         for birth in births
         if birth.ended_at is None and native_id in birth.mounts.values()
     ]
-    seen, record = observe_volume(platform, facts, ())
+    volume = VolumeContext(facts, platform)
+    seen, record = observe_volume(volume, ())
     mounted = tuple(dict.fromkeys([*seen.alive, *open_ones]))
-    stores = tuple(store for user in users if (store := _open(user)) is not None)
+    # One that can't be opened is a reason of `_not_over`.
+    stores = tuple(store for user in users if (store := user.at.usable) is not None)
     lost = record.lost if record is not None else ""
-    reasons = [] if mounted else [*survey.problems, *_not_over(platform, facts, users)]
+    reasons = [] if mounted else [*survey.problems, *_not_over(volume, users)]
     if not mounted:
         # If its folder is lost, no copy can lie in it.
-        reasons += [] if lost else _overlaps(platform, native_id, stores)
+        reasons += [] if lost else _overlaps(volume, stores)
         reasons += _reasons(facts, seen, survey, users)
         reasons += [f"{user.stack}: its state has boxes, or its records are open" for user in _live(users, known)]
-    used, more = used_bytes(load_platform(platform), native_id, COUNT_SECONDS)
+    used, more = used_bytes(volume.platform, native_id, COUNT_SECONDS)
     price, size = (record.price_per_month, record.size_gb) if record is not None else (None, None)
     holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
     holds = lost or ("it is empty" if seen.holds == () else holds)
@@ -97,9 +99,9 @@ def _live(users: tuple[User, ...], known: Known) -> Iterator[User]:
     yield from (user for user in users if known.stores_of(user.identity) and not known.is_over(user.identity))
 
 
-def _not_over(platform: str, facts: VolumeFacts, users: tuple[User, ...]) -> list[str]:
+def _not_over(volume: VolumeContext, users: tuple[User, ...]) -> list[str]:
     """The boxes that have ended by the records but are not proved gone."""
-    seen, _ = observe_volume(platform, facts, users)
+    seen, _ = observe_volume(volume, users)
     return [*seen.alive, *seen.unread]
 
 
@@ -118,11 +120,11 @@ def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[
             yield f"{use.stack}: {problem}"
 
 
-def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
+def _overlaps(volume: VolumeContext, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
     """The copies that lie on the volume itself, or may."""
     for store in stores:
         try:
-            on_it = _lies_on(platform, native_id, store)
+            on_it = _lies_on(volume, store)
         except (PlatformError, OSError) as error:
             yield f"whether the copies of {store.marker.stack} lie on the volume itself is not known: {error}"
             continue
@@ -130,19 +132,11 @@ def _overlaps(platform: str, native_id: str, stores: tuple[EvidenceStore, ...]) 
             yield f"the copies of {store.marker.stack} lie on the volume itself ({on_it}): publish them elsewhere"
 
 
-def _open(user: User) -> EvidenceStore | None:
-    """The evidence of a sweep that used the volume; None if it can't be opened, which `_not_over` reports."""
-    try:
-        return EvidenceStore.open(user.evidence)
-    except EvidenceError:
-        return None
-
-
-def _lies_on(platform: str, native_id: str, store: EvidenceStore) -> str:
+def _lies_on(volume: VolumeContext, store: EvidenceStore) -> str:
     """The folder of the evidence that lies on the volume; "" if none does. Raises PlatformError or OSError if that is
     not known."""
     try:
-        channel = volume_channel(load_platform(platform), native_id, box_layout.DURABLE)
+        channel = volume_channel(volume.platform, volume.facts.native_id, box_layout.DURABLE)
     except Unsupported:
         return ""  # readable only from a box, so it holds no folder of this computer
     found = evidence_on(channel, store.shelf.uri, (box_layout.DURABLE,))
