@@ -1,4 +1,4 @@
-"""Real commands: run to their end with a deadline, or typed on a terminal; and what a refusal must say."""
+"""Runs real commands until they end, or types them on a terminal; checks the words of refusals."""
 
 from __future__ import annotations
 

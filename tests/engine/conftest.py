@@ -1,4 +1,4 @@
-"""Prepared sweeps. A moment is made once a worker and gone back to in place, since making it costs half a minute."""
+"""Prepared sweeps: each worker makes a state once and resets to it, since making takes half a minute."""
 
 from __future__ import annotations
 

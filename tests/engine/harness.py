@@ -1,4 +1,4 @@
-"""A sweep of one's own: a copy of the checkout, a job of a tenth of a second, and the real commands.
+"""A sweep for tests: a copy of the checkout, a job of a tenth of a second, and the real commands.
 
 Everything is started the way a new user starts it: `pulumi …` and `sweepctl …`, from the checkout, with `.venv/bin`
 first on PATH. HOME, the XDG folders, PULUMI_HOME and the backend are the test's own.

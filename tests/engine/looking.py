@@ -1,4 +1,4 @@
-"""Looking at boxes, volumes, processes and the engine's state with one's own eyes, past sweepstack's code."""
+"""Looks at boxes, volumes, processes and the engine's state without sweepstack's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that use sweepstack's resources without sweepstack's components, as an adversary would write them."""
+"""Programs that use sweepstack's resources without its components, as an adversary would write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verified cell that is run again, by one person or two: nothing that was said of it before lets its box go."""
+"""A verified cell is run again, by one person or two: no earlier receipt or approval ends its box."""
 
 from __future__ import annotations
 

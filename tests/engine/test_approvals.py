@@ -1,4 +1,4 @@
-"""A word that no longer holds: whatever happens to receipt, roster, cells or approval, the boxes are locked again.
+"""An approval stops holding when receipt, roster, cells or approval change: boxes are locked again.
 
 Each time the next `up` ends with rc 0, shows `cleared → locked (reason)`, leaves the boxes alone, and the destroy that
 would have gone through is refused.

@@ -1,4 +1,4 @@
-"""What passes for a result and is none: never verified, named, exit 1. Through the real `pull` and `verify`."""
+"""Bad results are never verified: the real `pull` and `verify` name them and exit with 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A colleague with the same account and a backend of their own finds a box that trains: `audit`, `audit --end`."""
+"""`audit --end` by a colleague with the same account, who finds a box that trains."""
 
 from __future__ import annotations
 

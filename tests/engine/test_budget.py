@@ -1,4 +1,4 @@
-"""A budget on the real engine: what is refused past it, how the preview says so, and that nothing else is blocked."""
+"""A budget on the real engine: it refuses what is too dear, in the preview too, and nothing else."""
 
 from __future__ import annotations
 

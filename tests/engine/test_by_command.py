@@ -1,7 +1,8 @@
-"""Round the gate by command line: rows 1–7 and 16–19 of ways-round-the-gate.md, protect, `want: gone`.
+"""Attempts to go round the gate by commands: rows 1–7 and 16–19 of ways-round-the-gate.md.
 
-A sweep is in the middle of its work: on each of two boxes one cell is sealed and one is training. Whatever is typed,
-the boxes, their tiers, their runners and the state stay as they are, and the person reads why.
+Also `protect` and `want: gone`. A sweep is in the middle of its work: on each of two boxes one cell is sealed and one
+is training. Whatever is typed, the boxes, their tiers, their runners and the state stay as they are, and the person
+reads why.
 """
 
 from __future__ import annotations

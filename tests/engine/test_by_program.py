@@ -1,7 +1,7 @@
-"""Round the gate by an edited program: rows 6–15 and 23–27 of ways-round-the-gate.md, on bare resources.
+"""Attempts to go round the gate by programs: rows 6–15 and 23–27 of ways-round-the-gate.md.
 
-The wrappers in `components/` set options that make some of these impossible. These programs do without them: what
-holds here is the provider alone. One box: its first cell is sealed, its second is training.
+They use bare resources: the wrappers in `components/` set options that make some of these impossible. These programs do
+without them: what holds here is the provider alone. One box: its first cell is sealed, its second is training.
 """
 
 from __future__ import annotations

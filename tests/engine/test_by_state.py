@@ -1,7 +1,8 @@
-"""Round the gate by an edited state: rows 20–22 of ways-round-the-gate.md, and a state that claims a clearance.
+"""Attempts to go round the gate by an edited state: rows 20–22 of ways-round-the-gate.md.
 
-What the engine forgets it can't ask for: then the data must be safe all the same, `sweepctl status` must name the box
-from the records with exit code 1, and a documented command must lead back.
+Also a state that claims a clearance. The engine can't ask about a box that its state has lost: then the data must be
+safe all the same, `sweepctl status` must name the box from the records with exit code 1, and a documented command must
+lead back.
 """
 
 from __future__ import annotations

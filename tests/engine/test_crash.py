@@ -1,4 +1,4 @@
-"""Killed while renting: afterwards exactly one box exists, `up` adopts it, `status` names what the state lost."""
+"""A command is killed while it rents: exactly one box exists afterwards, and `up` adopts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl doctor` beside the real engine: well, and with what a killed `pulumi up` leaves behind."""
+"""`sweepctl doctor` with the real engine: when all is well, and after a killed `pulumi up`."""
 
 from __future__ import annotations
 

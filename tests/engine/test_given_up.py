@@ -1,4 +1,4 @@
-"""Boxes that are given up where no program runs, or the evidence is out of reach: two commands, on the real engine."""
+"""Boxes are given up when no program runs or the evidence can't be reached: two commands."""
 
 from __future__ import annotations
 

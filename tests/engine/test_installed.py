@@ -1,4 +1,4 @@
-"""The wheel in a repository of one's own: `sweepctl init`, the whole loop, and a later version that takes it over."""
+"""The installed wheel: `sweepctl init`, the whole loop, and a later version that takes it over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From every state at most three documented commands lead to "nothing bills any more", without renting on the way.
+"""From every state, at most three documented commands end all bills, and rent nothing.
 
 The commands are those of docs/teardown.md, "From each state".
 """

@@ -1,4 +1,4 @@
-"""The loop of the README, typed exactly as it is written there, on the sweep that ships with the checkout."""
+"""The README's loop, typed exactly as it stands there, with the example sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence, registry, volume or a box's own facts are lost: nothing is destroyed by that, and everything can end."""
+"""Evidence, registry, volume or a box's facts are lost: nothing is destroyed, and all can be ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes come and go by config: unstarted cells move, started ones stay, none runs twice."""
+"""Boxes are added and removed by config: unstarted cells move, started ones stay, none runs twice."""
 
 from __future__ import annotations
 

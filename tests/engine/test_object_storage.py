@@ -1,4 +1,4 @@
-"""Evidence in object storage, on a real server: the loop, an outage in its middle, and a folder that moves there."""
+"""Evidence in object storage, on a real server: the loop, an outage, and a folder that is published."""
 
 from __future__ import annotations
 

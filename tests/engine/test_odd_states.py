@@ -1,4 +1,4 @@
-"""States that another version wrote, or a hand, or `--replace`: one clear error, and its way out works."""
+"""States of another version, edited by hand, or after `--replace`: a clear error with a way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pulumi preview` looks, and changes nothing anywhere."""
+"""`pulumi preview` reads only and changes nothing."""
 
 from __future__ import annotations
 

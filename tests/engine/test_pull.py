@@ -1,4 +1,4 @@
-"""What was pulled is a copy: it shares no byte with the box, and survives whatever happens there."""
+"""A pulled cell is a copy: it shares no byte with the box, and survives changes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box that gets another name in the stack file: a new one, and the old one's end, which may be refused."""
+"""A box is renamed in the stack file: a new box, and the end of the old one, which may be refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package schema, by the engine's own commands: it is taken from the plugin, and passes the engine's check."""
+"""The package schema: the engine's own commands read it from the plugin and check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`job.secrets` on the real engine: the job has the value, and no file but one does."""
+"""`job.secrets` on the real engine: the job gets the value, and only one file holds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`job.setup` on the real engine: once for each version, before any cell; and what is said when it fails."""
+"""`job.setup` on the real engine: once for each version, before any cell; and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of each box in the preview; boxes without cells; an `up` after all is verified, which rents nothing."""
+"""The preview shows the cells of each box; an `up` after all cells are verified rents nothing."""
 
 from __future__ import annotations
 

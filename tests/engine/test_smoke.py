@@ -1,4 +1,4 @@
-"""A smoke run on the real engine: before a box is rented, once, and in nobody's way where nothing is rented."""
+"""A smoke run on the real engine: once, before a box is rented, and not when nothing is rented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`want: stopped` and back: what it ends, what it keeps, what it asks for, and that nothing is trained twice."""
+"""`want: stopped` and back: what a stop ends and keeps, and that no cell is trained twice."""
 
 from __future__ import annotations
 

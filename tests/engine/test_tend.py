@@ -1,4 +1,4 @@
-"""`sweepctl tend`: brings in what is sealed, stops what is done, and never deletes."""
+"""`sweepctl tend`: pulls and verifies sealed cells, stops finished boxes, never deletes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make up` changes no tracked file, and makes no stack that nothing describes."""
+"""`make up` changes no tracked file, and makes no stack without a stack file."""
 
 from __future__ import annotations
 

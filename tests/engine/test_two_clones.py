@@ -1,4 +1,4 @@
-"""Two checkouts of one sweep: what was approved in one may be destroyed from the other, which has the state alone."""
+"""Two checkouts of one sweep: one approves, the other destroys, with the shared state alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two people at once: two clones, one backend, one evidence. No cell runs twice, no box is rented twice; both know."""
+"""Two people at once, with one backend and one evidence: no cell runs twice, no box is rented twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes on a tier that dies and that no manifest claims: shown before a person decides, and let go by name only."""
+"""Unclaimed files on a tier that ends with its box: shown first, and waived only by name."""
 
 from __future__ import annotations
 

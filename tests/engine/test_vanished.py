@@ -1,4 +1,4 @@
-"""A box goes away behind everybody's back: the next `up` rents its next generation, verified cells stay verified."""
+"""A box vanishes: the next `up` rents its next generation, and verified cells stay verified."""
 
 from __future__ import annotations
 

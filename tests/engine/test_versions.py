@@ -1,4 +1,4 @@
-"""Code that changes while a sweep is under way: said, refused to mix, pinned, and run again when a person asks."""
+"""Code changes during a sweep: the change is shown, not mixed, pinned, and run again on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl exec`, `ssh`, `forward`: a person on a box, whose processes are not the box's."""
+"""`sweepctl exec`, `ssh`, `forward`: a person's processes on a box do not belong to the box."""
 
 from __future__ import annotations
 

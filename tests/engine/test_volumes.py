@@ -1,4 +1,4 @@
-"""Volumes in a stack of their own, on the real engine: made, mounted by a sweep, kept until what is on it is safe."""
+"""Volumes in a stack of their own: made, mounted by a sweep, and kept until their files are safe."""
 
 from __future__ import annotations
 

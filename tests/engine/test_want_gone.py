@@ -1,4 +1,4 @@
-"""`want: gone`: ending one box of a sweep through the stack config, while the other works on."""
+"""`want: gone` ends one box of a sweep through the stack config, while the other runs on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job of the tests: a tenth of a second, real artifacts, and told from outside what to do wrong."""
+"""The job of the tests: a tenth of a second, real artifacts, and faults on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moments of a sweep whose only box lies behind an sshd: the fixtures of tests/engine, of a host."""
+"""Prepared sweeps whose only box is behind an sshd: the fixtures of tests/engine, for a host."""
 
 from __future__ import annotations
 

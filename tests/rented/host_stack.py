@@ -1,4 +1,4 @@
-"""The sweep of tests/engine on a host: its only box lies behind a real sshd, where `Stack` looks for boxes.
+"""The sweep of tests/engine on a host: its only box is behind a real sshd.
 
 So everything that it knows of them past sweepstack's code holds here, too.
 """

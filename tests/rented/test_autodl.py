@@ -1,4 +1,4 @@
-"""The loop of the README on a host whose bill a command on it ends: the stack file that ships, over a real sshd.
+"""The README's loop on a host that a command of its own powers off, with the shipped stack file.
 
 `shutdown` is a program on the host's PATH that writes down its call and ends the sshd. Data disk and shared file system
 are folders, as where they lie on such an instance is the profile's to say. Its sessions have no Python on their PATH:

@@ -1,4 +1,4 @@
-"""The loop of the README on two hosts of one's own: the stack file that ships, typed, over real sshds."""
+"""The README's loop on two of the user's own hosts, with the shipped stack file, over real sshds."""
 
 from __future__ import annotations
 

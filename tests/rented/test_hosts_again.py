@@ -1,4 +1,4 @@
-"""Rows of tests/engine again, with the box behind an sshd: a host is a local platform, and the refusal is above it."""
+"""Rows of tests/engine again, with the box behind an sshd."""
 
 from __future__ import annotations
 

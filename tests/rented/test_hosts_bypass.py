@@ -1,4 +1,4 @@
-"""Round the gate of a box on a host: by command line, by state, and by what answers at the host's address.
+"""Attempts to go round the gate of a box on a host: by command, state, and the host's address.
 
 Rows 1–7 and 15–22 of tests/engine/ways-round-the-gate.md, and those of a host alone. What damages copies and approvals
 is judged by the evidence on this computer, and proved there (tests/engine/test_artifacts.py, test_approvals.py). One

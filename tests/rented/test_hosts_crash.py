@@ -1,4 +1,4 @@
-"""Killed while a box is made on a host, again and again: afterwards exactly one box exists, and it is adopted.
+"""A command is killed while it makes a box on a host: exactly one box exists, and is adopted.
 
 The rows of tests/engine/test_crash.py in one life of one stack: each command takes up what the one before it left.
 """

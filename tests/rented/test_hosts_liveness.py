@@ -1,4 +1,4 @@
-"""What is asked of copies, and of a box that vanished, with the box behind an sshd.
+"""Questions about copies, and a vanished box, with the box behind an sshd.
 
 The rows of tests/engine/test_liveness.py: test_hosts_again.py. A destroy that stopped half-way with an approval that
 expired: test_hosts.py. An `up` that goes on with what was made: test_hosts_crash.py.

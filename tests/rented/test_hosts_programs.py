@@ -1,4 +1,4 @@
-"""Round the gate of boxes on a host by edited programs: rows 6–15 and 23–27.
+"""Attempts to go round the gate of boxes on a host by edited programs: rows 6–15 and 23–27.
 
 The rows of tests/engine/test_by_program.py on the bare resources, with a box of its own for each: all lie on one host,
 and a command attacks all of them at once, since each costs seconds. One cell is training on each box. Whatever the

@@ -1,4 +1,4 @@
-"""How rented hosts end: by themselves with the laptop closed, and by a person's step whose word is kept.
+"""How rented hosts end: by a command of their own, or by a person's step that is put on record.
 
 One journey each, typed, over a real sshd. `shutdown` is a program on the host's PATH that writes down its call and ends
 the sshd.

@@ -1,4 +1,4 @@
-"""`pulumi preview` waits for what it imports: on the real engine, one platform's plugin brings no other's SDK."""
+"""`pulumi preview` on the real engine: one platform's plugin imports no other platform's SDK."""
 
 from __future__ import annotations
 

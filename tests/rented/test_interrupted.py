@@ -1,4 +1,4 @@
-"""What a platform does to a rented box between two commands: stopped, outbid, taken away, back without cards."""
+"""A platform changes a rented box between two commands: stopped, outbid, removed, without GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of the README on a rented box: the stack files that ship, typed, over a real sshd."""
+"""The README's loop on a rented box, with the shipped stack files, over a real sshd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be rented, at which price: shown by a preview, placed like a lock file, held by `up`. Nothing here boots."""
+"""What may be rented and at which price: shown by preview, placed like a lock file, held by `up`."""
 
 from __future__ import annotations
 

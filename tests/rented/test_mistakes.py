@@ -1,4 +1,4 @@
-"""A stranger's stack file with every kind of mistake: each gets its line, and the platform is not even asked."""
+"""A stack file with every kind of mistake: each gets a line, and the platform gets no request."""
 
 from __future__ import annotations
 

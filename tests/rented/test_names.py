@@ -1,4 +1,4 @@
-"""Odd file names and a failed cell, from a host over SSH into a bucket, read when box and stack file are gone."""
+"""Odd file names and a failed cell, from a host over SSH into a bucket, read after the box's end."""
 
 from __future__ import annotations
 

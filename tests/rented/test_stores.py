@@ -1,4 +1,4 @@
-"""A stack of volumes and two sweeps that use it, on rented boxes: real engine, real sshd, the platform's own books."""
+"""A stack of volumes and two sweeps that use it, on rented boxes: real engine, real sshd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps on rented boxes: the real engine against a simulated platform whose boxes are machines.
+"""Sweeps on rented boxes: the real engine with a simulated platform whose boxes are machines.
 
 The commands and the checkout are those of `tests.engine.harness`; what differs is the account, and that a box is
 another machine, which sees nothing of this one.
