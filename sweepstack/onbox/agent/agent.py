@@ -172,7 +172,7 @@ class Agent:
                 return
             try:
                 if "box" in request:
-                    self.turn_to(request["box"])
+                    self.serve_box(request["box"])
                 verb = getattr(self, f"do_{request['verb']}")
                 self.wire.answer({"ok": verb(**request["args"])})
             except Cut:
@@ -182,7 +182,7 @@ class Agent:
             if self.wire.announced:  # unread data would be taken for requests: end, and a new agent serves the next one
                 return
 
-    def turn_to(self, box: Mapping[str, Any]) -> None:
+    def serve_box(self, box: Mapping[str, Any]) -> None:
         """Serves this box from now on: one agent may serve all boxes on its machine."""
         self.channel = BoxChannel(box["native_id"], box["root"], box["mounts"], self.wire)
 

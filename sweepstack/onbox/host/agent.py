@@ -51,14 +51,14 @@ class Host(Agent):
             self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True
         )
 
-    def turn_to(self, box: Mapping[str, Any]) -> None:
+    def serve_box(self, box: Mapping[str, Any]) -> None:
         """Serves this box from now on. A box named with its account only is looked up: the caller does not know its
         folder yet."""
         if "account" in box:
             root, mounts = self.platform.where(box["native_id"], box["account"])
             named = {mount: str(content) for mount, content in mounts.items()}
             box = {"native_id": box["native_id"], "root": str(root), "mounts": named}
-        super().turn_to(box)
+        super().serve_box(box)
 
     def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""

@@ -119,7 +119,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 self._must_fit(record, request, shown)
             if request.rented:
                 with answering(self._store.root):
-                    removal.leave_word(self._box(record.native_id) / _FACTS, self._store.root)
+                    removal.record_rented(self._box(record.native_id) / _FACTS, self._store.root)
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
         if made and drill == "lose-answer":
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
@@ -145,7 +145,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         processes.end_box(native_id, grace=0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # another destroy was first
-                removal.leave_word(box / _ENDING, self._store.root)
+                removal.record_rented(box / _ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
             shutil.rmtree(self._store.trash, ignore_errors=True)
@@ -203,7 +203,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         with answering(self._store.boxes):
             ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
             records = [
-                self._look(name, registry.account) for name in sorted(ids | removal.left_words(self._store.root))
+                self._look(name, registry.account) for name in sorted(ids | removal.rented_ids(self._store.root))
             ]
         return [record for record in records if record.phase is not Phase.GONE]
 
@@ -245,7 +245,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
         alive = processes.of_box(native_id)
-        rented = removal.word_of(native_id, self._store.root)
+        rented = removal.rented_record(native_id, self._store.root)
         if rented is not None and not alive:
             return self._rented_on(native_id, account, box, rented)
         note = ""

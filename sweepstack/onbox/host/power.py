@@ -78,21 +78,21 @@ class Switch:
 
     def stop(self) -> None:
         """See `CanStop.stop`."""
-        with self._turning():
+        with self._locked():
             if self._state() is not Phase.STOPPED or processes.of_box(self.native_id):
-                self._bring_to_rest()
+                self._finish_stop()
 
     def start(self, ready_at: datetime | None) -> None:
         """See `CanStop.start`; does not wait until the box is ready."""
-        with self._turning():
+        with self._locked():
             phase = self._state()
             if phase is Phase.STOPPING:  # its scratch may be half wiped: finish the stop first
-                self._bring_to_rest()
+                self._finish_stop()
             if phase is not Phase.RUNNING:
-                self._say("running", ready_at)
+                self._write_state("running", ready_at)
 
-    def _bring_to_rest(self) -> None:
-        self._say("stopping")
+    def _finish_stop(self) -> None:
+        self._write_state("stopping")
         try:
             processes.end_box(self.native_id, grace=self.grace)
             for tier in KILLED_BY_STOP:
@@ -100,7 +100,7 @@ class Switch:
             processes.end_box(self.native_id, grace=0)  # processes that were being started during the first look
         except NotYetGone as error:
             raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
-        self._say("stopped")
+        self._write_state("stopped")
 
     def _state(self) -> Phase:
         """The phase. Raises PlatformError when the box is gone or is being destroyed. A file that can't be read counts
@@ -115,7 +115,7 @@ class Switch:
             except ValueError:
                 return Phase.STOPPING
 
-    def _say(self, state: State, ready_at: datetime | None = None) -> None:
+    def _write_state(self, state: State, ready_at: datetime | None = None) -> None:
         facts = {"schema": 1, "state": state, "at": datetime.now(timezone.utc).isoformat()}
         if ready_at is not None:
             facts["ready_at"] = ready_at.isoformat()
@@ -125,7 +125,7 @@ class Switch:
             write_json_atomically(self.box / POWER, facts)
 
     @contextlib.contextmanager
-    def _turning(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Holds the box's power lock: a start must not begin while a stop still wipes."""
         self._state()
         with answering(self.box):

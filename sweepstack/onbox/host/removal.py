@@ -17,7 +17,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 BUCKET = "fuse.rclone"
 """The file system type of a bucket that the runner mounts."""
 UNMOUNT_SECONDS = 30.0
-WORDS = "ended"
+RENTED = "ended"
 """Folder below the platform's root: one file for each box that was made on a rented machine, which goes on billing when
 the box is gone."""
 
@@ -40,7 +40,7 @@ def mark_ending(box: Path, *, facts: str, ending: str) -> None:
         box.unlink()
 
 
-def leave_word(facts_file: Path, root: Path) -> None:
+def record_rented(facts_file: Path, root: Path) -> None:
     """Records that a box is, or was, on a rented machine: when its folder is gone, the machine still bills. Does
     nothing for a machine that is not rented. Idempotent. Raises OSError."""
     try:
@@ -48,22 +48,22 @@ def leave_word(facts_file: Path, root: Path) -> None:
     except (FileNotFoundError, ValueError):
         return  # its facts are lost; the command that ends the box knows that the machine is rented
     if facts.get("rented") is True:
-        write_json_atomically(root / WORDS / f"{facts_file.parent.name}.json", facts)
+        write_json_atomically(root / RENTED / f"{facts_file.parent.name}.json", facts)
 
 
-def word_of(native_id: str, root: Path) -> dict[str, Any] | None:
+def rented_record(native_id: str, root: Path) -> dict[str, Any] | None:
     """The recorded facts of a box that was on a rented machine; None without a record, {} when it can't be read."""
     try:
-        return read_facts(root / WORDS / f"{native_id}.json")
+        return read_facts(root / RENTED / f"{native_id}.json")
     except FileNotFoundError:
         return None
     except ValueError:
         return {}
 
 
-def left_words(root: Path) -> set[str]:
+def rented_ids(root: Path) -> set[str]:
     """The ids of all boxes with such a record."""
-    return {path.stem for path in (root / WORDS).glob("*.json")}
+    return {path.stem for path in (root / RENTED).glob("*.json")}
 
 
 def empty(box: Path, *, keep: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ def limit(
     return None
 
 
-def told(attempt: Attempt, ended: Ended) -> None:
+def mark_ended(attempt: Attempt, ended: Ended) -> None:
     """Marks the attempt as ended, and logs it. What it does within its grace does not count."""
     attempt.ended = ended
     say(f"{attempt.entry.cell} attempt {attempt.number}: {ended.reason}")

@@ -43,7 +43,7 @@ from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
-from sweepstack.onbox.runner.limits import limit, told
+from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
@@ -115,7 +115,7 @@ class Runner:
             raise Fatal(6, f"runner.pid can't be written: {error}") from error
         return lock
 
-    def _end_strays(self) -> None:
+    def _end_leftovers(self) -> None:
         """Ends processes that earlier runners left: two attempts of a cell would write to the same checkpoints."""
         leaders = self.setups.leaders()
         for name, progress in self.journal.cells.items():
@@ -130,7 +130,7 @@ class Runner:
 
     def run(self) -> int:
         """Runs until the queue is drained or a signal comes. Returns the exit code; raises Fatal."""
-        self._end_strays()
+        self._end_leftovers()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -191,7 +191,7 @@ class Runner:
                 waits = bool(self.schedule.ready) and self.gate.blocked is None  # else no cell could use a free slot
                 ended = limit(attempt, self.spec(), hung, name in self.schedule.again, still, waits)
                 if ended is not None:
-                    told(attempt, ended)
+                    mark_ended(attempt, ended)
                     self._ask_to_end(attempt)
         stages = self.setups.collect()
         if "mounts" in stages:  # some of the cells may have come back from the bucket

@@ -33,7 +33,7 @@ from sweepstack.onbox.runner.network import NetworkRefused
 from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
 from sweepstack.onbox.runner.records import Entry, Journal, now, say
 from sweepstack.onbox.runner.sealing import CellFailure
-from sweepstack.onbox.runner.smoke import key_of, smoke_of, try_out
+from sweepstack.onbox.runner.smoke import key_of, run_smoke, smoke_of
 from sweepstack.onbox.runner.steps import SetupFailed, Steps
 from sweepstack.onbox.runner.upload import Uploads
 
@@ -157,7 +157,7 @@ class Setups:
             self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
             say(f"smoke run {hex_of(key)[:16]} begins, as {entry.cell}")
             things = dict(spec), smoke, entry, self._running, self._stopping
-            self._begin(key, entry, "smoke", try_out, self._home, *things)
+            self._begin(key, entry, "smoke", run_smoke, self._home, *things)
         return None
 
     def _is_its_code(self, entry: Entry) -> bool:

@@ -34,7 +34,7 @@ def key_of(smoke: Mapping[str, Any], entry: Entry) -> str:
     return digest_of([smoke["run"], entry.work])
 
 
-def try_out(
+def run_smoke(
     home: Path,
     spec: Mapping[str, Any],
     smoke: Mapping[str, Any],

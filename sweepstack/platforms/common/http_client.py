@@ -60,7 +60,7 @@ BACKOFF_SECONDS = 0.5
 MOST_BACKOFF_SECONDS = 60.0
 
 
-class Final(Unreachable):
+class NotRetryable(Unreachable):
     """There is no usable answer, and a retry would get the same."""
 
 
@@ -88,7 +88,7 @@ def retried(
             failure, pause = error, min(after * 1.5 ** (limited - 1), MOST_BACKOFF_SECONDS)
         except Unreachable as error:
             lost += 1
-            if writes or lost >= ATTEMPTS or isinstance(error, Final):
+            if writes or lost >= ATTEMPTS or isinstance(error, NotRetryable):
                 raise
             failure, pause = error, BACKOFF_SECONDS * 2 ** (lost - 1)
         try:
@@ -248,7 +248,7 @@ class HttpClient:
             if writes:
                 raise OutcomeUnknown(self._lost(asked, f"it answered {status}{what}. {text}".strip()))
             again = status >= 500 or status == 408 or 200 <= status < 300
-            kind = Unreachable if again and raw is not None else Final
+            kind = Unreachable if again and raw is not None else NotRetryable
             raise kind(f"{self.service} gave no usable answer to {asked} ({status}{what}); nothing is known. {text}")
         if status == 401:
             raise NotAuthorized(f"{self.service} does not accept the key ({asked}: 401 {text}): check {self._key_hint}")

@@ -47,7 +47,7 @@ class Labels:
     counts: dict[str, int] | None
 
 
-class Lately:
+class RecentlyAsked:
     """The ids or labels that were asked about lately. Every list asks for all of them, so that callers which ask at the
     same time share one list."""
 
@@ -92,7 +92,7 @@ class AccountState:
         """Lists of all instances: for callers that need all, or when the list can't be filtered."""
         self.some: dict[Column, SingleFlight[dict[int, Row]]] = {"id": SingleFlight(), "label": SingleFlight()}
         """Lists of the instances that were asked about lately, by id or by label."""
-        self.lately: dict[Column, Lately] = {"id": Lately(), "label": Lately()}
+        self.lately: dict[Column, RecentlyAsked] = {"id": RecentlyAsked(), "label": RecentlyAsked()}
         self.labels: SingleFlight[Labels] = SingleFlight()
         self.volumes: SingleFlight[list[Row]] = SingleFlight()
         self.ended: set[int] = set()

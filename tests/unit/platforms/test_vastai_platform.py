@@ -35,7 +35,7 @@ from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import volumes
-from sweepstack.platforms.vastai.account_state import Lately, forget
+from sweepstack.platforms.vastai.account_state import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
@@ -757,9 +757,9 @@ def test_lists_have_whole_prefixes_and_the_unlabelled_only_when_all_are_asked_fo
 
 def test_a_hundred_boxes_are_read_in_few_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who ask while a list is on its way share the next: the first one's answer comes when all have asked."""
-    honest, asked, all_asked = Lately.ask, [], threading.Event()
+    honest, asked, all_asked = RecentlyAsked.ask, [], threading.Event()
 
-    def ask(lately: Lately, key: int | str) -> float:
+    def ask(lately: RecentlyAsked, key: int | str) -> float:
         asked.append(key)
         if len(asked) >= 100:
             all_asked.set()
@@ -771,7 +771,7 @@ def test_a_hundred_boxes_are_read_in_few_lists(world: World, monkeypatch: pytest
 
     # At this test's pace "lately" were 40 ms, and a hundred threads are no faster for it.
     monkeypatch.setattr("sweepstack.platforms.vastai.account_state.LATELY_SECONDS", 10_000.0)
-    monkeypatch.setattr(Lately, "ask", ask)
+    monkeypatch.setattr(RecentlyAsked, "ask", ask)
     world.routes[("GET", LIST)] = held
     for number in range(1, 101):
         world.add(number, f"tag-{number}")
