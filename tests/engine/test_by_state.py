@@ -90,6 +90,7 @@ def test_row_20_gate_and_queue_deleted_from_the_state(edited: Edited) -> None:
     edited.safe(result)
 
 
+@pytest.mark.proof  # the same way back: row 22; the same edit: the next test
 def test_row_21_box_deleted_from_the_state(edited: Edited) -> None:
     """A box that was deleted from the state runs on: `status` names it, `up` finds it by its tag."""
     edited.delete_from_state("Box", "box-1", "--target-dependents")

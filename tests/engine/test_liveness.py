@@ -172,6 +172,7 @@ def test_box_deleted_by_hand_after_cells_were_sealed(small_finished: Stack) -> N
     assert small.sealed() == set(small.cells)
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_other_ways.py; its end: the test above
 def test_journal_unreadable(small_finished: Stack) -> None:
     """A journal with a broken chain proves nothing: refused, and abandoned in three commands."""
     small = small_finished

@@ -57,6 +57,7 @@ def test_much_of_it_needs_a_word_by_name(verified: Stack) -> None:
     assert verified.native_ids() == []
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_unclaimed.py
 def test_it_grew_after_the_word(cleared: Stack) -> None:
     """What came after the approval was never shown to anybody."""
     leave(cleared, "box-0", "optimizer.bin", BIG)

@@ -64,7 +64,7 @@ def replacements() -> Iterator[Any]:
             yield pytest.param(ending, how, id=f"{ending}-{way}", marks=marks)
 
 
-@pytest.mark.parametrize(("ending", "how"), replacements())
+@pytest.mark.parametrize(("ending", "how"), list(replacements()))
 def test_object_replaced_between_verify_and_destroy(
     world: World, minio: Minio, ask: Ask, ending: str, how: dict[str, object]
 ) -> None:
