@@ -1,4 +1,4 @@
-"""Makes the golden sweep of this version: `python -m tests.golden`, about a minute. Those that are there stay.
+"""Makes the golden sweep of an issue: `python -m tests.golden F`, about a minute. Those that are there stay.
 
 The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
 dropped, one that runs twice; pulled, verified, approved, and ended.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,9 +55,11 @@ def make(base: Path) -> dict[str, bytes]:
     return kept
 
 
-def main() -> None:
-    """Writes `schema-N-DATE.tar.xz` beside this file."""
-    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}.tar.xz"
+def main(argv: Sequence[str]) -> None:
+    """Writes `schema-N-DATE-ISSUE.tar.xz` beside this file."""
+    if len(argv) != 1:
+        raise SystemExit("usage: python -m tests.golden ISSUE")
+    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}-{argv[0]}.tar.xz"
     if path.exists():
         raise SystemExit(f"{path.name} is there: a golden sweep is never made again")
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
@@ -69,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

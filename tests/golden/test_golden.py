@@ -1,7 +1,7 @@
 """What earlier versions left is read by this one: each golden sweep, whole. A field that is taken away or renamed, a
 record that is asked for more than it had, and an `up` that would change what the stack file did not, are found here.
 
-Made by `python -m tests.golden`, once for each version whose states or records differ, and never changed afterwards.
+Made by `python -m tests.golden ISSUE` at the end of each issue, and never changed afterwards.
 """
 
 from __future__ import annotations
