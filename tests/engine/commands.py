@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.screens import Screen
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 300.0
 """A deadline, never a measure: on a busy machine everything takes ten times as long."""
 NEVER_SHOWN = ("Traceback (most recent call last)", "internal error in sweepstack", "panic:", "exited prematurely")
@@ -66,6 +67,13 @@ def assert_refused(result: Result, cells: Sequence[str] = ()) -> None:
     assert re.search(r"\$\d+\.\d\d/h", text), f"it does not say what waiting costs\n{result}"
     assert re.search(r"\bnext\b", text, re.IGNORECASE), f"it names no next command\n{result}"
     assert re.search(r"sweepctl (finish|approve|wait|verify|status)", text), f"there is no command to type\n{result}"
+
+
+def engine() -> Path:
+    """The engine that set-up found, without the launcher, which puts this checkout's Python before every other."""
+    found = re.search(r"""^ENGINE = ['"](.+)['"]$""", (ROOT / ".venv/bin/pulumi").read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return Path(found[1])
 
 
 def start(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:

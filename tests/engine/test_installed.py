@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import Result, ok, run
+from tests.engine.commands import Result, engine, ok, run
 from tests.engine.test_schema import assert_whole, schema_of
 
 pytestmark = pytest.mark.engine
@@ -69,11 +69,8 @@ def project(tmp_path: Path) -> Iterator[Project]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True, timeout=120)
     (packages,) = (folder / ".venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
-    launcher = (ROOT / ".venv" / "bin" / "pulumi").read_text(encoding="utf-8")
-    engine = re.search(r"""^ENGINE = ['"](.+)['"]$""", launcher, re.MULTILINE)
-    assert engine is not None
     env = {
-        "PATH": os.pathsep.join([str(folder / ".venv" / "bin"), str(Path(engine[1]).parent), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([str(folder / ".venv" / "bin"), str(engine().parent), os.environ["PATH"]]),
         "HOME": str(tmp_path / "home"),
         "PULUMI_BACKEND_URL": f"file://{tmp_path / 'backend'}",
         "PULUMI_CONFIG_PASSPHRASE": "",
