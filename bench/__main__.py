@@ -202,9 +202,12 @@ def pull_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 def typed_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
-    name = f"sweepctl pull and verify of {found['files']:,} small files over sshd, n={found['rounds']}"
-    others = f"rsync -a + sha256sum -c {seconds(took['rsync'])}; sweepctl status {seconds(took['status'])}"
-    yield against(name, found, "ours", others)
+    what = f"of {found['files']:,} small files over sshd, n={found['rounds']}"
+    rsync = f"rsync -a + sha256sum -c {seconds(took['rsync'])}"
+    status = f"{rsync}; sweepctl status {seconds(took['status'])}"
+    yield against(f"sweepctl pull --verify {what}", found, "ours", status)
+    two = {**found["two"], "limit": found["limit"]}
+    yield against(f"sweepctl pull, then sweepctl verify, {what}", two, "two", rsync)
 
 
 def pulled_rows(found: dict[str, Any]) -> Iterator[Row]:

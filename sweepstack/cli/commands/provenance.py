@@ -32,7 +32,7 @@ def command(
     verified = _verified(store, cell, digest)
     following = [f"sweepctl results {target.named()}"]
     if not verified and target.evidence is None:
-        following = [f"sweepctl pull --stack {target.stack} && sweepctl verify --stack {target.stack}"]
+        following = [f"sweepctl pull --stack {target.stack} --verify"]
     out.document({**document(manifest, digest), "verified": verified, "next": following})
     out.table(("WHAT", "OF " + cell), rows(manifest, digest, verified))
     out.table(
@@ -81,7 +81,7 @@ def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest
     try:
         return parse_manifest(data, store.marker.identity, cell), manifest_digest(data)
     except ManifestRefused as error:
-        raise No(f"{cell}: {error}", [f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"]) from error
+        raise No(f"{cell}: {error}", [f"sweepctl pull --stack {stack} --verify"]) from error
 
 
 def _verified(store: EvidenceStore, cell: str, digest: str) -> bool:

@@ -37,6 +37,31 @@ def test_pull_copies_and_says_what_came(world: World) -> None:
     assert f"next   sweepctl verify --stack {STACK}" in text
 
 
+def test_pull_and_verify_are_one_command(world: World) -> None:
+    world.full()
+    result = world.run("pull", "--verify", "--json")
+    assert result.code == 0
+    assert {cell["state"] for cell in result.json["cells"]} == {"verified"}
+    assert {cell["state"] for cell in result.json["pull"]["cells"]} == {"pulled"}
+    assert world.store.latest_receipt() == result.json["receipt"]
+    text = world.run("pull", "--verify").out
+    assert f"next   sweepctl approve --stack {STACK}" in text
+    assert "next   sweepctl verify" not in text
+
+
+def test_what_a_pull_did_not_bring_is_not_verified(world: World) -> None:
+    first, _ = world.full()
+    first.vanish()
+    shutil.rmtree(world.volume_folder)
+    alone = world.run("pull", "--json")
+    result = world.run("pull", "--verify", "--json")
+    assert result.code == alone.code != 0
+    assert result.json["next"] == alone.json["next"]
+    assert "pull" not in result.json
+    assert world.run("pull", "--verify").out == world.run("pull").out
+    assert world.store.latest_receipt() is None
+
+
 def test_pull_survives_the_box(world: World) -> None:
     first, second = world.full()
     world.run("pull")
@@ -125,7 +150,7 @@ def test_verify_names_what_is_missing(world: World) -> None:
     result = world.run("verify", "--json")
     assert result.code == 1
     assert {cell["state"] for cell in result.json["cells"]} == {"missing"}
-    assert result.json["next"][0] == f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}"
+    assert result.json["next"][0] == f"sweepctl pull --stack {STACK} --verify"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"loss": NaN}', b'{"other": 1}', b'{"loss": 0.'])
@@ -494,7 +519,7 @@ def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: W
     path.unlink() if hurt == "missing" else path.write_bytes(b'{"loss": 0.99}')
     result = world.run("verify", "--json")
     assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
-    again = f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}"
+    again = f"sweepctl pull --stack {STACK} --verify"
     first, accept = (command.partition("    ")[0] for command in result.json["next"])
     assert (first, "--waive lr0.3" in accept) == (again, True)
     assert world.run("pull").code == 0
@@ -525,7 +550,7 @@ def test_verify_does_not_take_a_queue_that_is_gone_for_nothing_launched(world: W
     hurt = world.run("verify", "--json", fresh=False)
     assert hurt.code == 1
     assert by_name(hurt.json["cells"])["lr0.3"]["state"] == "damaged"
-    assert hurt.json["next"][0].startswith(f"sweepctl pull --stack {STACK} && sweepctl verify --stack {STACK}")
+    assert hurt.json["next"][0].startswith(f"sweepctl pull --stack {STACK} --verify")
     assert world.run("pull", fresh=False).code == 0
     mended = world.run("verify", fresh=False)
     assert mended.code == 2

@@ -323,7 +323,7 @@ def _refusal(
             ["the bad cells may be missing"] * bool(bad) + ["the unclaimed bytes may be lost"] * bool(held)
         )
         following = [f'sweepctl approve --stack {stack} --receipt {digest} {" ".join(given)} --reason "…"    ({what})']
-        again = f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"
+        again = f"sweepctl pull --stack {stack} --verify"
         if _not_pulled(receipt, bad):  # it may be only missing here, not bad
             following = [f"{again}    (some cells were not pulled)", *following]
         elif bad:

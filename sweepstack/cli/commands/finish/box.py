@@ -36,11 +36,11 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     if not approved:
         _refuse_at_work(sight, stack)
         _say(out, f"sweepctl pull --stack {stack}")
-        if (code := pulling.pull(target, quiet)) != YES:
+        if (code := pulling.pull(open_sources(target), quiet)) != YES:
             return code
         _say(out, f"sweepctl verify --stack {stack}")
         # No is an answer about cells that still run elsewhere: the approval asks for this box's own.
-        if (code := verifying.verify(target, quiet)) == UNSURE:
+        if (code := verifying.verify(open_sources(target), quiet)) == UNSURE:
             return code
         spelled = f"--receipt {options.receipt} --box {box}" if options.receipt else f"--box {box}"
         _say(out, f"sweepctl approve --stack {stack} {spelled}")

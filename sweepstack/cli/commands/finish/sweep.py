@@ -43,8 +43,8 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
                 _rent_nothing(target)
                 ask_once(target)
             else:
-                step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(target, quiet))
-                step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(target, quiet))
+                step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
+                step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
                 _rent_nothing(target)
                 step(spelled(stack, options), lambda: approving.approve(target, options, quiet))
             step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, gives_up(sources)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from sweepstack.cli.early import AsksState
@@ -10,10 +12,17 @@ from sweepstack.cli.options import AsJson, Stack
 Command = AsksState
 
 
-def command(context: typer.Context, stack: Stack = None, json: AsJson = False) -> int:
+def command(
+    context: typer.Context,
+    stack: Stack = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Then verify, as `sweepctl verify` does.")] = False,
+    json: AsJson = False,
+) -> int:
     """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
-    from sweepstack.cli.commands.pull.haul import pull
+    from sweepstack.cli.commands.pull.haul import pull, pull_and_verify
     from sweepstack.cli.output import Out
+    from sweepstack.cli.sources import open_sources
     from sweepstack.cli.target import Target
 
-    return pull(Target.find_sweep(stack), Out(as_json=json), context.obj)
+    sources = open_sources(Target.find_sweep(stack), context.obj)
+    return (pull_and_verify if verify else pull)(sources, Out(as_json=json))

@@ -12,8 +12,7 @@ from typing import Any
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, gives_up, open_sources, usable
-from sweepstack.cli.target import Target
+from sweepstack.cli.sources import Sources, gives_up, usable
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.printable import printable
@@ -24,7 +23,6 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform, volume_channel
-from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.ownership import renew
 
@@ -89,9 +87,51 @@ class Haul:
         return [result for _, result in self.cells.values() if result.state in ("absent", "refused")]
 
 
-def pull(target: Target, out: Out, begun: ExportCall | None = None) -> int:
+def pull_and_verify(sources: Sources, out: Out) -> int:
+    """As `pull`; then, where that exits 0, as `verify`, whose document has that of the pull under `pull`."""
+    from sweepstack.cli.commands.verify.receipt import verify
+
+    first = _First(out)
+    code = pull(sources, first)
+    if code != YES:
+        first.tell()
+        return code
+    return verify(sources, _Second(first))
+
+
+class _First(Out):
+    """Of a command that another may follow: its document and its `next` wait until that is known."""
+
+    def __init__(self, out: Out) -> None:
+        super().__init__(as_json=out.as_json)
+        self.said: object = None
+        self._next: Sequence[str] = ()
+
+    def document(self, value: object) -> None:
+        self.said = value
+
+    def next(self, commands: Sequence[str]) -> None:
+        self._next = commands
+
+    def tell(self) -> None:
+        """None follows."""
+        super().document(self.said)
+        super().next(self._next)
+
+
+class _Second(Out):
+    """Of the one that follows: its document has that of the first, too."""
+
+    def __init__(self, first: _First) -> None:
+        super().__init__(as_json=first.as_json)
+        self._first = first
+
+    def document(self, value: Any) -> None:
+        super().document({**value, "pull": self._first.said})
+
+
+def pull(sources: Sources, out: Out) -> int:
     """Exit 0 when every sealed cell is here; 1 when a box's copy was refused; 2 when a box was not reached."""
-    sources = open_sources(target, begun)
     store = usable(sources)
     with Progress("pull", unit="bytes") as progress:
         haul = fetch(sources, store, progress)

@@ -14,6 +14,7 @@ def command(context: typer.Context, stack: Stack = None, evidence: Evidence = No
     """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
     from sweepstack.cli.commands.verify.receipt import verify
     from sweepstack.cli.output import Out
+    from sweepstack.cli.sources import open_sources
     from sweepstack.cli.target import Target
 
-    return verify(Target.find_to_read(stack, evidence), Out(as_json=json), context.obj)
+    return verify(open_sources(Target.find_to_read(stack, evidence), context.obj), Out(as_json=json))

@@ -10,7 +10,7 @@ from sweepstack.cli.collect import look
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
-from sweepstack.cli.sources import Sources, gives_up, open_sources, usable
+from sweepstack.cli.sources import Sources, gives_up, usable
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.workdir import located
@@ -23,7 +23,6 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import first_hung
 from sweepstack.teardown.launched import signs_of_a_launch
@@ -38,14 +37,13 @@ class Shown:
     reasons: tuple[str, ...]
 
 
-def verify(target: Target, out: Out, begun: ExportCall | None = None) -> int:
+def verify(sources: Sources, out: Out) -> int:
     """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told.
 
     Without a box in the state, or a queue for cells that ran, the copies are compared with the latest receipt, and none
     is written.
     """
-    sources = open_sources(target, begun)
-    store = usable(sources)
+    target, store = sources.target, usable(sources)
     if not sources.state.boxes:
         from sweepstack.cli.commands.verify.reread import reread
 
@@ -262,7 +260,7 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
     what = "it" if len(bad) == 1 else "each"
     accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
     accept += f"    (to accept {what} as it is)"
-    again = f"sweepctl pull --stack {stack} && sweepctl verify --stack {stack}"
+    again = f"sweepctl pull --stack {stack} --verify"
     if "missing" in states:
         return [again, accept]
     if "lost" in states:

@@ -151,7 +151,7 @@ def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
 def _following(sources: Sources, damaged: list[Reread]) -> list[str]:
     named = sources.target.named()
     if sources.state.boxes:  # they still have what was sealed
-        return [f"sweepctl pull {named} && sweepctl verify {named}    (copies again what differs)", *_up(sources)]
+        return [f"sweepctl pull {named} --verify    (copies again what differs)", *_up(sources)]
     what = "the copy" if len(damaged) == 1 else f"the {len(damaged)} copies"
     first = f"sweepctl verify {named}    (once {what} came back from a backup)"
     return [first] if sources.target.evidence else [first, *_up(sources)]
