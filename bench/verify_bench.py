@@ -92,6 +92,7 @@ def measure(total_bytes: int, *, files: int = 8, rounds: int = 3) -> dict[str, A
         paths = make(folder, total_bytes, files)
         times: dict[str, list[float]] = {"plain": [], "restricted": []}
         stages: dict[str, dict[str, float]] = {}
+        os.sync()  # else the kernel writes them out while the rounds are measured
         expected = hash_plainly(paths, workers)  # warms the files
         readers: list[Reader] = ["restricted"]
         if importlib.util.find_spec("torch"):

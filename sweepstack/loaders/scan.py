@@ -20,7 +20,7 @@ from sweepstack.loaders.base import OpenFile, Progress, Unreadable
 if TYPE_CHECKING:  # numpy takes longer to import than a thousand small files to read: regions with numbers need it
     from sweepstack.loaders.finite import FiniteCheck
 
-BLOCK = 1 << 19
+BLOCK = 1 << 18
 """Bytes. A multiple of every number's size; fits the second-level cache together with the scratch memory."""
 REPORT_EVERY = 32 << 20
 
