@@ -1,4 +1,4 @@
-"""`sweepctl forward`: a port of a box, on this machine."""
+"""`sweepctl forward`: makes a port of a box reachable on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweepstack.cli.target import Target
 
 def command(
     box: Box,
-    port: Annotated[str, typer.Argument(metavar="PORT[:PORT]", help="Here, and on the box where that differs.")],
+    port: Annotated[str, typer.Argument(metavar="PORT[:PORT]", help="The port here, and on the box if that differs.")],
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -23,7 +23,7 @@ def command(
     here, there = parse_ports(port)
     channel = way_to(target, find_box(target, box))
     text = channel.reach(there, here, aside)
-    following = [f"sweepctl exec --stack {target.stack} {box} -- CMD    (to start what shall listen)"]
+    following = [f"sweepctl exec --stack {target.stack} {box} -- CMD    (starts the server on the box)"]
     out.document({"stack": target.stack, "box": box, "port": there, "local": here, "message": text})
     out.line(text)
     out.next(following)

@@ -1,4 +1,4 @@
-"""`sweepctl init`: a project for sweeps in a repository of one's own."""
+"""`sweepctl init`: writes a project for sweeps into the user's own repository."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def command(json: AsJson = False) -> int:
 
 
 def _files(root: Path) -> dict[str, str]:
-    """Path → text of all that a project begins with."""
+    """Path → text of all files of a new project."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.name)
     prefix = Path(os.path.relpath(sys.prefix, root)) if _inside(root) else Path(sys.prefix)
     example = shipped(EXAMPLE)

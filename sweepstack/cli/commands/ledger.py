@@ -50,7 +50,7 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
 
 
 def _gone(sources: Sources, found: Spent) -> frozenset[str]:
-    """The native ids of boxes whose bill goes on on record, and which are proved gone. Blocks for `LOOK_SECONDS`."""
+    """The native ids of boxes with an open bill that are proved gone. Blocks for `LOOK_SECONDS`."""
     goes_on = {bill.native_id for bill in found.bills if bill.open is not None}
     open_boxes = [box for box in sources.state.boxes if box.native_id in goes_on]
 
@@ -66,7 +66,7 @@ def _gone(sources: Sources, found: Spent) -> frozenset[str]:
 
 
 def _own_stops(store: EvidenceStore, found: Spent, gone: Collection[str]) -> list[str]:
-    """A line for each box whose bill runs on and that should have ended it itself, by the copy of its journal."""
+    """A line for each box that still bills and should have ended its bill itself, by the copy of its journal."""
     alarms = []
     for bill in found.bills:
         if bill.open is None or bill.open.phase != "running" or bill.generation is None or bill.native_id in gone:
@@ -74,14 +74,14 @@ def _own_stops(store: EvidenceStore, found: Spent, gone: Collection[str]) -> lis
         try:
             journal = store.journal(bill.box, bill.generation)
         except (EvidenceError, JournalDamaged):
-            continue  # `status` says so
+            continue  # `status` reports it
         if stop := could_not_stop(journal, found.at, bill.open.price_per_hour):
             alarms.append(f"ALARM  box {bill.box}, by the last copy of its journal: {stop}")
     return alarms
 
 
 def as_json(found: Spent, gone: Collection[str] = ()) -> dict[str, Any]:
-    """The documented shape of `sweepctl ledger --json`. `gone`: boxes that are gone and whose bill is not closed."""
+    """The documented shape of `sweepctl ledger --json`. `gone`: boxes that are gone and have an open bill."""
     return {
         "usd": round(found.usd, 6),
         "hours": round(found.hours, 6),
@@ -128,7 +128,7 @@ def render(
     rests: Sequence[StillBilled] = (),
     alarms: Sequence[str] = (),
 ) -> None:
-    """The table for people: one line a box and rate, then the sum, and what outlived the boxes."""
+    """Prints the table: one line for each box and rate, then the sum, and the volumes that outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
         out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
@@ -150,7 +150,7 @@ def render(
 
 
 PAST = {"running": "ran", "stopped": "stood still"}
-"""What a phase is called that is over."""
+"""The name of a phase that is over."""
 
 
 def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:

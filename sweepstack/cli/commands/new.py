@@ -1,4 +1,4 @@
-"""`sweepctl new`: a stack file to start from."""
+"""`sweepctl new`: writes a stack file to start from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ config:
       workdir: examples/digits            # the folder to ship: git-tracked files only
       run: python train.py --lr {{lr}} --seed {{seed}} --epochs {{epochs}} --out {{out}}
       # {{out}}: where this cell must write. Between braces such texts need quotes: {{run: "check.py {{file}}"}}
-      # {{checkpoints}} in `run`: a folder that is kept over retries, for what the next try goes on from
+      # {{checkpoints}} in `run`: a folder that is kept between tries, for checkpoints to go on from
       resources: {{cpu: 1}}
     cells:                                # one training run each; names come from the axes: lr0.1-seed0 …
       base: {{epochs: 20}}                  # the same for all; adding a default renames nothing
@@ -43,10 +43,10 @@ config:
   sweepstack:store:
     platform: local                       # where the volumes lie; may not change
     volumes:
-      {volume}: {{size: 100GB}}   # this name is what mounts.<path>.source of a sweep says; a volume may only grow
-      # region: where it lies, in the platform's own words: needed where volumes are bound to a place (docs/volumes.md)
-      # keep_until: 2027-01-31            # afterwards previews and `sweepctl status` warn; nothing ends by itself
-    pull_to: ~/sweeps/{name}               # records of who used them and what was approved; a place of its own
+      {volume}: {{size: 100GB}}   # a sweep gives this name in mounts.<path>.source; a volume may only grow
+      # region: the data center, by the platform's own name; needed if it binds volumes to one (docs/volumes.md)
+      # keep_until: 2027-01-31            # after it previews and `sweepctl status` warn; nothing is deleted
+    pull_to: ~/sweeps/{name}               # records: which sweeps used them, what was approved; not a sweep's folder
 """
 
 

@@ -1,6 +1,6 @@
-"""`sweepctl patrol`: one probe of every box, and always a line for each. For cron: the exit code says whether to look.
+"""`sweepctl patrol`: probes every box once, and prints a line for each. For cron: see the exit code.
 
-Classifies and changes nothing. Of a box that does not answer only that is said: what runs on it is not known.
+Changes nothing. For a box that does not answer it reports only that: what runs on it is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CODES: dict[Word, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreach
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was found, and why."""
+    """One line: a box's verdict, and why."""
 
     box: str
     native_id: str
@@ -35,7 +35,7 @@ class Finding:
 
 
 def command(stack: Stack = None, json: AsJson = False) -> int:
-    """One probe of all boxes, a line each, for cron. Exit 0: healthy or cleanly done; 1: look at it; 2: unreachable."""
+    """Probe every box once, a line each, for cron. Exit 0: healthy or done; 1: needs a person; 2: unreachable."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     now = datetime.now(UTC)
     following: Sequence[str]
@@ -70,7 +70,7 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
 
 
 def judge(scene: Scene, view: SweepView) -> list[Finding]:
-    """A finding for every box of the state, and for whatever runs beside it. One line where there is none."""
+    """A finding for every box of the state, and for every orphan. One line if there is none."""
     found = [_box(sight, box, view) for sight, box in zip(scene.sights, view.boxes, strict=True)]
     for orphan in view.unknown:
         known: Word = "escalate" if orphan.proved else "unreachable"
@@ -96,7 +96,7 @@ def _box(sight: Sight, box: BoxView, view: SweepView) -> Finding:
     failed = [cell.name for cell in cells if cell.state == "failed"]
     left = [cell.name for cell in cells if cell.state in ("running", "pending", "failed", "blocked_disk")]
     worries = list(box.alarms)
-    if left and not sight.seen.runner_alive and not sight.stranded:  # of those an alarm speaks already
+    if left and not sight.seen.runner_alive and not sight.stranded:  # stranded cells have an alarm of their own
         worries.append(f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}")
     elif finals := [name for name in failed if (progress := sight.progress(name)) is not None and progress.final]:
         worries.append(f"{count(len(finals), 'cell')} failed{_named(finals)}")

@@ -1,4 +1,4 @@
-"""`sweepctl place`: what the candidates have now, which of it the boxes get, and the choice written down."""
+"""`sweepctl place`: shows the offers of the candidates, and writes the chosen ones into the stack file."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.resolve import unfit
 
 SHOWN = 12
-"""Offers of one candidate in the table for people; `--json` has all."""
+"""The most offers of one candidate in the table; `--json` has all."""
 
 
 @dataclass
 class Market:
-    """What one candidate has for these boxes. `refusals`: why it is out; `offers`: box → what it could get."""
+    """The offers of one candidate for these boxes. `refusals`: why it can't be used; `offers`: box → its offers."""
 
     platform: str
     refusals: list[str] = field(default_factory=list)
@@ -40,13 +40,13 @@ class Market:
 
     @property
     def first(self) -> list[Offer]:
-        """The offers for the first box, which stand for all in the table."""
+        """The offers for the first box; the table shows only these."""
         return next(iter(self.offers.values()), [])
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The offers that the boxes get, by box; `lacking`: boxes for which nothing was left."""
+    """The chosen offers, by box; `lacking`: boxes for which no offer was left."""
 
     platform: str
     offers: Mapping[str, Offer]
@@ -54,18 +54,18 @@ class Choice:
 
 
 def command(
-    next_one: Annotated[bool, typer.Option("--next", help="The offer after the one that is placed now.")] = False,
+    next_one: Annotated[bool, typer.Option("--next", help="Take the next offer after the present placement.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Show the offers; write nothing.")] = False,
-    clear: Annotated[bool, typer.Option("--clear", help="Take the placement out of the stack file.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the placement from the stack file.")] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Show what the candidates have now, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
+    """Show the candidates' offers, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
     return place(Target.find_sweep(stack), Out(as_json=json), next_one=next_one, show=show, clear=clear)
 
 
 def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) -> int:
-    """Exit code: 0 when a choice was written (or shown), 1 when nothing that fits can be had."""
+    """Exit code: 0 if a choice was written (or shown), 1 if no offer fits."""
     if clear:
         changed = target.file.write_placement(None)
         out.document({"stack": target.stack, "placement": None, "changed": changed})
@@ -105,7 +105,7 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) 
 
 
 def _rented(target: Target) -> dict[str, Birth]:
-    """Boxes that are rented already: they stay where they are."""
+    """The boxes that are rented already: they stay where they are."""
     try:
         store = open_sources(target).store
     except Unsure:  # the backend has no such stack yet: nothing was ever brought up
@@ -115,7 +115,7 @@ def _rented(target: Target) -> dict[str, Birth]:
 
 
 def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> Market:
-    """What `name` has for the boxes that are wanted running and are not rented yet. Reads only; raises nothing."""
+    """The offers of platform `name` for the boxes to rent. Reads only; never raises."""
     market = Market(name)
     try:
         profile = load_profile(name)
@@ -123,7 +123,7 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         elsewhere = sorted({birth.platform for birth in rented.values() if birth.platform != profile.adapter})
         if elsewhere:
             market.refusals.append(f"boxes are rented on {', '.join(elsewhere)}: end them first, or keep to it")
-        if profile.unavailable:  # said among the refusals
+        if profile.unavailable:  # the refusals say why
             return market
         platform = load_platform(profile.adapter)
         if not isinstance(platform, HasMarket):
@@ -161,9 +161,9 @@ def _resources(config: StackConfig, box: str) -> Resources:
 
 
 def choose(config: StackConfig, markets: Sequence[Market], *, next_one: bool) -> Choice | None:
-    """The first candidate that has something for every box, its cheapest offers; a single offer goes to one box.
+    """The cheapest offers of the first candidate that has one for every box; no offer is used twice.
 
-    With `next_one`: what comes after the present placement, first on its platform, then on the candidates behind it.
+    With `next_one`: the offers after the present placement, first on its platform, then on the next candidates.
     """
     present = config.placement if next_one else None
     past = present is None
@@ -186,7 +186,7 @@ def choose(config: StackConfig, markets: Sequence[Market], *, next_one: bool) ->
 
 
 def _after(offers: list[Offer], taken: Mapping[str, str]) -> list[Offer]:
-    """What comes behind the last of the offers that were taken; everything where none of them is left."""
+    """The offers after the last one that was taken; all if none of those taken is left."""
     keys = [offer.key for offer in offers]
     places = [keys.index(key) for key in taken.values() if key in keys]
     return offers[max(places) + 1 :] if places else offers
@@ -208,7 +208,7 @@ def _assign(platform: str, offers: Mapping[str, list[Offer]]) -> Choice:
 
 
 def as_placement(choice: Choice, config: StackConfig, rented: Mapping[str, Birth]) -> dict[str, Any]:
-    """The block for the stack file. What was placed for boxes that are rented stays."""
+    """The block for the stack file. The placement of rented boxes stays."""
     kept = config.placement.boxes if config.placement is not None else {}
     boxes: dict[str, Any] = {
         name: placed.model_dump(mode="json") for name, placed in kept.items() if name in rented and name in config.boxes
@@ -227,7 +227,7 @@ def as_placement(choice: Choice, config: StackConfig, rented: Mapping[str, Birth
 
 
 def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig, out: Out) -> None:
-    """One screen: every candidate's offers, cheapest first, what was chosen marked, what refused named."""
+    """Prints every candidate's offers, the cheapest first, with the chosen ones marked, and the refusals."""
     hours = config.budget.hours if config.budget is not None else None
     chosen = {offer.key for offer in choice.offers.values()} if choice is not None else set()
     rows = []

@@ -1,4 +1,4 @@
-"""`sweepctl provenance CELL`: what produced the copy that is here, by the manifest that was sealed with it."""
+"""`sweepctl provenance CELL`: shows how the copy of a cell was produced, by its sealed manifest."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def command(
 
 
 def document(manifest: Manifest, digest: str) -> dict[str, Any]:
-    """Everything that the manifest says, as JSON."""
+    """The whole manifest as JSON."""
     return {"manifest": digest, **manifest.model_dump(mode="json", by_alias=True)}
 
 
 def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str]]:
-    """The same for people, the longest last."""
+    """The manifest as (name, text) for people, the longest last."""
     environment = {key: value for key, value in manifest.environment.items() if key not in ("gpus", "cpu", "cores")}
     git = manifest.provenance.get("git") if isinstance(manifest.provenance, dict) else None
     took = (manifest.sealed_at - manifest.started_at).total_seconds()
@@ -70,7 +70,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
 
 
 def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest, str]:
-    """The manifest of the copy that is here, and its digest. Raises No where there is none that reads."""
+    """The manifest of the copy, and its digest. Raises No if there is none that can be read."""
     stack = sources.target.stack
     known = [entry.name for entry in rosters(sources.target, sources.state).cells]
     data = store.copies.manifest(cell) if cell in known or cell in store.copies.cells() else None
@@ -102,7 +102,7 @@ def _git(git: Any) -> str:
 
 
 def _changed(how: Any) -> str:
-    """The remark on code that was edited on the box after its start was checked."""
+    """A remark if the code was edited on the box while the cell ran."""
     return f", changed on the box while the cell ran: {how}" if how else ""
 
 

@@ -1,4 +1,4 @@
-"""`sweepctl publish`: evidence from a folder of this host into object storage, for every host."""
+"""`sweepctl publish`: copies the evidence from a folder of this host to object storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     to: Annotated[str | None, typer.Argument(metavar="s3://BUCKET/PREFIX", help="An empty place, one a sweep.")] = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="BOX", help="Copy nothing: print the policy document for the credential of this box."),
+        typer.Option(metavar="BOX", help="Copy nothing: print the access policy for the credentials of this box."),
     ] = None,
     stack: Stack = None,
     json: AsJson = False,
@@ -34,7 +34,7 @@ def command(
 
 
 def publish(target: Target, to: str | None, out: Out) -> int:
-    """Exit 0 when everything is there by its checksum, the folder is closed, and the stack file names the new place."""
+    """Exit 0 if every object is there by its checksum, the folder is closed, and the stack file names the bucket."""
     stack = target.stack
     if to is None:
         raise Unsure(
@@ -69,7 +69,7 @@ def publish(target: Target, to: str | None, out: Out) -> int:
     out.line(moved(done.traffic))
     for note in done.notes:
         out.line(f"note   {note}", style="yellow")
-    out.line(f"{source} is closed: it names the new place, and is yours to remove once the state has followed")
+    out.line(f"{source} is closed: it names the new place, and you may remove it after the next `pulumi up`")
     out.line(f"{target.file.shown}: pull_to: {uri}" + ("" if written else " (as it was)"))
     out.next(following)
     return YES
@@ -89,7 +89,7 @@ def _source(sources: Sources, uri: str) -> str:
 
 
 def show_policy(target: Target, box: str, to: str | None) -> int:
-    """Prints the policy document for the credential of one box, by its native id in the state."""
+    """Prints the access policy for the credentials of one box, by its native id in the state."""
     sources = open_sources(target)
     address = to or sources.evidence or ""
     if not address.startswith(SCHEME):

@@ -1,4 +1,4 @@
-"""`sweepctl results`: one table over all cells, by their axes. Only verified ones count, unless all are asked for."""
+"""`sweepctl results`: prints one table of all cells, by their axes. By default only verified cells count."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from sweepstack.status.snapshot import Scene
 
 Style = Literal["table", "csv", "markdown"]
 MOST_BYTES = 16 << 20
-"""A JSON artifact that is larger is no table of results; so much of a metrics file's end is searched for a row."""
+"""A larger JSON artifact is not read as results; and so much of a metrics file's end is searched for a row."""
 END_BYTES = 64 << 10
-"""What is read of it first: a row is seldom longer."""
+"""The bytes of its end that are read first: a row is seldom longer."""
 LISTED = 20
 SEED = "seed"
 NONE = "none"
@@ -53,7 +53,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Table:
-    """What is printed: headers and rows of text."""
+    """Headers and rows of text, to be printed."""
 
     headers: tuple[str, ...]
     rows: list[tuple[str, ...]]
@@ -62,17 +62,17 @@ class Table:
 def command(
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS", help="Average over this axis (default: seed); none: a row a cell."),
+        typer.Option(metavar="AXIS", help="Average over this axis (default: seed); `none`: a row for each cell."),
     ] = None,
     metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this value. Repeatable.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also what is not verified; it is marked.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """One table over all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
+    """Print one table of all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
     if sum((csv, markdown, json)) > 1:
         raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
     style: Style = "csv" if csv else "markdown" if markdown else "table"
@@ -82,7 +82,7 @@ def command(
 def results(
     target: Target, over: Sequence[str], metrics: Sequence[str], everything: bool, style: Style, out: Out
 ) -> int:
-    """Exit 0 when every cell of the roster is verified or waived, so that nothing is missing; else 1."""
+    """Exit 0 if every cell of the roster is verified or waived; else 1."""
     with Progress("reading"):
         sources = open_sources(target)
         scene = look(sources, files=False)
@@ -114,7 +114,7 @@ def results(
 
 
 def _over(over: Sequence[str], axes: Sequence[str]) -> list[str]:
-    """The axes to average over: those named, or `seed` where there is one; none for `none`."""
+    """The axes to average over: those named, else `seed` if there is one; empty for `none`."""
     if list(over) == [NONE]:
         return []
     for name in over:
@@ -136,7 +136,7 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str]) -> list[str]:
 def _gather(
     sources: Sources, scene: Scene, cells: Sequence[Cell], states: dict[str, CellView], everything: bool
 ) -> tuple[list[CellResult], set[str]]:
-    """The results, and the names of the cells that are not among them."""
+    """The results, and the names of the missing cells."""
     found, absent = [], {cell.name for cell in states.values()}
     for cell in cells:
         state = states[cell.name].state
@@ -150,7 +150,7 @@ def _gather(
 
 
 def _read(sources: Sources, scene: Scene, cell: Cell, state: str) -> CellResult | None:
-    """Every scalar of one cell. What is verified is read from the verified copy and nowhere else."""
+    """All scalars of one cell. A verified cell is read only from its verified copy."""
     artifacts, metrics = files_of(sources.target, scene, cell.name)
     files: list[tuple[str, dict[str, Scalar]]] = []
     for artifact in artifacts:
@@ -186,7 +186,7 @@ def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
         size = file.size()
         read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
         rows = last_rows(read, size, name, END_BYTES)
-        if not rows and size > END_BYTES:  # a row may be longer
+        if not rows and size > END_BYTES:  # the row may be longer than that
             rows = last_rows(read, size, name, MOST_BYTES)
     except (SweepstackError, OSError):
         return {}
@@ -194,7 +194,7 @@ def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
 
 
 def _code(sources: Sources, scene: Scene, cell: str, state: str) -> str | None:
-    """Which version of the code made it: by the manifest of the copy, else by the box's journal."""
+    """The version of the code that made it, by the copy's manifest, else by the box's journal."""
     if state == "verified" and sources.store is not None:
         try:
             data = sources.store.copies.manifest(cell)
@@ -229,13 +229,13 @@ def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, st
 
 
 def _n(group: Group) -> str:
-    """`3`; `2/3` where one is missing; what is not verified is said."""
+    """`3`; `2/3` if one is missing; with a mark if some are not verified."""
     here = str(len(group.cells)) if len(group.cells) == len(group.wanted) else f"{len(group.cells)}/{len(group.wanted)}"
     return here if group.verified == len(group.cells) else f"{here} ({group.verified} verified)"
 
 
 def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
-    """Means with all their digits, in columns of their own; empty where a value is not finite or not there."""
+    """Means with all their digits, in separate columns; empty if a value is missing or not finite."""
     axes = list(made[0].axes) if made else []
     shown = [name for name in columns if any(name in group.values for group in made)]
     values = [column for name in shown for column in (f"{name}_mean", f"{name}_std", f"{name}_n", f"{name}_not_finite")]
@@ -279,7 +279,7 @@ def _codes(group: Sequence[str], codes: dict[str, str]) -> str:
 
 
 def text(value: Any) -> str:
-    """A value of a table: numbers with four digits, nothing for what is not there."""
+    """A value in a table: numbers with four digits, "" if it is missing."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -288,12 +288,12 @@ def text(value: Any) -> str:
 
 
 def full(value: Any) -> str:
-    """A value for a program: all its digits."""
+    """A value for a program, with all its digits."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def mean_text(mean: Mean | None) -> str:
-    """`0.9123 ± 0.0042`; `nan (1 of 3)` where one value is not finite."""
+    """`0.9123 ± 0.0042`; `nan (1 of 3)` if one value is not finite."""
     if mean is None:
         return ""
     if mean.mean is None:
@@ -325,7 +325,7 @@ def _notes(
     out: Out,
     alarms: Sequence[str],
 ) -> None:
-    """What the table does not say by itself. On stderr where stdout is for a program or a paper."""
+    """Prints notes below the table; on stderr if stdout is CSV or Markdown."""
     lines = list(alarms)
     for group in made:
         if group.mixed:
@@ -389,5 +389,5 @@ def _document(
 
 
 def _plain(value: Scalar | None) -> Scalar | None:
-    """JSON has no NaN: null, and its name in `not_finite`."""
+    """JSON has no NaN: the value becomes null, and its name stands in `not_finite`."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

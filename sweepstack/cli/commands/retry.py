@@ -1,4 +1,4 @@
-"""`sweepctl retry`: cells that ended run again. It writes a record; the next `pulumi up` brings that to the boxes."""
+"""`sweepctl retry`: records that cells run again; the next `pulumi up` brings the record to the boxes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.ownership import who
 
 FAILED = ("failed", "damaged", "missing")
-"""What `--failed` means: it ended, and what it left is no result."""
+"""The states that `--failed` selects: cells that ended without a good result."""
 SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which cells a person named, and why they are to run again."""
+    """The cells that a person named, and why they run again."""
 
     cells: tuple[str, ...] = ()
     failed: bool = False
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Asked:
-    """One cell that is to run again. `waits`: it was asked for before, and no `pulumi up` brought it in yet."""
+    """One cell that is to run again. `waits`: an earlier retry that no `pulumi up` has brought to the boxes yet."""
 
     view: CellView
     retry: Retry
@@ -50,21 +50,23 @@ class Asked:
 
     @property
     def supersedes(self) -> bool:
-        """Whether a verified copy counts no more."""
+        """Whether a verified copy of it will no longer count."""
         return self.view.state == "verified" and not self.waits
 
 
 def command(
     cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]…", help="Cells by name.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="All that failed for good, or left no good copy.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="All that ran.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="All cells that failed for good, or left no good copy.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All cells that ran.")] = False,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why; kept on record. Without a terminal it stands for your yes.")
+        str, typer.Option(metavar="TEXT", help="Why; recorded. Without a terminal it is your consent.")
     ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Run cells again, with what the next `pulumi up` brings. A sealed one starts from nothing."""
+    """Run cells again, after the next `pulumi up`. A sealed cell starts from the beginning."""
     choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
     target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
@@ -87,7 +89,7 @@ def _may_run_at_all(scene: Scene) -> None:
     stack = scene.state.stack
     if scene.teardown is not None:
         raise No(
-            "a teardown has begun, and nothing is started until it is through",
+            "a teardown has begun, and nothing is started until it is finished",
             [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"],
         )
     if not scene.sights and scene.receipt is None:
@@ -95,7 +97,7 @@ def _may_run_at_all(scene: Scene) -> None:
 
 
 def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
-    """The cells to run again. Raises No, with every name that can't, and Unsure."""
+    """The cells to run again. Raises No, which names every cell that can't, and Unsure."""
     if sum((bool(choice.cells), choice.failed, choice.all)) != 1:
         raise Unsure("name cells, or say --failed, or --all: one of the three")
     stack = scene.state.stack
@@ -124,7 +126,7 @@ def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
 
 
 def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
-    """Why a cell can't run again now, and the command that helps."""
+    """Why a cell can't run again now, and the command that helps; None if it can."""
     stack, name = scene.state.stack, view.name
     if name in scene.dropped:
         return f"{name} is dropped", f"take {name} out of cells.drop, then pulumi up --stack {stack}"
@@ -148,7 +150,7 @@ def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
 
 
 def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> Asked:
-    """The record for one cell: a new retry, or the one that waits already."""
+    """The retry of one cell: a new one, or the one that waits already."""
     holder = _holder(scene, view.name)
     progress = holder.progress(view.name) if holder else None
     sealed = _sealed(scene, view, progress)
@@ -170,7 +172,7 @@ def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> A
 
 
 def _sealed(scene: Scene, view: CellView, progress: CellProgress | None) -> str | None:
-    """The manifest of its sealed copy, as the journal has it; or the verified copy's, where the journal is no more."""
+    """The manifest of its sealed copy by the journal; without a journal, of the verified copy."""
     if progress is not None and started(progress):
         return progress.manifest
     cells = scene.receipt.cells if scene.receipt else ()
@@ -189,14 +191,14 @@ def _ran(scene: Scene, view: CellView) -> bool:
 
 
 def _ended(scene: Scene, view: CellView) -> bool:
-    """Whether nothing will run it again by itself."""
+    """Whether the runner will not run it again by itself."""
     holder = _holder(scene, view.name)
     progress = holder.progress(view.name) if holder else None
     return progress is None or progress.final
 
 
 def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> None:
-    """Verified copies that count no more need a person's word: `yes` at a terminal, a reason elsewhere."""
+    """Asks for consent if verified copies will no longer count: `yes` at a terminal, a reason elsewhere."""
     if not superseded:
         return
     names = _names([one.view.name for one in superseded])
@@ -206,7 +208,7 @@ def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> N
             return
         spelled = "--all" if choice.all else "--failed" if choice.failed else " ".join(choice.cells)
         raise No(
-            f"{what}. There is no terminal to ask at: a reason stands for your yes",
+            f"{what}. There is no terminal to ask at: give a reason as your consent",
             [f'sweepctl retry --stack {target.stack} {spelled} --reason "…"'],
         )
     if answer(f"{what}. Run them again? Type yes to go on: ").lower() != "yes":

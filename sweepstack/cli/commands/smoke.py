@@ -1,4 +1,4 @@
-"""`sweepctl smoke`: a batch or two of the job here, as `pulumi up` does it before it rents."""
+"""`sweepctl smoke`: a short trial run of the job on this machine, as before each `pulumi up`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from sweepstack.launch.smoke import SmokeFailed, ensure
 
 
 def command(
-    force: Annotated[bool, typer.Option("--force", help="Also when it has passed with this code and config.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run it even if it has passed with this code and config.")
+    ] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Run a batch or two of the job here (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
+    """Try the job here for a batch or two (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     config = StackConfig.load(target.root, target.stack)
     shipment = collect(located(target.root, config.job.workdir), config.job.include)
@@ -30,7 +32,7 @@ def command(
         raise No(
             f"{config.file}: job.smoke runs on each box, before its first cell",
             [
-                f"sweepctl logs --stack {target.stack} --setup BOX    (what it said there)",
+                f"sweepctl logs --stack {target.stack} --setup BOX    (its output there)",
                 "write on: local into job.smoke to run it here",
             ],
         )

@@ -1,4 +1,4 @@
-"""`sweepctl ssh`: a shell on a box."""
+"""`sweepctl ssh`: opens a shell on a box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl trust-host BOX`: for when another host key answers at a box's address. A person compares, then types."""
+"""`sweepctl trust-host BOX`: pins another SSH host key of a box, after a person has compared it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 def command(
     box: Box,
     fingerprint: Annotated[
-        str, typer.Option("--fingerprint", metavar="SHA256:…", help="What you read on the box itself: pins that key.")
+        str,
+        typer.Option(
+            "--fingerprint", metavar="SHA256:…", help="The fingerprint that you read on the box itself: pins that key."
+        ),
     ] = "",
     host: Annotated[
         str,
-        typer.Option("--host", metavar="ADDRESS", help="A host of yours that it is on, or is to be on from now on."),
+        typer.Option(
+            "--host", metavar="ADDRESS", help="The address of your own host with this box, now or from now on."
+        ),
     ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Compare the SSH host key of a box with the pinned one, and pin another, if you agree."""
+    """Compare the SSH host key of a box with the pinned one, and pin another one if you agree."""
     return trust_host(Target.find_sweep(stack), box, fingerprint, Out(as_json=json), host=host)
 
 
 def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:
-    """Exit 0: the pinned key is the one that answers, now; 1: it is not, and nothing was changed. `host`: an address of
-    the user's own, which no state need have yet."""
+    """Exit 0: the box now shows the pinned key; 1: it does not, and nothing was changed. `host`: the address of the
+    user's own host, which need not be in a state yet."""
     way = _way_to(target, name, host)
     again = f"sweepctl trust-host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
     known = way.pin.fingerprints()
@@ -83,7 +88,7 @@ def _way_to(target: Target, name: str, host: str) -> Way:
     box = find_box(target, name)
     try:
         platform = load_platform(box.adapter)
-        way: Way | None = getattr(platform, "way", None)  # a host's own: nobody has to be asked for it
+        way: Way | None = getattr(platform, "way", None)  # a host has its own address; no platform has to be asked
         if way is not None:
             return way
         endpoint = platform.get(box.native_id, box.account).endpoint

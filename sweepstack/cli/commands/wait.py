@@ -1,4 +1,4 @@
-"""`sweepctl wait`: blocks until the answer is yes, or can't become yes any more, or the time is up."""
+"""`sweepctl wait`: blocks until the cells are done, can't become done any more, or the time is up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sweepstack.status.snapshot import Scene
 What = Literal["done", "verified", "first-step"]
 POLL_SECONDS = 2.0
 PATIENCE = 3
-"""Looks in a row with nothing alive before "nothing will happen any more" is believed."""
+"""How many snapshots in a row must show nothing alive before the wait gives up."""
 FINISHED = frozenset({"sealed", "verified", "waived", "damaged", "missing", "unexpected"})
 
 
@@ -44,7 +44,7 @@ def command(
 
 
 def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
-    """Exit 0 only for yes; 1 when it can't come true or the time is up. An outage of a box is waited out."""
+    """Exit 0 only if it has come true; 1 if it can't any more or the time is up. Waits through an outage of a box."""
     deadline = time.monotonic() + timeout.total_seconds()
     sources = open_sources(target)
     alerts = BudgetAlerts()
@@ -77,7 +77,7 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
 
 
 def reached(what: What, scene: Scene, view: SweepView) -> bool:
-    """Whether the answer is yes now."""
+    """Whether it has come true."""
     if what == "first-step":
         return any(cell.state in FINISHED or cell.step for cell in view.cells) or _wrote_something(scene)
     if what == "done":
@@ -86,25 +86,25 @@ def reached(what: What, scene: Scene, view: SweepView) -> bool:
 
 
 def no_hope(what: What, scene: Scene, view: SweepView) -> str:
-    """Why waiting longer brings nothing, or nothing."""
+    """Why waiting longer is useless; "" if it may help."""
     if not scene.sights:
         return "there is no box: nothing will happen"
     if any(sight.seen.runner_alive or (not sight.reachable and not sight.gone) for sight in scene.sights):
-        # The others may take hours, and a box whose runner has died bills as long.
+        # The other boxes may run for hours, and a box with a dead runner bills all the time.
         if (hung := _only_hung(scene)) is not None:
-            return f"{hung} is hung, and nothing else runs: it would be waited for in vain"
+            return f"{hung} is hung, and nothing else runs: waiting does not help"
         dead = next((sight for sight in scene.sights if sight.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
     left = [cell for cell in view.cells if cell.state not in FINISHED]
     if left:
         named = ", ".join(f"{cell.name} ({cell.state})" for cell in left[:5])
         return f"no runner is alive, and {count(len(left), 'cell')} did not finish: {named}{', …' if left[5:] else ''}"
-    # Everything is finished: `verified` comes from another command, which somebody may be running.
+    # All cells are sealed: only `sweepctl verify`, which may run now, can make them verified.
     return ""
 
 
 def _only_hung(scene: Scene) -> str | None:
-    """A hung cell, where every cell at work is one: without a person none of them ends."""
+    """A hung cell, if all running cells are hung: none of them ends without a person."""
     if any(not sight.reachable and not sight.gone for sight in scene.sights):
         return None
     at_work = [(sight, name) for sight in scene.sights if sight.seen.runner_alive for name in sight.running]

@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, described, look, once
+from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, look, with_details, without_duplicates
 from sweepstack.cli.commands.audit.assess import read_box
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
@@ -85,7 +85,7 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
 
 def only(platform: LocalPlatform, known: Known) -> Finding:
     """What audit says of the one box, in a checkout without a stack file."""
-    (finding,) = described(look("local", platform, known), Path.cwd(), known)
+    (finding,) = with_details(look("local", platform, known), Path.cwd(), known)
     return finding
 
 
@@ -250,9 +250,9 @@ def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
         return Finding("box", platform, "b-1", TAG, standing, "running", 0.5)
 
     one, other = found("ssh:a:22", "unknown"), found("ssh:b:22", "known")
-    assert once([one, other]) == [other]
-    assert once([other, one]) == [other]
-    assert once([found("local", "unknown"), found("runpod", "unknown")]) == [
+    assert without_duplicates([one, other]) == [other]
+    assert without_duplicates([other, one]) == [other]
+    assert without_duplicates([found("local", "unknown"), found("runpod", "unknown")]) == [
         found("local", "unknown"),
         found("runpod", "unknown"),
     ]
@@ -291,7 +291,7 @@ def test_a_duplicate_of_a_rented_box_is_read_and_ended(tmp_path: Path, monkeypat
         known = Known(births={"x": [birth]}, stores={"x": store})
         monkeypatch.setattr(audit_end, "read_known", lambda _: known)
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-        found = described(look("runpod", platform, known), tmp_path, known)
+        found = with_details(look("runpod", platform, known), tmp_path, known)
         by_id = {finding.native_id: finding for finding in found}
         assert (by_id[first.native_id].standing, by_id[twin].standing) == ("recorded", "duplicate")
         assert by_id[twin].next == f"sweepctl audit --end runpod:{twin}"

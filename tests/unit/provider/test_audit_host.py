@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import described, look, once
+from sweepstack.cli.commands.audit.accounts import look, with_details, without_duplicates
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
@@ -35,7 +35,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
     assert known.hosts() == [f"ssh:{address}", f"ssh:{address.replace('127.0.0.1', 'localhost')}"]
     twice = [found for adapter in known.hosts() for found in look(adapter, load_platform(adapter), known)]
     assert [found.native_id for found in twice] == [box.native_id] * 2
-    (found,) = described(once(twice), root, known)
+    (found,) = with_details(without_duplicates(twice), root, known)
     assert (found.standing, found.whose) == ("recorded", (marker.stack,))
     assert found.owner.startswith(f"{who()}, for {marker.project}/{marker.stack}")
     assert found.next == f"pulumi stack init {marker.stack} && pulumi up --stack {marker.stack}    (adopts it)"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
-from sweepstack.cli.commands.audit.accounts import resting
+from sweepstack.cli.commands.audit.accounts import still_billed_boxes
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.output import YES, No, Out
@@ -147,7 +147,7 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     assert (rest.box, rest.price_per_hour, rest.how) == ("box-0", 0.01, "power-off")
 
     said = Known(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
-    (finding,) = resting(said)
+    (finding,) = still_billed_boxes(said)
     assert (finding.bills_unknown, finding.price_per_hour) == (True, 0.01)
     assert "confirm-gone --stack sweep-t box-0" in finding.next
     state, births, costs = parked.stack_state(), tuple(known.births()), spent(known, datetime.now(UTC))

@@ -84,7 +84,7 @@ def audit(root: Path, out: Out) -> int:
         known = read_known(root)
     with Progress("asking every account"):
         asked, findings = ask([*adapters(), *known.hosts()], known)
-    findings = described(once(findings), root, known) + resting(known)
+    findings = with_details(without_duplicates(findings), root, known) + still_billed_boxes(known)
     stray = [finding for finding in findings if finding.bills_unknown]
     code = NO if stray else UNSURE if known.problems else YES
     out.document(
@@ -99,7 +99,7 @@ def audit(root: Path, out: Out) -> int:
     return code
 
 
-def resting(known: Known) -> list[Finding]:
+def still_billed_boxes(known: Known) -> list[Finding]:
     """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
     return [
         Finding(
@@ -245,7 +245,7 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
     )
 
 
-def once(findings: Sequence[Finding]) -> list[Finding]:
+def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
     """Removes duplicates: two addresses may lead to one host, which then lists its boxes twice. Keeps the known one."""
     kept: dict[tuple[str, str], Finding] = {}
     for finding in findings:
@@ -256,17 +256,19 @@ def once(findings: Sequence[Finding]) -> list[Finding]:
     return list(kept.values())
 
 
-def described(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
+def with_details(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
     """Adds the content, the owner and the next command of each box that no state has. Reads the boxes."""
     strays = [found for found in findings if found.kind == "box" and found.bills_unknown]
     if not strays:
         return list(findings)
     with Progress("reading the boxes that no state has"):
         read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], known)
-    return [_with(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings]
+    return [
+        _with_details(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings
+    ]
 
 
-def _with(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:
+def _with_details(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:
     if read is None or not finding.bills_unknown:
         return finding
     recorded = finding.whose[0] if finding.standing == "recorded" else ""

@@ -22,7 +22,7 @@ from sweepstack.profiles.store_plan import keep
 
 
 @dataclass
-class Patient:
+class Subject:
     """The stack that is checked. `config` is None if its file is not valid."""
 
     target: Target
@@ -32,28 +32,28 @@ class Patient:
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
     """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
-    patient, sweep = Patient(target), one_sweep.Patient(target)
+    subject, sweep = Subject(target), one_sweep.Subject(target)
     try:
-        patient.config = StoreConfig.load(target.root, target.stack)
+        subject.config = StoreConfig.load(target.root, target.stack)
     except ConfigError as error:
-        patient.problems = error.problems or [first_line(str(error))]
-    yield "stack file", lambda: stack_file(patient)
-    if patient.config is not None:
-        profile = load_profile(patient.config.platform)
+        subject.problems = error.problems or [first_line(str(error))]
+    yield "stack file", lambda: stack_file(subject)
+    if subject.config is not None:
+        profile = load_profile(subject.config.platform)
         # A platform without its adapter is refused with the stack file, and can't be asked.
         platform = load_platform(profile.adapter) if not profile.unavailable else None
         if platform is not None and platforms.rents(platform):
             yield "accounts", lambda: platforms.accounts({profile.platform: platform}, None)
     yield "evidence", lambda: one_sweep.evidence(sweep)
     yield "state", lambda: one_sweep.state(sweep)
-    yield "volumes", lambda: volumes(patient)
+    yield "volumes", lambda: volumes(subject)
 
 
-def stack_file(patient: Patient) -> list[Finding]:
+def stack_file(subject: Subject) -> list[Finding]:
     """Whether it is valid, and whether the platform can keep such volumes."""
-    target, config = patient.target, patient.config
+    target, config = subject.target, subject.config
     if config is None:
-        return [one_sweep.mistakes(patient.problems, target)]
+        return [one_sweep.mistakes(subject.problems, target)]
     try:
         plan = keep(config, load_profile(config.platform))
     except ConfigError as error:
@@ -63,11 +63,11 @@ def stack_file(patient: Patient) -> list[Finding]:
     return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
 
 
-def volumes(patient: Patient) -> list[Finding]:
+def volumes(subject: Subject) -> list[Finding]:
     """Whether the volumes of the state exist and are still wanted, and whether there are others."""
-    stack = patient.target.stack
+    stack = subject.target.stack
     try:
-        sources = open_sources(patient.target)
+        sources = open_sources(subject.target)
         held = holding(sources)
     except No:
         return [ok("volumes", "none was ever made")]

@@ -45,7 +45,7 @@ ENGINE_TAKES = 131_000
 
 
 @dataclass
-class Patient:
+class Subject:
     """The sweep that is checked. `config` is None if its file is not valid."""
 
     target: Target
@@ -56,25 +56,25 @@ class Patient:
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
     """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
-    patient = Patient(target)
+    subject = Subject(target)
     try:
-        patient.config = StackConfig.load(target.root, target.stack)
+        subject.config = StackConfig.load(target.root, target.stack)
     except ConfigError as error:
-        patient.problem, patient.problems = str(error), error.problems
-    yield "stack file", lambda: stack_file(patient)
-    yield "job", lambda: job(patient)
-    yield "secrets", lambda: secrets(patient)
-    if patient.config is not None:
-        yield from platforms.checks(patient.config)
-    yield "evidence", lambda: evidence(patient)
-    yield "state", lambda: state(patient)
-    yield "boxes", lambda: boxes(patient)
+        subject.problem, subject.problems = str(error), error.problems
+    yield "stack file", lambda: stack_file(subject)
+    yield "job", lambda: job(subject)
+    yield "secrets", lambda: secrets(subject)
+    if subject.config is not None:
+        yield from platforms.checks(subject.config)
+    yield "evidence", lambda: evidence(subject)
+    yield "state", lambda: state(subject)
+    yield "boxes", lambda: boxes(subject)
 
 
-def stack_file(patient: Patient) -> list[Finding]:
-    target, config = patient.target, patient.config
+def stack_file(subject: Subject) -> list[Finding]:
+    target, config = subject.target, subject.config
     if config is None:
-        return [mistakes(patient.problems or [first_line(patient.problem)], target)]
+        return [mistakes(subject.problems or [first_line(subject.problem)], target)]
     try:
         plan = resolve(config, load_profiles(config.candidates))
     except ConfigError as error:
@@ -106,9 +106,9 @@ def _too_long(config: StackConfig) -> Finding | None:
     return fail("stack file", found, fix)
 
 
-def job(patient: Patient) -> list[Finding]:
+def job(subject: Subject) -> list[Finding]:
     """What is shipped, and whether the job's script and its imports are found."""
-    config, target = patient.config, patient.target
+    config, target = subject.config, subject.target
     if config is None:
         return [unknown("job", "the stack file is not valid", "fix it first")]
     try:
@@ -153,9 +153,9 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
     )
 
 
-def secrets(patient: Patient) -> list[Finding]:
+def secrets(subject: Subject) -> list[Finding]:
     """Whether the variables that the stack file names are set in this shell. Values are not read."""
-    config = patient.config
+    config = subject.config
     if config is None:
         return [unknown("secrets", "the stack file is not valid", "fix it first")]
     names = list(getattr(config.job, "secrets", ()))
@@ -173,9 +173,9 @@ def secrets(patient: Patient) -> list[Finding]:
     return findings
 
 
-def evidence(patient: Patient) -> list[Finding]:
+def evidence(subject: Subject) -> list[Finding]:
     """The evidence: which sweep owns it, whether it can be written, the free space, and whether the ledger reads."""
-    target = patient.target
+    target = subject.target
     uri = target.likely_evidence()
     if uri is None:
         return [unknown("evidence", "the stack file names no folder for it", "pull_to in the stack file")]
@@ -214,9 +214,9 @@ def _ledger(target: Target, uri: str) -> list[Finding]:
     return [warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
 
 
-def state(patient: Patient) -> list[Finding]:
+def state(subject: Subject) -> list[Finding]:
     """Whether the backend has the stack, whether its entries can be read, and whether the engine's lock is free."""
-    target = patient.target
+    target = subject.target
     findings = []
     try:
         entries = read_state(target.stack, target.root)
@@ -244,9 +244,9 @@ def state(patient: Patient) -> list[Finding]:
     return findings
 
 
-def boxes(patient: Patient) -> list[Finding]:
+def boxes(subject: Subject) -> list[Finding]:
     """Boxes that run for this sweep and are not in its state."""
-    target = patient.target
+    target = subject.target
     try:
         sources = open_sources(target)
         births = sources.store.births() if sources.store else []

@@ -1,4 +1,4 @@
-"""`sweepctl finish`: from sealed cells to nothing that bills: pull, verify, approve, `pulumi up`, `pulumi destroy`."""
+"""`sweepctl finish`: pulls, verifies, asks for approval, and destroys the sweep, so that nothing bills."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def command(
     receipt: Receipt = None,
     box: Annotated[
         str | None,
-        typer.Option(metavar="BOX", help="End this box early; the others run on.", autocompletion=completion.boxes),
+        typer.Option(metavar="BOX", help="End only this box; the others run on.", autocompletion=completion.boxes),
     ] = None,
     expires: Expires = "72h",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, stops at the first no."""
+    """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, and stops at the first that fails."""
     out = Out(as_json=json)
     options = ApproveOptions(receipt, () if box is None else (box,), expires=parse_expires(expires))
     if box is not None:

@@ -1,7 +1,7 @@
-"""`sweepctl finish --box BOX`: one box is done, the others run on. Pulls, verifies, approves it, and lets it go.
+"""`sweepctl finish --box BOX`: pulls, verifies, approves and ends one box; the others run on.
 
-The same steps as `finish`, but the box leaves through the stack file: `boxes.BOX.want: gone` and the approval come in
-one `pulumi up`, which is what a pull request would carry. Its unstarted cells move to the boxes that stay.
+The same steps as `finish`, but one `pulumi up` ends the box: it brings `boxes.BOX.want: gone` and the approval from the
+stack file, as a pull request would. Cells of the box that did not start move to the boxes that stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sweepstack.status.snapshot import Scene, Sight
 
 
 def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> int:
-    """Exit 0 only when the platform proves that the box is gone; the rest of the sweep is left as it is."""
+    """Exit 0 only if the platform proves that the box is gone; the rest of the sweep stays as it is."""
     stack = target.stack
     quiet = Out(as_json=False) if not out.as_json else Silent()
     with Progress("looking"):
@@ -39,7 +39,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
         if (code := pulling.pull(open_sources(target), quiet)) != YES:
             return code
         _say(out, f"sweepctl verify --stack {stack}")
-        # No is an answer about cells that still run elsewhere: the approval asks for this box's own.
+        # A No may be about cells that still run elsewhere; the approval checks the cells of this box.
         if (code := verifying.verify(open_sources(target), quiet)) == UNSURE:
             return code
         spelled = f"--receipt {options.receipt} --box {box}" if options.receipt else f"--box {box}"
@@ -65,7 +65,7 @@ def _sight(scene: Scene, box: str, stack: str) -> Sight:
 
 
 def _refuse_at_work(sight: Sight, stack: str) -> None:
-    """Says at once what the approval would say after a long pull."""
+    """Raises No now if the box still runs cells: the approval would refuse that only after a long pull."""
     if sight.journal is None or not sight.seen.runner_alive:
         return
     running = [name for name, progress in sight.journal.cells.items() if progress.state == "running"]
@@ -75,8 +75,8 @@ def _refuse_at_work(sight: Sight, stack: str) -> None:
         raise No(
             f"box {box} is at work: {', '.join(running[:5])}",
             [
-                *(first_hung(stack, [sight]) or [wait]),  # what hangs never becomes done
-                f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (to give it up)',
+                *(first_hung(stack, [sight]) or [wait]),  # a hung cell never becomes done
+                f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (gives up its data)',
             ],
         )
 
@@ -87,7 +87,7 @@ def _say(out: Out, command: str) -> None:
 
 
 def _last_look(target: Target, sight: Sight, out: Out) -> int:
-    """The engine's exit code is no proof: asks the platform for this very native id."""
+    """Asks the platform for this native id: the engine's exit code is no proof."""
     box = sight.box
     try:
         record = look_up(load_platform(box.adapter), box.native_id, box.account, rented=box.teardown.rented)

@@ -1,4 +1,4 @@
-"""`sweepctl finish` of a stack of volumes: approve, `pulumi up`, `pulumi destroy`, and a look whether one bills."""
+"""`sweepctl finish` of a stack of volumes: approve, `pulumi up`, `pulumi destroy`, check that none bills."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from sweepstack.volumes.users import Survey, survey
 
 
 def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:
-    """Exit 0 only when the platform proves that no volume of the stack is left. What sweeps left on them must be safe
-    elsewhere: the first step says whose is not."""
+    """Exit 0 only if the platform proves that no volume of the stack is left.
+
+    The data of all sweeps on them must be safe elsewhere: the first step names the sweeps with data that is not.
+    """
     stack, steps = target.stack, Steps(target.stack, out)
     sources = open_sources(target)
     if not guarded(sources):
@@ -49,13 +51,13 @@ def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:
 
 
 def _approved(sources: Sources) -> bool:
-    """Whether the approval in the stack file lets every volume end, by all stacks that there are."""
+    """Whether the approval in the stack file lets every volume end, by what all stacks of the backend use."""
 
-    def everybody(native_ids: Sequence[str]) -> Survey:
+    def all_stacks(native_ids: Sequence[str]) -> Survey:
         return survey(sources.target.root, sources.store, native_ids, but=sources.target.stack)
 
     if not sources.target.file.path.exists() or sources.target.file.approval() is None:
         return False
-    with Progress("asking every stack who mounted them"):
-        held = holding(sources, everybody)
+    with Progress("reading from every stack which sweeps mounted them"):
+        held = holding(sources, all_stacks)
     return all(one.verdict.allowed for one in held.volumes)

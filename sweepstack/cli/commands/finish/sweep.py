@@ -1,7 +1,7 @@
-"""`sweepctl finish`: pull, verify, approve, `pulumi up`, `pulumi destroy`, and a look whether anything still bills.
+"""`sweepctl finish`: pull, verify, approve, `pulumi up`, `pulumi destroy`, check that nothing bills.
 
-Prints each command that it runs, asks once, and stops at the first no. What the engine would ask again is what was just
-approved, so it is not asked; a roster other than the receipt's is refused before.
+Prints each command that it runs, asks once, and stops at the first that fails. The engine runs with `--yes`: the person
+has just approved the same, and a stack file with another roster than the receipt is refused before.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sweepstack.status.engine.call import find_engine
 
 
 def finish(target: Target, options: ApproveOptions, out: Out) -> int:
-    """Exit 0 only when the records and the platforms say that nothing bills any more."""
+    """Exit 0 only if the records and the platforms say that nothing bills any more."""
     stack, steps = target.stack, Steps(target.stack, out)
     step, quiet = steps.take, steps.quiet
     with Progress("looking"):
         sources = open_sources(target)
         scene = look(sources)
-    if not scene.sights and scene.births:  # rented once, and nothing is left to finish
+    if not scene.sights and scene.births:  # boxes were rented, and none is left to finish
         return _last_look(target, out, steps.done, sources.evidence)
     try:
         if not _cleared(target):
@@ -59,7 +59,7 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
 
 
 class Steps:
-    """The commands of one `finish`, each printed before it runs. `quiet`: where their own answers go."""
+    """Runs the commands of one `finish`, and prints each before it runs. `quiet`: takes their own answers."""
 
     def __init__(self, stack: str, out: Out) -> None:
         self.done: list[dict[str, object]] = []
@@ -67,7 +67,7 @@ class Steps:
         self._stack, self._out = stack, out
 
     def take(self, command: str, run: Callable[[], int]) -> None:
-        """Runs one. Raises Stop when it said no."""
+        """Runs one command. Raises Stop if it fails."""
         print(f"$ {command}", file=sys.stderr if self._out.as_json else sys.stdout, flush=True)
         code = run()
         self.done.append({"command": command, "exit": code})
@@ -77,7 +77,7 @@ class Steps:
 
 
 class Stop(SweepstackError):
-    """A step said no; it has said why."""
+    """A step failed, and has said why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(str(code))
@@ -85,7 +85,7 @@ class Stop(SweepstackError):
 
 
 class Silent(Out):
-    """For steps of a command that prints one document at its end."""
+    """Prints nothing: for the steps of a command that prints one document at its end."""
 
     def __init__(self) -> None:
         super().__init__(as_json=True)
@@ -95,8 +95,8 @@ class Silent(Out):
 
 
 def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -> int:
-    """Runs the engine. Its `--yes` is no approval: the boxes refuse without one. `otherwise`: what else to type where
-    it says no, and that can't be mended."""
+    """Runs the engine. Its `--yes` is no approval: the boxes refuse to end without one. `otherwise`: further commands
+    to show if it fails."""
     command = [find_engine(), verb, "--stack", target.stack, "--yes"]
     if not sys.stdin.isatty():
         command += ["--non-interactive"]
@@ -108,7 +108,7 @@ def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -
 
 
 def ask_once(target: Target) -> None:
-    """For what was approved before: asks at a terminal; elsewhere that approval is the word."""
+    """Asks at a terminal before a destroy that was approved earlier; elsewhere that approval is enough."""
     if not sys.stdin.isatty():
         return
     if answer(f"everything is approved. Destroy {target.stack} now? Type yes to go on: ").lower() != "yes":
@@ -116,14 +116,14 @@ def ask_once(target: Target) -> None:
 
 
 def _cleared(target: Target) -> bool:
-    """Whether every box of the state may end by what the state has."""
+    """Whether every box of the state may end by the approval in the state."""
     with Progress("looking"):
         scene = look(open_sources(target))
     return bool(scene.sights) and all(sight.verdict.allowed for sight in scene.sights)
 
 
 def _approved(target: Target) -> bool:
-    """Whether every box may end by what the state or the stack file has."""
+    """Whether every box may end by the approval in the state or in the stack file."""
     with Progress("looking"):
         scene = look(open_sources(target))
     if not scene.sights:
@@ -134,26 +134,28 @@ def _approved(target: Target) -> bool:
 
 
 def _rent_nothing(target: Target) -> None:
-    """Raises No where the `pulumi up` on the way out would rent a box, only for it to be ended again."""
+    """Raises No if the `pulumi up` of the finish would rent a box, which would then be ended at once."""
     with Progress("looking"):
         names = unrented(target, look(open_sources(target)))
     if names:
         wants = ", ".join(f"boxes.{name}.want: gone" for name in names)
         raise No(
-            f"{target.file.shown} wants {', '.join(names)} up, and nothing of that name runs: `pulumi up` on the way "
-            "out would rent it. Nothing was changed",
+            f"{target.file.shown} wants {', '.join(names)} running, and no such box runs: the `pulumi up` of this "
+            "finish would rent it. Nothing was changed",
             [f"{wants} in {target.file.shown}, then sweepctl finish --stack {target.stack}"],
         )
 
 
 def spelled(stack: str, options: ApproveOptions) -> str:
-    """The approval as a person would type it."""
+    """The approve command as a person would type it."""
     return f"sweepctl approve --stack {stack}" + (f" --receipt {options.receipt}" if options.receipt else "")
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
-    """The engine's exit code is no proof: asks the records and the platforms. `evidence`: where the records were before
-    the destroy, for a stack whose file is lost: the state names them no longer."""
+    """Asks the records and the platforms whether something bills: the engine's exit code is no proof.
+
+    `evidence`: where the records were before the destroy, for a stack without its file: the state no longer names them.
+    """
     with Progress("looking"):
         sources = open_sources(target)
         if sources.evidence is None and evidence is not None:

@@ -1,4 +1,4 @@
-"""`sweepctl logs`: what a cell printed, from its box or from the sealed copy; and the logs of set-up and runner."""
+"""`sweepctl logs`: prints the log of a cell, from its box or a copy, or the log of set-up or runner."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ def command(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="CELL", help="A cell's name; a box's with the two below.", autocompletion=completion.cells_or_boxes
+            metavar="CELL",
+            help="A cell's name; with --setup or --runner a box's.",
+            autocompletion=completion.cells_or_boxes,
         ),
     ] = None,
-    setup: Annotated[bool, typer.Option("--setup", help="What the set-up step of a box printed.")] = False,
-    runner: Annotated[bool, typer.Option("--runner", help="What the runner of a box says of itself.")] = False,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while it grows.")] = False,
+    setup: Annotated[bool, typer.Option("--setup", help="The log of a box's set-up step.")] = False,
+    runner: Annotated[bool, typer.Option("--runner", help="The log of a box's runner.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print more as the log grows.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the last.")] = None,
     tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop following.")] = "24h",
@@ -30,7 +32,7 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Print what a cell printed; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
+    """Print the log of a cell; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
     if follow and json:
         raise Unsure("--json prints one document, and -f never ends: use one of them")
     if setup and runner:

@@ -1,4 +1,4 @@
-"""A log of a box itself, its runner's or its set-up's: on the box, else the copy that `sweepctl pull` made of it."""
+"""Finds the log of a box's runner or set-up: on the box, else in the copy that `sweepctl pull` made."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sweepstack.status.snapshot import Scene, Sight
 def choose(
     sources: Sources, scene: Scene, name: str | None, fits: Callable[[Sight], bool], words: str, path: str
 ) -> tuple[str, Sight | None]:
-    """The box that is meant, by name or as the only one that `fits`: one of the state, else one that has a copy of a
-    log at `path` or below it. Raises No, Unsure."""
+    """The box by its name, or the only one that `fits`: a box of the state, else one with a copy of a log at `path` or
+    below it. Raises No, Unsure."""
     by_name = {sight.box.name: sight for sight in scene.sights if not sight.box.to_delete}
     in_state = by_name if name is None else name in by_name
     copied = [] if in_state else sorted({kept.box for kept, _ in _copies(sources, path)})
@@ -35,7 +35,7 @@ def choose(
 
 
 def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> CellFile:
-    """The log at `path`, or the one below it that was written last. Raises Unsure where it can't be read anywhere."""
+    """The log at `path`, or the newest one below it. Raises Unsure if it can't be read anywhere."""
     why = "" if sources.target.evidence else f"box {name} is not in the state any more"
     if sight is not None and sight.reachable:
         try:
@@ -56,7 +56,7 @@ def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> Cel
 
 
 def copy_of(sources: Sources, name: str, generation: int | None, path: str, why: str = "") -> CellFile | None:
-    """The copy of such a log, of the newest generation that has one where none is named. `why` the box is not read."""
+    """The copy of such a log; `generation` None: of the newest one with a copy. `why`: why the box is not read."""
     for kept, log in reversed(_copies(sources, path)):
         data = None
         if sources.store is not None and kept.box == name and generation in (None, kept.generation):
@@ -69,7 +69,7 @@ def copy_of(sources: Sources, name: str, generation: int | None, path: str, why:
 
 
 def _copies(sources: Sources, path: str) -> list[tuple[BoxLogs, BoxLog]]:
-    """All copies of such logs, the newest generation last, and in it the log that was written last."""
+    """All copies of such logs, sorted by generation and time, the newest last."""
     try:
         records, _ = sources.store.readable(BOX_LOGS, BoxLogs) if sources.store else ([], [])
     except EvidenceError:

@@ -1,7 +1,7 @@
-"""`sweepctl logs -f`: goes on reading while the box restarts its runner, begins a new attempt, or does not answer.
+"""`sweepctl logs -f`: follows a log through restarts of the runner, new attempts and outages.
 
-What happens to the log is said on stderr, so that stdout is the log and nothing else. The journal is read as it grows,
-for lines about this one cell; its chain is not proved here: nothing is decided by it.
+Messages about the log go to stderr, so that stdout is the log alone. The journal is read as it grows, for lines about
+this cell; its chain of digests is not checked, because nothing is decided by it here.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from sweepstack.status.snapshot import Scene, Sight
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 30.0
-"""Between two tries to reach a box that does not answer; doubled each time up to this."""
+"""The most seconds between two tries to reach a box that does not answer; the wait doubles up to this."""
 MISSING_SECONDS = 900.0
-"""How long a runner that is not alive is waited for: `pulumi up` brings it back."""
+"""Seconds to wait for a runner that is not alive: `pulumi up` starts it again."""
 RELOCATE_SECONDS = 30.0
-"""How often it is asked anew which box has a cell that does not run: it may have moved."""
+"""Seconds between two checks of which box has a waiting cell: it may have moved."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why nothing more comes, and the exit code that this means."""
+    """Why the log is complete, and the exit code for that."""
 
     code: int
     words: str
 
 
 class Follow:
-    """Prints one file of one box as it grows. Subclasses know which file that is now, and when it is over."""
+    """Prints one file of one box as it grows. Subclasses decide which file that is now, and when it is complete."""
 
     def __init__(self, target: Target, sight: Sight, words: str, tail: int | None, limit: timedelta) -> None:
         self.target, self.words = target, words
@@ -59,43 +59,43 @@ class Follow:
         self._located = time.monotonic()
         self.attach(sight)
 
-    # What subclasses know
+    # Overridden by subclasses
 
     def needle(self) -> bytes:
-        """Bytes of every journal line that matters."""
+        """Bytes that every relevant line of the journal contains."""
         raise NotImplementedError
 
     def event(self, entry: dict[str, Any]) -> None:
-        """A line of the journal."""
+        """Takes one entry of the journal."""
 
     def path(self) -> str | None:
         """The file to print now; None before there is one."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """What is said before its first line."""
+        """The message before the first line."""
         return f"{self.words}, from box {self.box}"
 
     def over(self) -> Ending | None:
-        """How it ended, once nothing more will come."""
+        """How it ended, once the log is complete; None before."""
         return None
 
     def waits(self) -> bool:
-        """Whether a runner has to be alive for anything more to come."""
+        """Whether only a living runner can write more."""
         return True
 
     def locate(self) -> Sight | None:
-        """The box to read from, asked anew; None where it is proved gone."""
+        """Looks up the box to read from; None if it is proved gone."""
         raise NotImplementedError
 
     def lost(self) -> int:
-        """The box is proved gone: prints what a copy has of the rest, or raises No."""
+        """Called when the box is proved gone: prints the rest of the log from a copy, or raises No."""
         raise No(f"the box of {self.words} is gone", [f"sweepctl status --stack {self.target.stack}"])
 
-    # What they share
+    # Shared by subclasses
 
     def attach(self, sight: Sight) -> None:
-        """From now on this box is read."""
+        """Reads from this box from now on."""
         self.box, self.generation = sight.box.name, sight.box.generation
         self._native_id = sight.box.native_id
         self.channel: Channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
@@ -105,9 +105,9 @@ class Follow:
         print(f"-- {plain(text)}", file=sys.stderr, flush=True)
 
     def run(self) -> int:
-        """Until it is over (the exit code), the time is up (1), or Ctrl-C (130, quietly).
+        """Follows until the log is complete (its exit code), the time is up (1), or Ctrl-C (130, without a message).
 
-        Raises No, and BrokenPipeError when nobody reads stdout any more: an OSError that is no outage of the box.
+        Raises No, and BrokenPipeError if the reader of stdout is gone: an OSError that is no outage of the box.
         """
         try:
             while True:
@@ -128,7 +128,7 @@ class Follow:
             if self._pause:
                 self.say(f"box {self.box} answers again")
                 self._pause = 0.0
-            over = self.over()  # asked before the file is read, so that the end is read too
+            over = self.over()  # asked before the last read, so that the end is read too
             self._read_file()
             if over is None:
                 return self._look_after_runner()
@@ -143,7 +143,7 @@ class Follow:
         return self._relocate()
 
     def _relocate(self) -> int | None:
-        """Asks which box it is now. Whoever can't be asked is asked again later."""
+        """Looks up which box it is now. If that fails, the next step tries again."""
         self._located = time.monotonic()
         try:
             sight = self.locate()
@@ -183,7 +183,7 @@ class Follow:
             return
         if path != self._path:
             if self._path is not None:
-                self._print(self._path)  # what the one before said last
+                self._print(self._path)  # the rest of the file before
             first, self._path, self._printer = self._path is None, path, Printer()
             self.say(self.title())
             read = lambda offset, limit: self.channel.read(path, offset=offset, limit=limit)  # noqa: E731
@@ -216,7 +216,7 @@ class Follow:
 
 
 class CellFollow(Follow):
-    """A cell's log, through all its attempts, or one attempt's. Exit 0: sealed; 1: it ended otherwise."""
+    """Follows a cell's log through all its attempts, or one attempt. Exit 0: sealed; 1: it ended otherwise."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class CellFollow(Follow):
 
 
 class BoxFollow(Follow):
-    """A log that belongs to a box."""
+    """Follows a log of a box."""
 
     def __init__(self, target: Target, sight: Sight, words: str, path: str, tail: int | None, limit: timedelta) -> None:
         self.file = path
@@ -308,7 +308,7 @@ class BoxFollow(Follow):
         return self.file
 
     def lost(self) -> int:
-        """Prints what the copy has of it beyond what was printed."""
+        """Prints the part of the copy that was not printed yet."""
         copy = copy_of(open_sources(self.target), self.box, self.generation, self.file)
         if copy is None:
             return super().lost()
@@ -324,7 +324,7 @@ class BoxFollow(Follow):
 
 
 class SetupFollow(BoxFollow):
-    """The log of one set-up step. Exit 0 when it finished, 1 when it failed; a try after a failure is followed too."""
+    """Follows the log of one set-up step. Exit 0: it finished; 1: it failed. Follows a try after a failure too."""
 
     def __init__(self, target: Target, sight: Sight, setup: str, tail: int | None, limit: timedelta) -> None:
         self.setup = setup
@@ -348,7 +348,7 @@ class SetupFollow(BoxFollow):
 
 
 class RunnerFollow(BoxFollow):
-    """The runner's own log, until Ctrl-C."""
+    """Follows the runner's own log, until Ctrl-C."""
 
     def __init__(self, target: Target, sight: Sight, tail: int | None, limit: timedelta) -> None:
         super().__init__(target, sight, f"runner of box {sight.box.name}", box_layout.RUNNER_LOG, tail, limit)

@@ -1,4 +1,4 @@
-"""How a log is printed: cleaned of what steers a terminal, from where its last lines begin."""
+"""Prints a log without control sequences, and finds where its last lines begin."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sweepstack.cli.cell_file import CHUNK
 _CONTROL = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b[^\[\]]|[\x00-\x08\x0b\x0c\x0e-\x1a]"
 )
-"""Whatever moves the cursor, renames the window or rings: a box's output may colour, and no more."""
+"""Control sequences that are removed: all but colours."""
 
 
 class Printer:
-    """Writes a log's bytes to stdout. What a chunk cut in two is put together again.
+    """Writes a log's bytes to stdout, and joins characters and sequences that a chunk cut in two.
 
-    `left`: whoever read stdout has left (`| head`), which raised BrokenPipeError.
+    `left`: the reader of stdout has ended (`| head`), which raised BrokenPipeError.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Printer:
 
 
 def start_of(read: Callable[[int, int], bytes], end: int, tail: int | None) -> int:
-    """Where the last `tail` lines begin; read backwards, so that the log's length does not matter."""
+    """The offset at which the last `tail` lines begin; reads backwards, so that a long log costs no more."""
     if tail is None:
         return 0
     start, newlines = end, 0

@@ -1,4 +1,4 @@
-"""`sweepctl logs`: what a cell printed, from its box or from the sealed copy; and the logs of set-up and runner."""
+"""Prints the log of a cell, a set-up step or a runner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweepstack.status.next_commands import out_of_hung
 
 
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
-    """Prints the log of a cell. `follow`: how long to go on reading; None prints what is there."""
+    """Prints the log of a cell. `follow`: how long to follow it; None: prints it once."""
     sources = open_sources(target)
     scene = look(sources)
     known = [entry.name for entry in scene.roster] + list(scene.dropped)
@@ -36,7 +36,7 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 
 
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
-    """Prints the log of the last set-up step of a box; without a name, of the only box that has one."""
+    """Prints the log of the last set-up step of a box; `box` None: of the only box with a set-up step."""
     sources = open_sources(target)
     scene = look(sources)
     named = lambda sight: sight.setup is not None  # noqa: E731
@@ -52,7 +52,7 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
 
 
 def runner_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
-    """Prints what the runner of a box says of itself."""
+    """Prints the log of a box's runner."""
     sources = open_sources(target)
     scene = look(sources)
     name, sight = choose(sources, scene, box, lambda _: True, "is there", box_layout.RUNNER_LOG)

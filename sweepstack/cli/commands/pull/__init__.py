@@ -1,4 +1,4 @@
-"""`sweepctl pull`: every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
+"""`sweepctl pull`: copies sealed cells, journals and logs of unsealed attempts into the evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
     verify: Annotated[bool, typer.Option("--verify", help="Then verify, as `sweepctl verify` does.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Copy sealed cells, journals, and the logs of attempts that failed into the evidence. Resumable."""
+    """Copy sealed cells, journals, and the logs of failed attempts into the evidence. Resumable."""
     from sweepstack.cli.commands.pull.haul import pull, pull_and_verify
     from sweepstack.cli.output import Out
     from sweepstack.cli.sources import open_sources

@@ -1,4 +1,4 @@
-"""Brings every sealed cell of every box, the journals, and what unsealed attempts left, into the evidence."""
+"""Copies sealed cells, journals and logs of unsealed attempts from all boxes into the evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.ownership import renew
 
 KEEP_ON_SECONDS = 60.0
-"""Between two signs to a box that it is being read."""
+"""Seconds between two signs to a box that it is being read."""
 
 
 LEFT = {
@@ -36,16 +36,16 @@ LEFT = {
     "not_sealed": "not sealed yet",
     "not_seen": "not seen: no box that was reached has them",
 }
-"""Why a cell of the roster is not here: the key of the JSON document, and the words on the screen."""
+"""Why a cell of the roster was not copied: the key in the JSON document → the text on the screen."""
 
 
 @dataclass
 class Haul:
-    """What one pull brought: per cell its box and result; what could not be reached.
+    """The result of one pull: each cell's box and result, and the boxes that could not be reached.
 
-    `unsealed`: attempts that ended without a seal and were copied now, with their boxes. `said`: what the journals that
-    were read say of each cell; `alarms`: of boxes that should have ended their own bill, and could not; `warnings`:
-    logs of the boxes themselves that could not be copied.
+    `unsealed`: attempts without a seal that were copied now, with their boxes. `said`: each cell's state in the
+    journals that were read. `alarms`: of boxes that should have ended their own bill and could not. `warnings`: logs of
+    boxes that could not be copied.
     """
 
     cells: dict[str, tuple[str, PullResult]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Haul:
     warnings: list[str] = field(default_factory=list)
 
     def add(self, pulls: Collection[BoxPull]) -> None:
-        """Later results win only where the earlier one brought nothing."""
+        """Adds results. A cell that was copied already keeps its first result."""
         for pull in pulls:
             if pull.problem:
                 self.problems.append(f"box {pull.box}: {pull.problem}")
@@ -73,7 +73,7 @@ class Haul:
                     self.cells[result.cell] = (pull.box, result)
 
     def why_left(self, cell: str) -> str:
-        """Why a cell that is not in `cells` is not: a key of LEFT."""
+        """Why a cell is not in `cells`: a key of LEFT."""
         said = self.said.get(cell)
         if said is None:
             return "not_seen" if self.problems else "not_sealed"
@@ -83,12 +83,12 @@ class Haul:
 
     @property
     def bad(self) -> list[PullResult]:
-        """Cells that are sealed and did not get here."""
+        """Sealed cells that could not be copied."""
         return [result for _, result in self.cells.values() if result.state in ("absent", "refused")]
 
 
 def pull_and_verify(sources: Sources, out: Out) -> int:
-    """As `pull`; then, where that exits 0, as `verify`, whose document has that of the pull under `pull`."""
+    """Runs `pull`, and after exit 0 `verify`. The document of `verify` has that of the pull under `pull`."""
     from sweepstack.cli.commands.verify.receipt import verify
 
     first = _First(out)
@@ -100,7 +100,7 @@ def pull_and_verify(sources: Sources, out: Out) -> int:
 
 
 class _First(Out):
-    """Of a command that another may follow: its document and its `next` wait until that is known."""
+    """Keeps the document and the next commands of the pull until it is known whether a verify follows."""
 
     def __init__(self, out: Out) -> None:
         super().__init__(as_json=out.as_json)
@@ -114,13 +114,13 @@ class _First(Out):
         self._next = commands
 
     def tell(self) -> None:
-        """None follows."""
+        """Prints what was kept: no verify follows."""
         super().document(self.said)
         super().next(self._next)
 
 
 class _Second(Out):
-    """Of the one that follows: its document has that of the first, too."""
+    """Adds the document of the pull to that of the verify."""
 
     def __init__(self, first: _First) -> None:
         super().__init__(as_json=first.as_json)
@@ -131,7 +131,7 @@ class _Second(Out):
 
 
 def pull(sources: Sources, out: Out) -> int:
-    """Exit 0 when every sealed cell is here; 1 when a box's copy was refused; 2 when a box was not reached."""
+    """Exit 0 if every sealed cell is copied; 1 if a copy was refused; 2 if a box was not reached."""
     store = usable(sources)
     with Progress("pull", unit="bytes") as progress:
         haul = fetch(sources, store, progress)
@@ -139,16 +139,16 @@ def pull(sources: Sources, out: Out) -> int:
 
 
 def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
-    """The same error, with what to type once what it names is mended, and where it can't be."""
+    """The error with the commands to type once its cause is mended, and if it can't be mended."""
     return Unsure(
         str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is mended)", *gives_up(sources)]
     )
 
 
 def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
-    """Boxes first; then, for what sits only on a volume that outlived its box, the volumes. Resumable, idempotent.
+    """Copies from the boxes, then from the volumes that outlived their boxes. Resumable, idempotent.
 
-    Raises Unsure where the evidence can't be written, or another pull is at work.
+    Raises Unsure if the evidence can't be written, or another pull is running.
     """
     try:
         return _fetch(sources, store, progress)
@@ -191,19 +191,19 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
 
 
 def _armed(sources: Sources) -> list[BoxEntry]:
-    """The boxes that end their own bill once their queue is drained: they wait while somebody pulls."""
+    """The boxes that end their own bill once their queue is drained: they wait while a pull runs."""
     return [box for box in sources.state.boxes if box.ends_itself]
 
 
 def _keep_on(boxes: Sequence[BoxEntry]) -> None:
-    """Tells them that somebody is at work. What can't be told keeps nobody from pulling."""
+    """Tells these boxes that a pull runs. If that fails, the pull goes on."""
     for box in boxes:
         with contextlib.suppress(SweepstackError, OSError):
             load_platform(box.adapter).channel(box.native_id, box.account).write(box_layout.KEEP_ON, b"")
 
 
 def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[BoxSource], list[BoxSource]]:
-    """Boxes that answer, and volumes that speak for boxes which do not."""
+    """The boxes that answer, and the volumes of boxes that do not."""
     live: list[BoxSource] = []
     dead: list[BoxSource] = []
     named = set()
@@ -226,7 +226,7 @@ def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[B
 
 
 def _by_volume(box: str, generation: int, adapter: str, mounts: Mapping[str, str]) -> list[BoxSource]:
-    """The durable volume of a box that does not answer, where that one does."""
+    """The durable volume of a box that does not answer, if the volume can be read."""
     volume = mounts.get(box_layout.DURABLE)
     if volume is None:
         return []
@@ -246,7 +246,7 @@ def _sealed_by(store: EvidenceStore, box: str, generation: int) -> set[str]:
 
 
 def report(sources: Sources, haul: Haul, out: Out) -> int:
-    """The table of what came, and the exit code."""
+    """Prints the table of copied cells. Returns the exit code."""
     stack = sources.target.stack
     roster = rosters(sources.target, sources.state)
     brought = sum(result.bytes for _, result in haul.cells.values())
@@ -321,7 +321,7 @@ def _words(result: PullResult) -> str:
 
 
 def _unsealed(haul: Haul, evidence: str) -> Iterator[str]:
-    """What was copied of attempts that ended without a seal, and the largest files that were not."""
+    """Lines on the copied files of unsealed attempts, and on the largest files that were not copied."""
     if not haul.unsealed:
         return
     files = sum(len(one.files) for _, one in haul.unsealed)

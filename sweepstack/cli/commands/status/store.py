@@ -1,4 +1,4 @@
-"""`sweepctl status` of a stack of volumes: what is kept, where, for whom, what a month costs, what to type next."""
+"""`sweepctl status` of a stack of volumes: its volumes, their users and costs, what to type next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweepstack.cli.volume_status import Holding, Kept, as_json, holding
 
 
 def status_store(sources: Sources, out: Out) -> int:
-    """Exit code: 1 when a volume of this stack exists that its state does not know, 2 when that could not be told."""
+    """Exit code: 1 if a volume of this stack exists that is not in its state, 2 if that is not known, else 0."""
     with Progress("looking"):
         held = holding(sources)
     following = next_of(sources, held)
@@ -34,7 +34,7 @@ def status_store(sources: Sources, out: Out) -> int:
 
 
 def render(sources: Sources, held: Holding, out: Out) -> None:
-    """The table for people."""
+    """Prints the table."""
     there = [one for one in held.volumes if one.state != "gone"]
     parts = [sources.state.stack, count(len(there), "volume")]
     if there:
@@ -68,14 +68,14 @@ def render(sources: Sources, held: Holding, out: Out) -> None:
 
 
 def monthly(volumes: list[Kept]) -> str:
-    """What they cost a month together; where a price is not known, at least that."""
+    """The monthly cost of all volumes; "at least" if a price is not known."""
     prices = [one.facts.price_per_month for one in volumes]
     known = sum(price for price in prices if price is not None)
     return f"{'at least ' if None in prices else ''}${known:.2f}/month"
 
 
 def next_of(sources: Sources, held: Holding) -> list[str]:
-    """The way on."""
+    """The commands to type next."""
     stack = sources.state.stack
     if held.orphans:
         return [f"pulumi up --stack {stack}    (adopts what its file names)", "sweepctl audit    (for the rest)"]
@@ -86,7 +86,7 @@ def next_of(sources: Sources, held: Holding) -> list[str]:
     if any(one.state == "gone" for one in held.volumes):
         return [f"pulumi up --stack {stack}    (makes what is gone again; or want: gone in the stack file)"]
     late = [one.facts.name for one in held.volumes if overdue(one.facts.keep_until, date.today())]
-    ends = f"sweepctl finish --stack {stack}    (approve, up, destroy: when nobody needs them any more)"
+    ends = f"sweepctl finish --stack {stack}    (approve, up, destroy: when they are not needed any more)"
     if late or all(one.state == "cleared" for one in held.volumes):
         return [ends]
     unused = next((one.facts.name for one in held.volumes if not one.users), None)

@@ -1,4 +1,4 @@
-"""`sweepctl status`: where every cell is, what runs, what it costs, what to type next."""
+"""`sweepctl status` of a sweep: its cells, boxes and costs, and what to type next."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import Scene
 
 SHOWN = 5
-"""Names in one note."""
+"""The most names in one note."""
 
 
 def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
-    """Exit code: 1 when something runs that the state does not know, 2 when that could not be told, else 0."""
+    """Exit code: 1 if something runs that is not in the state, 2 if that is not known, else 0."""
     if not out.as_json:
         warm()
     with Progress("looking"):
@@ -33,7 +33,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
         return status_store(sources, out)
     with Progress("looking"):
-        scene = look(sources, files=out.as_json)  # of the files, only the document says something
+        scene = look(sources, files=out.as_json)  # only the JSON document shows files
         scene = replace(scene, notes=(*scene.notes, *to_run_again(sources, scene)))
         view = compose(scene)
     alerts = BudgetAlerts()
@@ -46,12 +46,14 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
 
 def to_run_again(sources: Sources, scene: Scene) -> list[str]:
-    """A note on cells that `sweepctl retry` put on record and no `pulumi up` brought in yet: `finish` would end their
-    boxes without that, and a later `up` would rent for them."""
+    """A note on retries that no `pulumi up` has brought to the boxes yet.
+
+    `finish` would end the boxes without running these cells, and a later `up` would rent boxes for them.
+    """
     try:
         asked = on_record(sources.store) if sources.store is not None else {}
     except EvidenceError:
-        return []  # said where it matters: by `retry` and by `up`
+        return []  # `retry` and `up` report it themselves
     copies = {cell.name: cell.manifest for cell in scene.receipt.cells} if scene.receipt else {}
     waiting = []
     for cell in scene.roster:
@@ -68,7 +70,7 @@ def to_run_again(sources: Sources, scene: Scene) -> list[str]:
 
 
 def exit_code(sources: Sources, scene: Scene, view: SweepView) -> int:
-    """What the picture answers to "is all that runs in the state?"."""
+    """The exit code for the question "is everything that runs in the state?"."""
     if view.unknown:
         return NO
     untold = view.bills == "unknown" or not scene.searched

@@ -1,6 +1,6 @@
-"""`sweepctl status --watch`: the same picture again and again, until Ctrl-C.
+"""`sweepctl status --watch`: refreshes the status until Ctrl-C.
 
-On a terminal a live table; elsewhere a block each time that something happened; with `--json` a document a line.
+On a terminal a live table; elsewhere a block each time that something has changed; with `--json` one document a line.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 STATE_SECONDS = 30.0
-"""How long the engine's state is believed: asking for it starts the engine, which costs more than all else here."""
+"""Seconds for which the engine's state is reused: asking for it starts the engine, which costs most here."""
 LEAST_SECONDS = 0.2
 FOOT = 2
-"""Lines below the picture: a blank one, and when it was taken."""
+"""Lines below the picture: a blank one, and its time."""
 _DIGITS = re.compile(r"[0-9.,]+")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One look. `problem`: why the last try failed; `view` and `code` are then those of the one before."""
+    """One snapshot. `problem`: why the last try failed; `view` and `code` are then those of the snapshot before."""
 
     view: SweepView
     code: int
@@ -48,8 +48,11 @@ class Picture:
 
 
 def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> int:
-    """Looks every `interval` until Ctrl-C, which is no error: the exit code is that of the last picture, as `status`
-    gives it; 1 when `timeout` is up. An outage on the way is said and waited out; at the beginning it is an error."""
+    """Refreshes every `interval` until Ctrl-C, which is no error: the exit code is that of `status` for the last
+    picture.
+
+    Exit 1 if `timeout` is up. A later outage is reported and waited for; an outage at the beginning is an error.
+    """
     pictures = Pictures(target, interval.total_seconds(), timeout.total_seconds(), files=out.as_json)
     live = sys.stdout.isatty() and not out.as_json
     try:
@@ -66,12 +69,12 @@ def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> 
     if live:
         render(pictures.last.view, out)
     if over:
-        note(f"watched for {span(timeout.total_seconds())}, which is enough: --timeout")
+        note(f"watched for {span(timeout.total_seconds())}, the limit of --timeout")
     return pictures.last.code or (NO if over else 0)
 
 
 class Pictures:
-    """A picture now, and one each `interval` seconds, until the time is up. `last` is the one given last."""
+    """Iterates over pictures: one now, and one each `interval` seconds until the time is up. `last`: the latest one."""
 
     def __init__(self, target: Target, interval: float, seconds: float, *, files: bool = True) -> None:
         self.last: Picture | None = None
@@ -100,7 +103,7 @@ class Pictures:
             return Picture(last.view, UNSURE, last.at, str(error))
 
     def _look(self, *, again: bool) -> Picture:
-        """`again`: the state is asked for anew, whatever its age."""
+        """Takes a picture. `again`: asks for a new state, whatever the age of the last one."""
         if self._sources is None or again or time.monotonic() - self._opened > STATE_SECONDS:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
         scene = look(self._sources, files=self._files)
@@ -110,7 +113,7 @@ class Pictures:
 
 
 def _blocks(pictures: Iterable[Picture], out: Out) -> None:
-    """One block, or one line of JSON, for each picture in which something happened."""
+    """Prints a block, or a line of JSON, for each picture in which something has changed."""
     said: Hashable = None
     problem = ""
     for picture in pictures:
@@ -129,7 +132,7 @@ def _blocks(pictures: Iterable[Picture], out: Out) -> None:
 
 
 def what_happened(view: SweepView) -> Hashable:
-    """What a block is printed for when it changes: states, attempts, verdicts, alarms. The rest moves on anyway."""
+    """The values whose change prints a block: states, attempts, verdicts, alarms. Others change all the time."""
     return (
         tuple((cell.name, cell.state, cell.attempts, cell.box, cell.verdict, cell.suspect) for cell in view.cells),
         tuple((box.name, box.native_id, box.phase, box.setup, box.blocked, _words(box.alarms)) for box in view.boxes),
@@ -146,7 +149,7 @@ def _words(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _live(pictures: Pictures) -> None:
-    """Redraws a screen of its own, which is gone afterwards; the caller prints the last picture."""
+    """Redraws an alternate screen, which disappears at the end; the caller prints the last picture."""
     from rich.live import Live
 
     screen = console()
@@ -156,7 +159,7 @@ def _live(pictures: Pictures) -> None:
 
 
 def _frame(picture: Picture, interval: float, width: int, height: int) -> RenderableType:
-    """As many cells as the terminal has room for, below all that must be seen."""
+    """The picture, with as many cells as fit on the terminal beside the other parts."""
     from rich.console import Group
     from rich.text import Text
 
@@ -173,7 +176,7 @@ def _frame(picture: Picture, interval: float, width: int, height: int) -> Render
 
 
 class Frame(Out):
-    """Collects what would be printed."""
+    """Collects the output instead of printing it."""
 
     def __init__(self, width: int) -> None:
         super().__init__(as_json=False)

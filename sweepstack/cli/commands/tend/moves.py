@@ -1,8 +1,8 @@
-"""What `sweepctl tend` does for a box with nothing to do: cells that wait in another box's queue go to it.
+"""Moves waiting cells from another box's queue to an idle box, for `sweepctl tend`.
 
-By the engine, which holds the stack's lock, and only as far as the queues: `pulumi up` with them as targets rents
-nothing and ends nothing. A preview of the same comes first; where it would change anything but which cells a queue has,
-such as code that was edited since the last `up`, nothing is done, and a person is told.
+The engine does it, under the stack's lock: `pulumi up` with the queues as targets rents nothing and ends nothing. A
+preview comes first. If it shows any change other than the cells of a queue, such as code that was edited since the last
+`up`, nothing is done, and a person is told.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from sweepstack.status.snapshot import Scene
 
 PREVIEW_SECONDS = 300.0
 CELLS = frozenset({"cells", "elsewhere"})
-"""The inputs of a queue that say which cells are its own."""
+"""The inputs of a queue with its cells."""
 
 Run = Callable[[Sequence[str]], int]
-"""Runs the engine with these arguments to its end; its exit code."""
+"""Runs the engine with these arguments to its end, and returns its exit code."""
 
 
 @dataclass
 class Moves:
-    """What one run of `tend` remembers. `tried`: idle boxes and the cells that waited elsewhere, when it last asked."""
+    """The memory of one run of `tend`. `tried`: the idle boxes and waiting cells at the last call of the engine."""
 
     tried: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
 
 
 def level(root: Path, scene: Scene, round_: Round, moves: Moves, run: Run) -> None:
-    """Lets boxes with nothing to do take over cells that wait. Asks the engine once for the same boxes and cells."""
+    """Moves waiting cells to idle boxes. Calls the engine only once for the same boxes and cells."""
     idle = tuple(sight.box.name for sight in scene.sights if sight.idles)
     waits = tuple(sorted(name for sight in scene.sights for name in sight.waiting))
     if not idle or not waits or (idle, waits) == moves.tried:
@@ -89,7 +89,7 @@ def _preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str
 
 
 def _what(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Of a preview: idle box → how many cells more it would have; and what else would change, in words."""
+    """From a preview: idle box → how many more cells it would have; and all other changes, as text."""
     more = dict.fromkeys(idle, 0)
     other: list[str] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""One round of `sweepctl tend`: what it sees, brings in, and lets rest. Nothing here ends a box."""
+"""One round of `sweepctl tend`: looks at the boxes, pulls and verifies, stops. Ends no box."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Seals = set[tuple[str, str]]
 
 @dataclass
 class Round:
-    """What a round saw and did. `kept`: boxes that would be stopped and are not, with why; `answer`: the exit code
-    when nothing is left to tend (`over`)."""
+    """What a round found and did. `kept`: boxes that should stop and do not, with why; `answer`: the exit code if
+    nothing is left to do (`over`)."""
 
     counts: dict[str, int] = field(default_factory=dict)
     pulled: int = 0
@@ -50,7 +50,7 @@ class Round:
     gone: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=dict)
-    """Box → cells that wait on others and were given to it."""
+    """Box → the number of waiting cells that were moved to it."""
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Round:
 
 
 def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Scene, SweepView]:
-    """The picture at the beginning of the round. Takes what the latest receipt verified for known."""
+    """The snapshot at the start of the round. Adds the cells of the latest receipt to `verified`."""
     scene = look(sources)
     view = compose(scene)
     if scene.receipt is not None:
@@ -79,7 +79,7 @@ def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Ro
 
 
 def _hold(scene: Scene) -> None:
-    """Its boxes go on counting as held by their owner. The wait for it is short: the next round does it again."""
+    """Renews the owner's hold of the boxes. Waits only shortly: the next round does it again."""
 
     def renewed(box: BoxEntry) -> None:
         with contextlib.suppress(SweepstackError, OSError):
@@ -90,7 +90,7 @@ def _hold(scene: Scene) -> None:
 
 
 def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
-    """Pulls and verifies, when something was sealed that no receipt has."""
+    """Pulls and verifies, if a sealed cell is in no receipt."""
     fresh = bool(_seals(scene.sights) - verified)
     if not fresh and not _logs_to_copy(store, scene):
         return
@@ -111,13 +111,13 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
         return
     round_.receipt = outcome.digest
     if not haul.problems and not haul.bad:
-        # Damaged ones, too: reading them again would find the same, until they are sealed anew.
+        # Damaged ones too: reading them again would find the same, until they are sealed anew.
         verified |= _seals(scene.sights)
 
 
 def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
-    """Whether a box that answers has logs that are in no copy: of an attempt that ended without a seal, or, once its
-    runner has ended, its own."""
+    """Whether a box that answers has logs without a copy: of an attempt without a seal, or, once its runner has ended,
+    its own logs."""
     for sight in scene.sights:
         box, journal = sight.box, sight.seen.journal
         dead = sight.seen.runner_alive is False
@@ -141,7 +141,7 @@ def _seals(sights: Iterable[Sight]) -> Seals:
 
 
 def rest(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
-    """Stops boxes whose queue is drained, or that run past the budget, where that kills nothing unsaved."""
+    """Stops boxes with a drained queue or beyond the budget, if no unsaved data is lost by that."""
     broke = set(to_stop(scene.budget, spent(store, scene.now) if scene.spent is None else scene.spent))
     for sight in scene.sights:
         if sight.phase != Phase.RUNNING or not sight.reachable:
@@ -186,7 +186,7 @@ def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verif
 
 
 def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Seals) -> None:
-    """What is left after the round: the cells as they are now, whether anything is left to tend, what to type next."""
+    """Completes the round: the states of the cells now, whether anything is left to do, what to type next."""
     changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
     sources = open_sources(sources.target) if changed else sources
     scene = look(sources)

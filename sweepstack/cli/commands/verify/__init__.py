@@ -1,4 +1,4 @@
-"""`sweepctl verify`: reads and loads every file of every cell, and writes the receipt."""
+"""`sweepctl verify`: loads every artifact of every cell, and writes the receipt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Command = AsksState
 
 
 def command(context: typer.Context, stack: Stack = None, evidence: Evidence = None, json: AsJson = False) -> int:
-    """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not; 2: could not tell."""
+    """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not all; 2: not known."""
     from sweepstack.cli.commands.verify.receipt import verify
     from sweepstack.cli.output import Out
     from sweepstack.cli.sources import open_sources

@@ -30,7 +30,7 @@ from sweepstack.teardown.launched import signs_of_a_launch
 
 @dataclass(frozen=True)
 class Shown:
-    """A cell as it is shown: the receipt's word, unless a person's word for this very receipt waives it."""
+    """A cell as it is shown: its state in the receipt, or waived by an approval for this receipt."""
 
     name: str
     state: str
@@ -38,10 +38,10 @@ class Shown:
 
 
 def verify(sources: Sources, out: Out) -> int:
-    """Exit 0 when every cell is verified or waived, 1 when not, 2 when that could not be told.
+    """Exit 0 if every cell is verified or waived, 1 if not, 2 if that is not known.
 
-    Without a box in the state, or a queue for cells that ran, the copies are compared with the latest receipt, and none
-    is written.
+    If the state has no box, or no queue for cells that ran, the copies are compared with the latest receipt, and no new
+    receipt is written.
     """
     target, store = sources.target, usable(sources)
     if not sources.state.boxes:
@@ -62,7 +62,7 @@ def verify(sources: Sources, out: Out) -> int:
 
 
 def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
-    """Reads the journals of all boxes (keeping copies), then every file. Raises Unsure when nobody could tell."""
+    """Reads the journals of all boxes (and keeps copies), then every file. Raises Unsure if the cells are not known."""
     state, stack = sources.state, sources.target.stack
     if not state.boxes:
         raise Unsure("there is no box in the state: the last receipt stands", [f"sweepctl status --stack {stack}"])
@@ -94,9 +94,9 @@ def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
 
 
 def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
-    """The box's journal, with a copy kept; for a box that is gone, the last copy speaks.
+    """The box's journal, of which a copy is kept; for a box that is gone, the last copy.
 
-    Raises Unsure when the box can't be read, cells were launched on it, and there is no copy.
+    Raises Unsure if the box can't be read, cells were launched on it, and there is no copy.
     """
     journal, broken, alive, why = None, "", None, ""
     try:
@@ -124,8 +124,10 @@ def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
 
 
 def _launched(sources: Sources, store: EvidenceStore) -> list[str]:
-    """What speaks against "nothing was launched": the journal of each box, then every record. The state alone, which a
-    destroy that was cut off leaves without its queues, proves nothing."""
+    """Signs that cells were launched: in the journal of each box, then in every record.
+
+    The state alone proves nothing: an interrupted destroy leaves it without its queues.
+    """
     found = []
     for box in sources.state.boxes:
         view = view_of(box, store, sources.target.stack)  # its copy of the journal is read below
@@ -143,7 +145,7 @@ def _copied(store: EvidenceStore, box: BoxEntry) -> bool:
 
 
 def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
-    """As the state's queues have them; the same in all of them, or `up` did not finish."""
+    """The artifacts in the state's queues; if these differ, an `up` did not finish."""
     found = {queue.artifacts for queue in sources.state.queues}
     if len(found) > 1:
         raise Unsure(
@@ -157,7 +159,7 @@ def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
 
 @contextmanager
 def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[CheckCode | None]:
-    """The code of `load: command`, where one is asked for. Raises Unsure when the work dir can't be taken."""
+    """The code for `load: command`, if an artifact has it. Raises Unsure if the work dir can't be copied."""
     if not any(spec.load == "command" for spec in artifacts):
         yield None
         return
@@ -176,7 +178,7 @@ def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[Ch
 
 
 def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | None, plan: Rosters) -> list[Shown]:
-    """The cells with waivers laid over them. A waiver counts for the receipt that it was given for."""
+    """The cells with their waivers. A waiver counts only for the receipt that it was given for."""
     waived = {}
     if approval is not None and approval.receipt == digest:
         waived = {waiver.cell: waiver.reason for waiver in approval.waive}
@@ -191,7 +193,7 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
 
 
 def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
-    """The table, the receipt, the exit code."""
+    """Prints the table and the receipt. Returns the exit code."""
     target, traffic = sources.target, store.traffic
     receipt, stack = outcome.receipt, target.stack
     cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
@@ -224,7 +226,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     for note in [*plan.notes, *outcome.notes]:
         out.line(f"note   {note}")
     if outcome.network:
-        out.line("note   what read the files could have reached the network: this system does not let it be shut out")
+        out.line("note   the processes that read the files had network access: this system can't take it away")
     out.next(following)
     if yes and plan.unreadable:
         back = put_back(target, store)
@@ -235,8 +237,8 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
 
 
 def put_back(target: Target, store: EvidenceStore) -> list[str]:
-    """The command that brings the stack file back as the last `pulumi up` read it; none where no folder has it, or
-    where a folder stands in its place."""
+    """The command that restores the stack file of the last `pulumi up`; none if no folder has a copy, or if a folder
+    has the file's name."""
     if store.traffic is not None or target.file.path.is_dir():
         return []
     try:
@@ -269,7 +271,7 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
         return [f"{again}    (copies again what differs)", accept]
     if states & {"running", "pending"}:
         if "running" in states and (hung := first_hung(stack, look(sources, files=False).sights)):
-            return hung  # it never becomes done
+            return hung  # a hung cell never becomes done
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name
     if set(outcome.unknown) >= {cell.name for cell in bad}:

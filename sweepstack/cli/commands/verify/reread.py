@@ -1,8 +1,7 @@
-"""`sweepctl verify` where there is no box, or no queue any more: the copies are read whole again, and compared with the
-latest receipt.
+"""`sweepctl verify` without boxes or queues: compares the copies with the latest receipt.
 
-No receipt is written: the latest one is what the copies are held against. A copy that is not what it says is reported
-with both digests, and looked at by every later command until it is put right.
+The copies are read whole again, and no receipt is written. A copy that differs from the receipt is reported with both
+digests, and every later command reads it again until it is restored.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from sweepstack.onbox.common.errors import EvidenceError
 
 @dataclass(frozen=True)
 class Reread:
-    """A cell as it was found now. `reasons`: why its copy is not what the receipt says; empty when it is."""
+    """A cell as it is now. `reasons`: how its copy differs from the receipt; empty if it does not."""
 
     name: str
     was: str
@@ -33,14 +32,15 @@ class Reread:
 
     @property
     def state(self) -> str:
-        """What it is called now."""
+        """The cell's state now."""
         return "damaged" if self.reasons else self.was
 
 
 def reread(sources: Sources, store: EvidenceStore, out: Out, why: str = "no box is in the state") -> int:
-    """Exit 0 when every verified copy is what the latest receipt says; 1 when one is not. Raises Unsure: no receipt.
+    """Exit 0 if every verified copy is the same as in the latest receipt; 1 if not. Raises Unsure: no receipt.
 
-    `why` it is done so. Where boxes are in the state, no 0: what is on them now was not looked at."""
+    `why`: why no receipt is written. Never 0 with boxes in the state: their files were not read.
+    """
     named = sources.target.named()
     digest = store.latest_receipt()
     if digest is None:
@@ -82,7 +82,7 @@ def reread(sources: Sources, store: EvidenceStore, out: Out, why: str = "no box 
 def compare(
     store: EvidenceStore, receipt: Receipt, artifacts: tuple[ArtifactSpec, ...], said: Progressing | None = None
 ) -> list[Reread]:
-    """Reads and loads every file of every cell that `receipt` calls verified. Writes nothing. Blocks."""
+    """Reads and loads every file of every cell that is verified in `receipt`. Writes nothing. Blocks."""
     before = {cell.name: cell for cell in receipt.cells}
     cells = {name: _cell(store, cell) for name, cell in before.items() if cell.state == "verified"}
     specs = _specs(receipt, artifacts)
@@ -107,7 +107,7 @@ def compare(
 
 
 def _cell(store: EvidenceStore, cell: ReceiptCell) -> Cell | str:
-    """The cell with its parameters, by the manifest of its copy; or why that can't be told."""
+    """The cell with its parameters, from the manifest of its copy; or why that can't be read."""
     try:
         data = store.copies.manifest(cell.name)
         if data is None:
@@ -133,24 +133,24 @@ def _reasons(before: ReceiptCell, after: ReceiptCell) -> tuple[str, ...]:
 
 
 def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...]) -> tuple[ArtifactSpec, ...]:
-    """What is loaded: artifacts that the receipt's cells have too. The user's own commands are not run again."""
+    """The artifacts to load: those that the receipt's cells have too. The user's own commands are not run again."""
     loaded = {(file.path, file.loader) for cell in receipt.cells for file in cell.files}
     return tuple(spec for spec in artifacts if (spec.path, spec.load) in loaded)
 
 
 def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
-    """Takes what spares reading the damaged copies out of the index, so that every command sees the damage."""
+    """Removes the damaged copies from the index of checked files, so that every command reads them again."""
     known = file_index.read_index(store.shelf, receipt)
     left = {path: facts for path, facts in known.items() if path.partition("/")[0] not in cells}
     try:
         file_index.write_index(store.shelf, receipt.digest, left)
     except EvidenceError:
-        return  # it was reported; the evidence can't be written
+        return  # the evidence can't be written; the damage was reported
 
 
 def _following(sources: Sources, damaged: list[Reread]) -> list[str]:
     named = sources.target.named()
-    if sources.state.boxes:  # they still have what was sealed
+    if sources.state.boxes:  # the boxes still have what was sealed
         return [f"sweepctl pull {named} --verify    (copies again what differs)", *_up(sources)]
     what = "the copy" if len(damaged) == 1 else f"the {len(damaged)} copies"
     first = f"sweepctl verify {named}    (once {what} came back from a backup)"
@@ -158,11 +158,11 @@ def _following(sources: Sources, damaged: list[Reread]) -> list[str]:
 
 
 def _onwards(sources: Sources, store: EvidenceStore) -> list[str]:
-    """A teardown that was cut off goes on; else the queue comes back."""
+    """The command that continues an interrupted teardown; else the one that restores the queue."""
     try:
         torn = store.teardown() is not None
     except EvidenceError:
-        torn = True  # the destroy says what is wrong with the record
+        torn = True  # the destroy reports what is wrong with the record
     return [f"pulumi destroy --stack {sources.target.stack}    (goes on with the teardown)"] if torn else _up(sources)
 
 
