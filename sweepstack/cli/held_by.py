@@ -21,7 +21,8 @@ def backend_of(root: Path) -> str:
 def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
     """A note if a dead command still locks the state on this computer, with the command that removes the lock.
 
-    Looks only into the folder of PULUMI_BACKEND_URL; other backends are left to `sweepctl doctor`.
+    Looks only at PULUMI_BACKEND_URL, or else at the default folder: a backend that only `pulumi login` or Pulumi.yaml
+    names is left to `sweepctl doctor`.
     """
     url = os.environ.get("PULUMI_BACKEND_URL", "")
     folder = file_folder(url) if url else data_folder() / "state"

@@ -103,7 +103,7 @@ def search(
             if record.native_id in known or record.native_id in found or record.phase is Phase.GONE:
                 continue
             if not record.tag:
-                notes.append(f"{record.native_id} on {adapter} has no readable tag: whose it is, is not known")
+                notes.append(f"{record.native_id} on {adapter} has no readable tag: its owner is not known")
                 searched = False
                 continue
             first = _first_with(record.tag, state, births, found.values())

@@ -115,8 +115,8 @@ def _cells(cells: Sequence[CellView], out: Out) -> None:
 def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> None:
     """Prints the boxes' table.
 
-    Ids are left out if the platform's name has them, and on a narrow terminal; `--json` has them. Inodes are shown when
-    few are left.
+    Ids are left out on a narrow terminal, and if WHERE shows them for all boxes; `--json` has them. Inodes are shown
+    when few are left.
     """
     columns = {
         "BOX": [box.name for box in boxes],

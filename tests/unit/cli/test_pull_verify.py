@@ -394,7 +394,7 @@ def test_pull_into_evidence_that_is_read_only_is_one_clear_error(world: World, m
         assert result.code == 2
         assert "mistake in sweepctl" not in result.err
         assert f"error: {world.evidence} can't be written: Read-only file system; nothing was pulled" in result.err
-        assert f"next   sweepctl pull --stack {STACK}    (once that is mended)" in result.err
+        assert f"next   sweepctl pull --stack {STACK}    (once that is fixed)" in result.err
 
 
 # Without a box

@@ -352,7 +352,7 @@ def test_watch_as_json_is_a_document_a_line_and_ends_in_time(world: World, box: 
     assert result.code == 1
     [line] = result.out.splitlines()
     assert json.loads(line)["stack"] == STACK
-    assert "which is enough" in result.err
+    assert "the limit of --timeout" in result.err
 
 
 def test_watch_waits_an_outage_out(world: World, box: Box) -> None:

@@ -54,7 +54,7 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
     with Progress("reading from every stack which sweeps mounted them"):
         found = survey(target.root, sources.store, [facts.native_id for _, facts in chosen], but=target.stack)
     identity = sources.state.identity.identity if sources.state.identity else chosen[0][1].identity
-    inventory = take_inventory(identity, [facts for _, facts in chosen], found, _said(target))
+    inventory = take_inventory(identity, [facts for _, facts in chosen], found, _approvals(target))
     digest = _kept(sources, inventory, options, chosen)
     approval = _build(options, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
     with Progress("checking"):
@@ -107,7 +107,7 @@ def _chosen(sources: Sources, options: ApproveOptions) -> list[tuple[VolumeEntry
     return [(entry, facts_of(entry)) for name, entry in kept.items() if name in wanted]
 
 
-def _said(target: Target) -> dict[str, Approval]:
+def _approvals(target: Target) -> dict[str, Approval]:
     """The approvals in the stack files of sweeps, as far as the files can be read."""
     said: dict[str, Approval] = {}
     for name in StackFile.stacks(target.root):

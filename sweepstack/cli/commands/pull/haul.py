@@ -139,9 +139,9 @@ def pull(sources: Sources, out: Out) -> int:
 
 
 def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
-    """The error with the commands to type once its cause is mended, and if it can't be mended."""
+    """The error with the commands to type once its cause is fixed, and if it can't be fixed."""
     return Unsure(
-        str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is mended)", *gives_up(sources)]
+        str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is fixed)", *gives_up(sources)]
     )
 
 

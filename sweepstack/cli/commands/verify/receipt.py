@@ -56,7 +56,7 @@ def verify(sources: Sources, out: Out) -> int:
     try:
         outcome = run(sources, store, plan)
     except EvidenceError as error:
-        again = f"sweepctl verify --stack {target.stack}    (once that is mended)"
+        again = f"sweepctl verify --stack {target.stack}    (once that is fixed)"
         raise Unsure(str(error), [again, *gives_up(sources)]) from error
     return report(sources, outcome, plan, out, store)
 
@@ -230,7 +230,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     out.next(following)
     if yes and plan.unreadable:
         back = put_back(target, store)
-        again = f"sweepctl verify --stack {stack}    (once that is mended)"
+        again = f"sweepctl verify --stack {stack}    (once that is fixed)"
         following = [*back, again] if back else [again, *gives_up(sources)]
         raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
     return YES if yes else UNSURE if bad and untold else NO
@@ -276,7 +276,7 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
     first = bad[0].name
     if set(outcome.unknown) >= {cell.name for cell in bad}:
         return [
-            f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is mended)",
+            f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
             accept,
         ]
     return [f"sweepctl logs --stack {stack} {first}", accept]
