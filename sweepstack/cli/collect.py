@@ -1,4 +1,4 @@
-"""Collects a scene: the engine's state, the evidence's records, and what each box and platform says now.
+"""Collects a scene: the engine's state, the evidence's records, and the answers of the boxes.
 
 Boxes are asked in parallel, each with a deadline. A box that does not answer is unknown, never gone.
 """

@@ -1,4 +1,4 @@
-"""Boxes that are in the records but not in the state, so that they can be approved before `up` adopts them.
+"""Boxes that are in the records but not in the state: a person can approve their end already.
 
 If the provider is killed during a create, the state has no box, but the box bills. Its birth record says which sweep it
 belongs to, and the platform says that it exists. That is enough for an approval; the delete checks everything again.

@@ -1,4 +1,4 @@
-"""`sweepctl place`: shows the offers of the candidates, and writes the chosen ones into the stack file."""
+"""`sweepctl place`: shows the candidates' offers, and writes the chosen ones into the stack file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl results`: prints one table of all cells, by their axes. By default only verified cells count."""
+"""`sweepctl results`: prints one table of all cells; by default only verified cells count."""
 
 from __future__ import annotations
 

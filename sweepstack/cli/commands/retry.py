@@ -1,4 +1,4 @@
-"""`sweepctl retry`: records that cells run again; the next `pulumi up` brings the record to the boxes."""
+"""`sweepctl retry`: records that cells run again; the next `pulumi up` tells the boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl audit`: compares what the accounts hold with the states of this backend, in both directions.
+"""`sweepctl audit`: compares the accounts with the states of this backend, in both directions.
 
 It deletes nothing. It reads each box that no state has, and shows its content, its owner and the next command. Only
 `--end` ends something, after the check (`sweepstack.teardown.orphan_check`) and after asking for the id.

@@ -1,4 +1,4 @@
-"""`sweepctl finish`: pulls, verifies, asks for approval, and destroys the sweep, so that nothing bills."""
+"""`sweepctl finish`: pulls, verifies, asks for approval, and destroys the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl finish` of a stack of volumes: approve, `pulumi up`, `pulumi destroy`, check that none bills."""
+"""`sweepctl finish` of a stack of volumes: approve, `pulumi up`, `pulumi destroy`, last check."""
 
 from __future__ import annotations
 

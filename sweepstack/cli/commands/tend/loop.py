@@ -1,4 +1,4 @@
-"""`sweepctl tend`: its rounds, in the foreground, in cron or in CI. Prints one line a round; never deletes.
+"""`sweepctl tend`: runs its rounds, in the foreground, in cron or in CI. Never deletes a box.
 
 A round pulls and verifies the cells that were sealed since the last one; moves waiting cells to idle boxes; stops boxes
 with a drained queue (`when_done: stop`) or beyond the budget (`budget.stop`), if no unsaved data is lost by that;
