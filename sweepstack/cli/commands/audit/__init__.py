@@ -1,4 +1,4 @@
-"""`sweepctl audit`: compares the accounts with the states, and ends one box or volume that no state has."""
+"""`sweepctl audit`: compares the accounts with the states; ends a box or volume that no state has."""
 
 from __future__ import annotations
 
