@@ -463,6 +463,7 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
     world.engine_says("error: no stack named 'sweep-t' found")
     lost = world.run("results", fresh=False)
     assert lost.code == 2
+    asked = world.calls()  # which backend it is, to name the way back
     assert "sweepctl new" not in lost.err
     assert f"next   sweepctl results --evidence {world.evidence}    (also logs, curves, provenance, verify)" in lost.err
     assert f"cp {world.evidence}/stack-files/Pulumi.sweep-t.yaml {world.root}/stacks/" in lost.err
@@ -476,7 +477,7 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
     assert world.run("logs", "lr0.1", *place, stack=None, fresh=False).out == "training lr0.1\ndone\n"
     assert world.run("provenance", "lr0.1", "--evidence", world.uri, stack=None, fresh=False).code == 0
     assert world.run("verify", *place, stack=None, fresh=False).code == 0
-    assert world.calls() == []
+    assert world.calls() == asked
     rot(world.evidence / "cells/lr0.3/metrics.json")
     bad = world.run("verify", *place, "--json", stack=None, fresh=False)
     assert bad.code == 1
