@@ -76,6 +76,14 @@ def engine() -> Path:
     return Path(found[1])
 
 
+def assert_failed(result: Result, *words: str) -> None:
+    """It did not go through, and said all of this."""
+    assert result.rc != 0, f"it went through\n{result}"
+    missing = [word for word in words if word not in result.text]
+    assert words, "a failure without a word proves nothing: it may be another one"
+    assert not missing, f"not said: {missing}\n{result}"
+
+
 def start(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
     """Starts a command in a session of its own; the caller ends it."""
     return subprocess.Popen(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.commands import Result, assert_refused, ok
+from tests.engine.commands import Result, assert_failed, assert_refused, ok
 from tests.engine.harness import Stack
 
 
@@ -239,14 +239,19 @@ def test_only_a_person_approves(verified: Stack) -> None:
     """Without a terminal, an exact digest is needed: `--yes`, a part of it, or nothing is no word."""
     receipt = verified.verify()["receipt"]
     text = verified.config_file.read_text()
-    for words in ((), ("--yes",), ("--receipt", receipt[:20]), ("--receipt", "sha256:" + "0" * 64)):
+    for words, said in {
+        (): "there is no terminal to ask at: to approve, give the receipt's whole digest",
+        ("--yes",): "No such option: --yes",
+        ("--receipt", receipt[:20]): f"{receipt[:20]} is not a whole digest",
+        ("--receipt", "sha256:" + "0" * 64): "the receipt sha256:" + "0" * 64 + " is not in",
+    }.items():
         result = verified.sweepctl("approve", *words)
-        assert result.rc != 0, str(result)
+        assert_failed(result, said)
         assert verified.config_file.read_text() == text, str(result)
     for answer in ("no", "y", "", "YES!"):
         asked = [("?", f"{answer}\r")]
         result = verified.terminal("sweepctl", "approve", "--stack", verified.name, answers=asked)
-        assert result.rc != 0, f"{answer!r} counted as yes\n{result}"
+        assert_failed(result, "not approved; nothing was written")
         assert verified.config_file.read_text() == text, str(result)
 
 

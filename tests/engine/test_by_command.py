@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.engine.commands import Result, assert_refused, ok
+from tests.engine.commands import Result, assert_failed, assert_refused, ok
 from tests.engine.conftest import Locked
 from tests.engine.harness import Stack
 from tests.engine.looking import Snapshot
@@ -100,7 +100,7 @@ def test_row_1_the_whole_message(locked: Attack) -> None:
 def test_row_2_destroy_target_box(locked: Attack) -> None:
     """`destroy --target BOX` alone is stopped by the engine, since the gate depends on it."""
     result = locked.stack.destroy("--target", locked.stack.urn("Box", "box-0"))
-    assert result.rc != 0, str(result)
+    assert_failed(result, "will be destroyed but was not specified in --target list")
     locked.stack.assert_unchanged(locked.before, result)
 
 
@@ -242,7 +242,7 @@ def test_import_into_another_stack(locked: Attack) -> None:
     native_id = stack.native_id("box-0")
     words = ("sweepstack:index:Box", "stolen", native_id, "--stack", "thief", "--yes", "--protect=false")
     result = stack.run("pulumi", "import", *words, "--generate-code=false")
-    assert result.rc != 0, str(result)
+    assert_failed(result, f"{native_id} cannot be imported by its id alone", "`pulumi up --stack thief`")
     stack.run("pulumi", "destroy", "--stack", "thief", "--yes", "--non-interactive")
     stack.assert_unchanged(locked.before, result)
     ok(stack.run("pulumi", "stack", "rm", "thief", "--yes", "--force"))

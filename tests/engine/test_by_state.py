@@ -186,7 +186,8 @@ def test_state_edited_to_another_id(edited: Edited) -> None:
     stack.edit_state(edit)
     edited.status_names("box-1")
     result = stack.destroy()
-    assert result.rc != 0, str(result)
+    assert_refused(result)
+    assert "(local-aaaaaaaaaa) is gone from local" in result.text, str(result)
     edited.safe(result)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.commands import COMMAND_SECONDS, Result, ok
+from tests.engine.commands import COMMAND_SECONDS, Result, assert_failed, assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import BOX_ID
 
@@ -91,7 +91,8 @@ def test_create_failed_before_the_queue_existed(small: Stack) -> None:
 @pytest.mark.proof  # an `up` that goes on with what was made: test_crash.py
 def test_create_failed_and_up_goes_on(small: Stack) -> None:
     """The other way from there: `up` again finishes the create with the box that is there."""
-    assert small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"}).rc != 0
+    failed = small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"})
+    assert_failed(failed, "box-0 failed after it was made", "It bills $1.25/h", "pulumi up --stack t (adopts it)")
     native_id = small.native_id("box-0")
     ok(small.up())
     small.wait_done()
@@ -113,8 +114,7 @@ def test_answer_of_the_create_lost(small: Stack) -> None:
 def test_box_killed_before_anything_was_sealed(training: Stack) -> None:
     """All processes of the box die and nothing is sealed: abandoned by name, it ends in three commands."""
     training.kill_box(training.native_id("box-0"))
-    refused = training.destroy()
-    assert refused.rc != 0, str(refused)
+    assert_refused(training.destroy(), ["seed0", "seed1"])
     out = WayOut(training)
     out.abandons("box-0", preview=True)
     out.is_over()
@@ -195,7 +195,7 @@ def test_journal_replaced_by_nothing(small_finished: Stack) -> None:
     before = small.native_ids()
     small.up()
     refused = small.destroy()
-    assert refused.rc != 0, str(refused)
+    assert_refused(refused, ["seed0", "seed1"])
     assert small.native_ids() == before
     out = WayOut(small)
     out.abandons("box-0")
@@ -286,7 +286,7 @@ def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
 def test_wrong_settings_given_up(small: Stack) -> None:
     """The other way from there: abandoned, it ends in three commands without the settings being mended."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
-    assert small.up().rc != 0
+    assert_failed(small.up(), "no-such-file.py is not among the shipped files")
     out = WayOut(small)
     out.abandons("box-0")
     out.is_over()
@@ -303,7 +303,8 @@ def test_a_failed_cell_is_waived(small: Stack) -> None:
     small.wait_idle()
     ok(small.sweepctl("pull"))
     receipt = small.verify()["receipt"]
-    assert small.sweepctl("approve", "--receipt", receipt).rc != 0, "approved with a failed cell and no waiver"
+    approved = small.sweepctl("approve", "--receipt", receipt)
+    assert_failed(approved, "not approved; nothing was written", "seed1 is failed in the receipt", "--waive seed1")
     out = WayOut(small)
     out.types("sweepctl", "approve", "--receipt", receipt, "--waive", "seed1", "--reason", "it diverges")
     out.types("pulumi", "up")
@@ -352,6 +353,6 @@ def test_finish_without_a_person(finished: Stack) -> None:
     """Without a terminal `finish` pulls and verifies, and ends nothing: nobody has given a word."""
     text = finished.config_file.read_text()
     result = finished.sweepctl("finish")
-    assert result.rc != 0, str(result)
+    assert_failed(result, "there is no terminal to ask at: to approve, give the receipt's whole digest")
     assert finished.config_file.read_text() == text, str(result)
     assert len(finished.native_ids()) == 2, str(result)

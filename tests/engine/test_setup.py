@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_failed, ok
 from tests.engine.harness import Stack
 
 
@@ -46,7 +46,7 @@ def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..
     """`tend` copies it once the runner has ended; the end of the box copies it, too, where no pull was."""
     stack = make_stack("outlived", cells=("seed0",), boxes=("box-0",))
     stack.edit_config(lambda sweep: sweep["job"].update(setup="echo no such package; exit 3"))
-    assert stack.up().rc != 0
+    assert_failed(stack.up(), "setup failed", "no such package")
     stack.wait_idle()
     kept = stack.evidence / "box-logs" / "box-0-g1"
     stack.sweepctl("tend", "--once")

@@ -8,7 +8,7 @@ import signal
 import threading
 from pathlib import Path
 
-from tests.engine.commands import COMMAND_SECONDS, Result, ok
+from tests.engine.commands import COMMAND_SECONDS, Result, assert_failed, ok
 from tests.engine.harness import Stack
 from tests.engine.test_stop import want
 
@@ -80,5 +80,8 @@ def test_ports_are_here_already(finished: Stack) -> None:
         server.shutdown()
         server.server_close()
     assert "nothing answers there yet" in ok(finished.sweepctl("forward", "box-0", f"{port}:{port}")).out
-    assert finished.sweepctl("forward", "box-0", "8080:6006").rc != 0
-    assert finished.sweepctl("forward", "box-0", "many").rc == 2
+    renamed = finished.sweepctl("forward", "box-0", "8080:6006")
+    assert_failed(
+        renamed, "its port 6006 is 6006 here already, and is not renamed to 8080", "leave the second port away"
+    )
+    assert_failed(finished.sweepctl("forward", "box-0", "many"), '"many" is no port; write 6006, or 8080:6006')

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import Result, ok
+from tests.engine.commands import Result, assert_failed, ok
 from tests.engine.harness import Stack
 
 KEEP = """\
@@ -54,34 +54,27 @@ def keeper(make_stack: Callable[..., Stack]) -> Keeper:
     return Keeper(sweep)
 
 
-def refused(result: Result, *words: str) -> None:
-    """It did not go through, and said all of this."""
-    assert result.rc != 0, str(result)
-    missing: Sequence[str] = [word for word in words if word not in result.text]
-    assert not missing, f"not said: {missing}\n{result}"
-
-
 def test_a_volume_outlives_its_sweep_and_ends_when_what_is_on_it_is_safe(keeper: Keeper) -> None:
     """The store's destroy is refused until its sweep has finished and a person approved what is on the volumes."""
     sweep = keeper.sweep
-    refused(sweep.pulumi("preview"), "there is no volume abl-store")
+    assert_failed(sweep.pulumi("preview"), "there is no volume abl-store")
     preview = ok(keeper.pulumi("preview"))
     assert "volume abl-store: 2 GB, $0.00/month, was to be kept until 2026-01-31, which is over" in preview.text
     ok(keeper.pulumi("up"))
     assert len(keeper.volumes()) == 2
     ok(sweep.up())
     sweep.wait_done()
-    refused(keeper.approve(), "box box-0 of t", "not approved; nothing was written", "sweepctl finish --stack t")
-    refused(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "not approved", "used by", "waiting costs")
+    assert_failed(keeper.approve(), "box box-0 of t", "not approved; nothing was written", "sweepctl finish --stack t")
+    assert_failed(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "not approved", "used by", "waiting costs")
     sweep.run_loop()
     status = ok(sweep.sweepctl("status"))
     assert "volume abl-store: $0.00/month, was to be kept until 2026-01-31, which is over" in status.text
     ok(sweep.destroy())
     kept = [path for path in keeper.volumes() if list(path.iterdir())]
     assert len(kept) == 1, "the sweep's end took what is on its volume with it"
-    refused(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "not approved")
+    assert_failed(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "not approved")
     asked = keeper.approve()
-    refused(asked, "abl-store: t (", "2 of 2 verified", "no sweep on record ever mounted it", "no terminal")
+    assert_failed(asked, "abl-store: t (", "2 of 2 verified", "no sweep on record ever mounted it", "no terminal")
     digest = re.search(r"--receipt (sha256:[0-9a-f]{64})", asked.text)
     assert digest is not None
     ok(keeper.approve("--receipt", digest[1]))
@@ -89,7 +82,7 @@ def test_a_volume_outlives_its_sweep_and_ends_when_what_is_on_it_is_safe(keeper:
     whole = copy.read_bytes()
     copy.write_bytes(b"x" * len(whole))
     ok(keeper.pulumi("up"))
-    refused(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "t: seed0")
+    assert_failed(keeper.pulumi("destroy"), "REFUSED. Nothing was deleted", "t: seed0")
     assert kept[0].is_dir()
     copy.write_bytes(whole)
     ok(keeper.pulumi("destroy"))
@@ -101,9 +94,9 @@ def test_one_volume_leaves_and_is_given_up_by_name(keeper: Keeper) -> None:
     """`want: gone` with the word in the same change; without a word it is refused, and the other one stays."""
     ok(keeper.pulumi("up"))
     keeper.file.write_text(keeper.file.read_text().replace("size: 1GB", "size: 1GB, want: gone"))
-    refused(keeper.pulumi("up"), "REFUSED. Nothing was deleted", "not approved")
+    assert_failed(keeper.pulumi("up"), "REFUSED. Nothing was deleted", "not approved")
     given = ok(keeper.approve("--abandon", "other", "--reason", "a try"))
     assert "ABANDONED  other" in given.text
     ok(keeper.pulumi("up"))
     assert len(keeper.volumes()) == 1
-    refused(keeper.pulumi("destroy"), "Volume abl-store")
+    assert_failed(keeper.pulumi("destroy"), "Volume abl-store")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.commands import Result, ok
+from tests.engine.commands import Result, assert_failed, ok
 from tests.rented.world import World, rented, without_internet
 from tests.simulators.rental import rentals, stack_of
 
@@ -81,13 +81,6 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         yield Lab(world)
 
 
-def refused(result: Result, *words: str) -> None:
-    """It did not go through, and said all of this."""
-    assert result.rc != 0, str(result)
-    missing: Sequence[str] = [word for word in words if word not in result.text]
-    assert not missing, f"not said: {missing}\n{result}"
-
-
 def finished(lab: Lab, stack: str) -> None:
     """`sweepctl finish`, typed on a terminal and answered."""
     yes = [("Type yes to go on", "yes\n")]
@@ -122,7 +115,7 @@ def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> N
     ok(stack.sweepctl("wait", "--for", "done", timeout=400))
     used = f"used by         {', '.join(sorted((first_name, 'again')))}"
     reasons = ("not approved", f"({box}) mounts it, and is running", used, world.its.volume_month)
-    refused(lab.pulumi("destroy"), "REFUSED. Nothing was deleted", *reasons, "sweepctl finish --stack abl-store")
+    assert_failed(lab.pulumi("destroy"), "REFUSED. Nothing was deleted", *reasons, "sweepctl finish --stack abl-store")
     assert lab.volumes() == {volume}
     finished(lab, "again")
     assert len(lab.content()) == 2
