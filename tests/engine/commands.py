@@ -180,7 +180,7 @@ def hung_up(
     pid, ours = pty.fork()
     if pid == 0:
         os.chdir(cwd)
-        os.execvpe(argv[0], list(argv), {**env, "TERM": "xterm", "COLUMNS": "160", "LINES": "60"})
+        os.execvpe(argv[0], list(argv), {**env, "TERM": "xterm", "COLUMNS": "80", "LINES": "60"})
     seen = ""
     try:
         while after not in seen:
