@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_failed, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import tree
 
@@ -194,5 +194,5 @@ def test_one_approval_with_both_verbs(finished: Stack) -> None:
     assert phases(stack)["box-0"][0] == "stopped"
     assert not (stack.evidence / "records" / "teardown.json").exists()
     refused = stack.destroy()
-    assert refused.rc != 0
+    assert_failed(refused, "REFUSED. Nothing was deleted", "the approval allows stop, not destroy")
     assert stack.native_ids() == [kept]

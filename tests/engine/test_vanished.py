@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_failed, ok
 from tests.engine.harness import Stack
 
 
@@ -57,9 +57,12 @@ def test_unreachable_is_not_gone(verified: Stack) -> None:
     before = verified.snapshot()
     root.rename(hidden)
     try:
-        for command in (verified.up, verified.destroy):
+        for command, words in {
+            verified.up: "so nothing is known of its boxes. Is XDG_DATA_HOME what it was when they were made?",
+            verified.destroy: "once it answers; `sweepctl status` says why it does not",
+        }.items():
             result = command()
-            assert result.rc != 0, str(result)
+            assert_failed(result, words)
             assert "LOST" not in result.text, str(result)
             for kind in ("Box", "Queue", "Gate"):
                 assert len(verified.resources(kind)) == 2, f"the state forgot something\n{result}"
