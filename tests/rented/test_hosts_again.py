@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.commands import assert_refused
 from tests.engine.test_approvals import test_cell_retried_after_the_approval  # noqa: F401
 from tests.engine.test_liveness import (  # noqa: F401
     WayOut,
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.proof
 
 def test_box_killed_before_anything_was_sealed(training: HostStack) -> None:
     training.kill_box(training.native_id("box-0"))
-    assert training.destroy("--refresh=false").rc != 0
+    assert_refused(training.destroy("--refresh=false"), ["seed0", "seed1"])
     out = WayOut(training)
     out.abandons("box-0")
     out.is_over()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.commands import ok
+from tests.engine.commands import assert_failed, ok
 from tests.rented.world import World, rented, without_internet
 
 
@@ -59,7 +59,7 @@ def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
     assert f"the offer {offer['offer']} that was placed is not to be had now" in gone.text, str(gone)
     assert "sweepctl place --next --stack sweep-vast" in gone.text
     refused = world.stack.up(timeout=180)
-    assert refused.rc != 0
+    assert_failed(refused, "it is not to be had any more as it was chosen", "pulumi preview --stack sweep-vast")
     assert world.rentals() == set()
 
     ok(world.stack.sweepctl("place", "--next", timeout=120))
@@ -96,5 +96,6 @@ def test_a_ceiling_below_the_market_rents_nothing(world: World) -> None:
     assert place.rc == 1
     assert "nothing that fits can be had" in place.text
     assert "placement" not in world.stack.config()
-    assert world.stack.up(timeout=180).rc != 0
+    refused = world.stack.up(timeout=180)
+    assert_failed(refused, "has no offer that has all that is asked for for 0.05 USD/h or less", "nothing was rented")
     assert world.rentals() == set()
