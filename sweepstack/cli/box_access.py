@@ -12,7 +12,6 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry
 
 NO_WAY = 255
@@ -35,7 +34,7 @@ def find_box(target: Target, name: str) -> BoxEntry:
 def way_to(target: Target, box: BoxEntry) -> Channel:
     """A channel to a box that runs. Raises No or Unsure, with the command that helps."""
     try:
-        platform = load_platform(box.adapter)
+        platform = box.context().platform
         record = platform.get(box.native_id, box.account)
         if record.phase.at_rest:
             raise No(

@@ -174,7 +174,7 @@ def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: dateti
 
 
 def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:
-    channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+    channel = sight.box.context().channel()
     path = attempt_file(cell, attempt, file)
     if channel.size(path) is None:
         return None

@@ -36,7 +36,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
-from sweepstack.platforms.registry import has_address, load_platform, volume_channel
+from sweepstack.platforms.registry import has_address, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.abandonment import on_record
@@ -143,7 +143,7 @@ def _looker(
     asked: dict[str, Platform],
     files: bool,
 ) -> Callable[[], Sight]:
-    known = BoxContext(box.facts(), box.adapter)
+    known = box.context()
     first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
     queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
 
@@ -174,7 +174,7 @@ def _unanswered(
     box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
 ) -> Sight:
     silent = Observation(Existence.UNKNOWN, note=LATE)
-    return _sight(BoxContext(box.facts(), box.adapter), box, sources, births, proposed, now, silent, None)
+    return _sight(box.context(), box, sources, births, proposed, now, silent, None)
 
 
 def _sight(
@@ -255,7 +255,7 @@ def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
     channels = []
     try:
         for volume in volumes:
-            channels.append(volume_channel(load_platform(sight.box.adapter), volume, box_layout.DURABLE))
+            channels.append(volume_channel(sight.box.context().platform, volume, box_layout.DURABLE))
         for name, manifest in sealed.items():
             data = store.copies.manifest(name) if store is not None else None
             path = f"{box_layout.DURABLE}/{box_layout.sealed_dir(sight.box.identity, name)}/manifest.json"

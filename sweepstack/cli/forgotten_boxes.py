@@ -18,7 +18,6 @@ from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import Orphan, Scene, Sight
-from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
@@ -79,7 +78,7 @@ def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> 
     )
     try:
         rented = rented_at(birth.price_per_hour)
-        known = BoxContext(box.facts(), box.adapter)
+        known = box.context()
         seen, record = observe(known, rented=rented)
         launch = store.launch(box.name, box.generation)
     except (EvidenceError, SweepstackError):

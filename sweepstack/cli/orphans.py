@@ -168,7 +168,7 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     if birth.native_id is None:
         return None, ""
     try:
-        record = load_platform(birth.platform).get(birth.native_id, birth.account)
+        record = BoxAt.of(birth).platform.get(birth.native_id, birth.account)
     except SweepstackError as error:
         return None, _unconfirmed(birth, error)
     if record.phase in (Phase.GONE, Phase.UNKNOWN):
@@ -179,7 +179,7 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
 def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | None, str]:
     """The box of a birth record that is open and not in the state."""
     try:
-        platform = load_platform(birth.platform)
+        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
             record = platform.find_by_tag(birth.tag)
             if record is None and platform.account() != birth.account:

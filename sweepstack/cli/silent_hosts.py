@@ -62,7 +62,7 @@ def remedied(sight: Sight) -> Sight:
     if sight.seen.note != LATE or not has_address(sight.box.adapter):
         return sight
     try:
-        endpoint = getattr(load_platform(sight.box.adapter), "endpoint", None)
+        endpoint = getattr(sight.box.context().platform, "endpoint", None)
     except SweepstackError:
         return sight
     more = ssh_mtu.known(endpoint.host, endpoint.port) if endpoint is not None else ""

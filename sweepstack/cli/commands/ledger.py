@@ -22,7 +22,6 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
@@ -56,7 +55,7 @@ def _gone(sources: Sources, found: Spent) -> frozenset[str]:
 
     def asked(box: BoxEntry) -> bool:
         try:
-            platform = load_platform(box.adapter)
+            platform = box.context().platform
             return look_up(platform, box.native_id, box.account, rented=box.teardown.rented).phase is Phase.GONE
         except SweepstackError:
             return False

@@ -18,7 +18,6 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.boxes import stranded_words
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.snapshot import Scene
@@ -117,7 +116,7 @@ def _wrote_something(scene: Scene) -> bool:
         if not sight.reachable or sight.journal is None:
             continue
         try:
-            channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+            channel = sight.box.context().channel()
             for name, progress in sight.journal.cells.items():
                 if progress.state == "running" and channel.size(
                     f"{box_layout.attempt_dir(name, progress.attempts)}/log.txt"

@@ -22,6 +22,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.status.engine.state_copy import way_back
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 
 STOP = "stop"
@@ -120,6 +121,10 @@ class BoxEntry(_WithApproval):
         """Whether a command on it, by itself, ends its bill once its queue is drained."""
         issue = self.teardown.stop.issue if self.teardown.stop is not None else None
         return self.when_done == STOP and issue is not None and issue.by == "ssh"
+
+    def context(self, verb: str = "") -> BoxContext:
+        """The box with its `facts`, its platform and its evidence, with nothing opened yet."""
+        return BoxContext(self.facts(verb), self.adapter)
 
     def facts(self, verb: str = "") -> BoxFacts:
         """What the check that may end this box asks for; with `verb` stop, what the check before a stop does.

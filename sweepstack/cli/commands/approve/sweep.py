@@ -31,7 +31,6 @@ from sweepstack.operations.power import judge_stop
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
-from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.ownership import who
@@ -123,7 +122,7 @@ def _free(options: ApproveOptions, scene: Scene) -> list[str]:
 
 def _verdict(sight: Sight, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
     """The answer of the verb's own check for the box and this approval."""
-    box = BoxContext(sight.box.facts(verb), sight.box.adapter)
+    box = sight.box.context(verb)
     if verb != STOP:
         return may_end(box, approval, sight.seen, full=False, given_now=True)
     pause = judge_stop(box, sight.box.teardown.paths, approval, full=False)
@@ -254,7 +253,7 @@ def merge(
     candidates = [sight for sight in scene.sights if sight.box.native_id in verbs and not sight.gone]
 
     def by(approval: Approval, sight: Sight) -> Verdict:
-        box = BoxContext(sight.box.facts(verbs[sight.box.native_id]), sight.box.adapter)
+        box = sight.box.context(verbs[sight.box.native_id])
         return may_end(box, approval, sight.seen, full=False)
 
     held = [sight for sight in candidates if by(earlier, sight).allowed]

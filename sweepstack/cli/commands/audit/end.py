@@ -198,7 +198,7 @@ def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, wo
         raise No(f"nothing was ended: the decision could not be recorded anywhere: {'; '.join(problems)}", [AUDIT])
     if isinstance(found, Assessed):
         with contextlib.suppress(SweepstackError, OSError):
-            channel = load_platform(finding.platform).channel(finding.native_id, finding.account)
+            channel = BoxAt(finding.platform, finding.native_id, finding.account).channel()
             channel.append_locked(box_layout.DECISIONS, decision.line(), box_layout.DECISIONS + ".lock")
             places.append("the box")
     return places

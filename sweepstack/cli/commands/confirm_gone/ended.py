@@ -22,10 +22,9 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.operations.host_shutdown import told
-from sweepstack.platforms.registry import has_address, load_platform, need
+from sweepstack.platforms.registry import has_address, need
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
-from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
@@ -193,7 +192,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
 
 def _allowed(target: Target, box: BoxEntry) -> str | None:
     """By which approval this box may end although it does not answer; None if by none."""
-    known = BoxContext(box.facts(), box.adapter)
+    known = box.context()
     words: list[Approval | None] = [box.word()[0], *on_record(known)]
     with suppress(ConfigError):
         words.append(target.file.approval() if target.file.path.exists() else None)
@@ -210,7 +209,7 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
     one. Raises No if the box's own machine may answer."""
     again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
     try:
-        shown = need(load_platform(box.adapter), IsHost).who_answers()
+        shown = need(box.context().platform, IsHost).who_answers()
     except Unreachable as error:
         return " ".join(str(error).split()), ()
     except SweepstackError as error:
@@ -238,6 +237,6 @@ def _pinned(box: BoxEntry) -> list[str]:
     """The host keys that the box's own machine has shown, by the state and by this computer."""
     on_record = list(box.host_keys or ())
     try:
-        return [*on_record, *need(load_platform(box.adapter), IsHost).pinned()]
+        return [*on_record, *need(box.context().platform, IsHost).pinned()]
     except SweepstackError:
         return on_record

@@ -17,7 +17,7 @@ from sweepstack.core.records import Birth
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError
-from sweepstack.platforms.registry import load_platform
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.ownership import who
 
 
@@ -38,7 +38,7 @@ def never_rented(target: Target, word: Word, out: Out) -> int:
             f"the list of {birth.platform} may lag until {at}: nothing was written", [f"{up}    (at {at} or later)"]
         )
     try:
-        found = load_platform(birth.platform).find_by_tag(birth.tag, birth.account)
+        found = BoxAt.of(birth).platform.find_by_tag(birth.tag, birth.account)
     except PlatformError as error:
         raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
     if found is not None:

@@ -20,7 +20,6 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import Scene, Sight
 
@@ -90,7 +89,7 @@ def _last_look(target: Target, sight: Sight, out: Out) -> int:
     """Asks the platform for this native id: the engine's exit code is no proof."""
     box = sight.box
     try:
-        record = look_up(load_platform(box.adapter), box.native_id, box.account, rented=box.teardown.rented)
+        record = look_up(box.context().platform, box.native_id, box.account, rented=box.teardown.rented)
         gone, problem = record.phase is Phase.GONE, record.note if record.emptied else "it is still there"
     except PlatformError as error:
         gone, problem = False, str(error)

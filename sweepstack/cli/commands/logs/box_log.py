@@ -10,7 +10,6 @@ from sweepstack.cli.sources import Sources
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.snapshot import Scene, Sight
 
 
@@ -39,7 +38,7 @@ def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> Cel
     why = "" if sources.target.evidence else f"box {name} is not in the state any more"
     if sight is not None and sight.reachable:
         try:
-            channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+            channel = sight.box.context().channel()
             if channel.size(path) is None:
                 raise Unsure(f"box {name} has no {path} yet")
             return over_channel(f"box {name}", channel, path, 0)

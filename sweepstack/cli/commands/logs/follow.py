@@ -23,7 +23,6 @@ from sweepstack.cli.target import Target
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.snapshot import Scene, Sight
 
 POLL_SECONDS = 0.5
@@ -98,7 +97,7 @@ class Follow:
         """Reads from this box from now on."""
         self.box, self.generation = sight.box.name, sight.box.generation
         self._native_id = sight.box.native_id
-        self.channel: Channel = load_platform(sight.box.adapter).channel(sight.box.native_id, sight.box.account)
+        self.channel: Channel = sight.box.context().channel()
         self._journal_read = 0
 
     def say(self, text: str) -> None:

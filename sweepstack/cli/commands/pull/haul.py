@@ -199,7 +199,7 @@ def _keep_on(boxes: Sequence[BoxEntry]) -> None:
     """Tells these boxes that a pull runs. If that fails, the pull goes on."""
     for box in boxes:
         with contextlib.suppress(SweepstackError, OSError):
-            load_platform(box.adapter).channel(box.native_id, box.account).write(box_layout.KEEP_ON, b"")
+            box.context().channel().write(box_layout.KEEP_ON, b"")
 
 
 def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[BoxSource], list[BoxSource]]:
@@ -210,7 +210,7 @@ def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[B
     for box in sources.state.boxes:
         named.add((box.name, box.generation))
         try:
-            platform = load_platform(box.adapter)
+            platform = box.context().platform
             if platform.get(box.native_id, box.account).phase is not Phase.GONE:
                 channel = platform.channel(box.native_id, box.account)
                 renew(channel)

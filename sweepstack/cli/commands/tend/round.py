@@ -24,11 +24,9 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.snapshot import Scene, Sight
-from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.ownership import renew
 
 STOP_SECONDS = 300.0
@@ -83,7 +81,7 @@ def _hold(scene: Scene) -> None:
 
     def renewed(box: BoxEntry) -> None:
         with contextlib.suppress(SweepstackError, OSError):
-            renew(load_platform(box.adapter).channel(box.native_id, box.account))
+            renew(box.context().channel())
 
     held = [sight.box for sight in scene.sights if sight.reachable and sight.phase == Phase.RUNNING]
     in_parallel({box.native_id: partial(renewed, box) for box in held}, HOLD_SECONDS)
@@ -165,7 +163,7 @@ def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verif
     if left:
         round_.kept[box.name] = f"{why}, and {', '.join(left[:3])} could not be pulled and verified yet"
         return
-    pause = judge_stop(BoxContext(box.facts(STOP), box.adapter), box.teardown.paths, None, full=False)
+    pause = judge_stop(box.context(STOP), box.teardown.paths, None, full=False)
     if not pause.verdict.allowed:
         round_.kept[box.name] = f"{why}, and a stop would lose {pause.risk.words(pause.facts.kills)}"
         return

@@ -22,7 +22,6 @@ from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import first_hung
 from sweepstack.teardown.launched import signs_of_a_launch
@@ -100,7 +99,7 @@ def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
     """
     journal, broken, alive, why = None, "", None, ""
     try:
-        platform = load_platform(box.adapter)
+        platform = box.context().platform
         if platform.get(box.native_id, box.account).phase is Phase.GONE:
             gone = not box_layout.surviving(box.teardown.kills, box.mounts)
             return BoxView(box.name, box.native_id, box.generation, None, gone=gone)
