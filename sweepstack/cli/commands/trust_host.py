@@ -17,7 +17,6 @@ from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.platforms.registry import load_platform
 
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 
@@ -87,7 +86,7 @@ def _way_to(target: Target, name: str, host: str) -> Way:
             raise Unsure(str(error), again) from error
     box = find_box(target, name)
     try:
-        platform = load_platform(box.adapter)
+        platform = box.context().platform
         way: Way | None = getattr(platform, "way", None)  # a host has its own address; no platform has to be asked
         if way is not None:
             return way

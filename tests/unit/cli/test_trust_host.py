@@ -35,9 +35,9 @@ def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshWorld
             endpoint=SshEndpoint(made.machine.host, made.machine.port, start="1") if made.machine.alive else None,
         )
     )
+    box = SimpleNamespace(**vars(BOX), context=lambda: SimpleNamespace(platform=platform))
     for module in (trust, visit):
-        monkeypatch.setattr(module, "find_box", lambda *_: BOX)
-        monkeypatch.setattr(module, "load_platform", lambda _: platform)
+        monkeypatch.setattr(module, "find_box", lambda *_: box)
     monkeypatch.setattr(made, "connect", lambda: SshWorld.connect(made, host_keys=None))
     made.channel.close()
     made.channel = made.connect()
