@@ -1,4 +1,4 @@
-"""Asking an account what it has left, within a few seconds: a screen that shows it waits for nothing longer."""
+"""Asks an account for its balance, and waits a few seconds at most: a screen shows the answer."""
 
 from __future__ import annotations
 

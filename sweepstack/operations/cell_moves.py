@@ -1,12 +1,12 @@
-"""Cells that move from one box to another: only those that have not started, and none is ever two boxes' at once.
+"""Moves cells that have not started from one box to another. No cell ever belongs to two boxes.
 
-Whose a cell is stands in the launch records of the evidence. It is let go in this order: a tombstone into the queue
-that holds it, on the condition that it has not started (the runner judges that under the lock under which it claims);
-a look at the journal, where a claim that came first is written; and only then the launch record. So a runner that was
-faster keeps its cell, and a command that was cut off leaves a cell that the next one finds to be nobody's.
+The launch records of the evidence say which box has a cell. A box gives one up in this order: (1) a tombstone is put
+into its queue, on the condition that the cell has not started (the runner checks that under the lock under which it
+claims cells); (2) the journal is read, in which an earlier claim would stand; (3) the launch record is changed. So a
+runner that was faster keeps its cell. If a command is cut off, the next one finds a cell that no box has.
 
-It is the box that is to have a cell that takes it, when it is there and its queue is brought up; nothing is pushed. So
-the cells of a box that can't be rented wait, and run, where they were.
+The new box takes the cells when it is there and its queue is brought up; no box pushes cells to another. So if a box
+can't be rented, its cells wait, and run, where they were.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Find = Callable[[Birth], Neighbour]
 @dataclass(frozen=True)
 class Moved:
     """What changed hands. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
-    `unknown`: cell → why nobody can say; `left`: cells that this queue no longer has."""
+    `unknown`: cell → why its box can't be told; `left`: cells that this queue no longer has."""
 
     taken: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Nei
         raise EvidenceError("it is stopped, and no copy of its journal was kept")
     if rest is None or not rest.speaks_for(launch.native_id, journal):
         raise EvidenceError(
-            "it was stopped by somebody else and can't be read: a cell may have started there after its journal was "
+            "it was not stopped by sweepstack and can't be read: a cell may have started there after its journal was "
             f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "
             f"sweepctl approve --abandon {launch.box}"
         )
@@ -179,8 +179,8 @@ def unplaced(
 ) -> list[str]:
     """Cells that the program gives this box, that have not started anywhere, and that its queue was not given yet.
 
-    What a cut-off or failed move leaves behind; empty where that can't be told. Verified cells are nobody's to run,
-    unless they are to run `again`: cell → the manifest of the result that does not count any more.
+    A move that failed or was cut off leaves such cells. Empty if that can't be told. No box runs verified cells, unless
+    they are to run `again`: cell → the manifest of the result that does not count any more.
     """
     again = again or {}
     try:

@@ -1,4 +1,4 @@
-"""Hosts whose bill ends by a command on them, or by a person: what is proved of them while nobody answers there."""
+"""Ends or stops a box by a command on its host, and proves that the host is off by its silence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sweepstack.core.journal import Journal
 
 SILENT_SECONDS = 60.0
-"""So long nobody must answer after a command was taken, before it counts as carried out."""
+"""After the host took a command, it must be silent for so long before the command counts as carried out."""
 AGAIN_SECONDS = 30.0
 """A host that answers on for so long after it took the command is given it again."""
 POLL_SECONDS = 2.0
@@ -46,8 +46,8 @@ LEAST_SECONDS = 0.1
 
 
 def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
-    """What is known of a box whose stop or end is over by the evidence, and at whose address nobody answers now. None
-    in every other case: then the box itself is asked."""
+    """What is known of a box whose stop or end is over by the evidence, and whose host does not answer now. None in
+    every other case: then the box itself is asked."""
     if not box.evidence.uri or not has_address(box.adapter):
         return None
     known = known_handover(box)
@@ -61,7 +61,7 @@ def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
         return None
     if known.verb == "destroy":
         return Observation(Existence.GONE, note=told(known)), None
-    note = f"{known.native} since {known.silent_at or known.begun_at:%Y-%m-%d %H:%M} UTC; nobody answers there"
+    note = f"{known.native} since {known.silent_at or known.begun_at:%Y-%m-%d %H:%M} UTC; its host does not answer"
     record = BoxRecord(box.native_id, "", box.account, Phase.STOPPED, None, None, box.platform.name, note)
     journal = _journal(box.evidence, known)
     seen = Observation(Existence.EXISTS, journal, runner_alive=False, stopped=True, note="" if journal else note)
@@ -69,8 +69,8 @@ def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
 
 
 def answers(platform: Platform, known: Handover) -> bool | None:
-    """Whether the machine of this box answers at its address; None where nobody here could try. Another machine, which
-    a person named, does not count."""
+    """Whether the machine of this box answers at its address; None if that can't be tried from here. Another machine,
+    which a person named, does not count."""
     try:
         shown = need(platform, IsHost).who_answers()
     except Unreachable:
@@ -86,7 +86,7 @@ def told(known: Handover) -> str:
     if known.confirmed is not None:
         word = known.confirmed
         return f"{word.by} saw at {word.at:%Y-%m-%d %H:%M} UTC: {word.saw}"
-    return f"it took {known.native}, and nobody has answered there since {known.silent_at:%Y-%m-%d %H:%M} UTC"
+    return f"it took {known.native}, and has not answered since {known.silent_at:%Y-%m-%d %H:%M} UTC"
 
 
 def _journal(evidence: Evidence, known: Handover) -> Journal | None:
@@ -126,10 +126,10 @@ def issue(
     wait: Wait,
     say: Callable[[str], None],
 ) -> Handover:
-    """Issues a verb over SSH, and waits for the proof: the host took the command, and nobody answers there any more.
+    """Issues a verb over SSH, and waits for the proof: the host took the command, and does not answer any more.
 
     Ends the box's processes first. Idempotent, and resumed by the next call after a crash: what the host took is on
-    record. Raises OutcomeUnknown with the reason when it is not proved in time: nobody may count it as done.
+    record. Raises OutcomeUnknown with the reason when it is not proved in time: then it must not count as done.
     """
     known = _begun(store, facts, asked)
     begin, silent, problem, tried = time.monotonic(), None, "nothing was asked yet", -float("inf")
@@ -138,12 +138,12 @@ def issue(
         if _silent(platform):
             silent = now if silent is None else silent
             if known.accepted_at is None:
-                problem = f"nobody answers there, and whether it took {asked.command!r} is not known"
+                problem = f"the host does not answer, and whether it took {asked.command!r} is not known"
             elif now - silent >= paced(SILENT_SECONDS):
                 since = datetime.now(UTC) - timedelta(seconds=now - silent)
                 return keep_handover(store, known.model_copy(update={"silent_at": known.silent_at or since}))
             else:
-                problem = "nobody answers there, and not for long enough to be sure"
+                problem = "the host does not answer, but has not been silent for long enough to be sure"
         else:
             silent = None
             if now - tried >= AGAIN_SECONDS:
@@ -153,7 +153,7 @@ def issue(
                     taken = datetime.now(UTC)
                     known = known.model_copy(update={"ended_at": taken, "accepted_at": taken, "silent_at": None})
                     known = keep_handover(store, known)
-                    say(f"{asked.native}: {facts.native_id} took {asked.command!r}; waiting until nobody answers there")
+                    say(f"{asked.native}: {facts.native_id} took {asked.command!r}; waiting until it is silent")
                     problem = f"it took {asked.command!r}, and answers on"
                 except (Unreachable, OutcomeUnknown) as error:
                     problem = str(error)
@@ -166,8 +166,8 @@ def issue(
 def finish(
     store: EvidenceStore | None, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]
 ) -> None:
-    """Goes on where a command was cut off that waited for the proof: what the host took is on record, and nobody
-    answers there. Issues nothing. Returns when there is nothing to wait for (any more): the record says how it is."""
+    """Goes on with the wait of a command that was cut off: it is on record what the host took, and the host does not
+    answer. Issues nothing. Returns when there is nothing (more) to wait for: the record says how it stands."""
     known = handover_of(store, native_id)
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
@@ -177,13 +177,13 @@ def finish(
             since = datetime.now(UTC) - timedelta(seconds=time.monotonic() - begin)
             keep_handover(store, known.model_copy(update={"silent_at": since}))
             return
-        say(f"{known.native}: {native_id} took it before; waiting until nobody has answered there for long enough")
+        say(f"{known.native}: {native_id} took it before; waiting until it has been silent for long enough")
         if wait.cancelled.wait(max(LEAST_SECONDS, paced(POLL_SECONDS))) or time.monotonic() - begin > wait.deadline:
             return
 
 
 def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Handover:
-    """The record of this verb: a new one, unless the same command was taken there and nobody has answered since."""
+    """The record of this verb: a new one, unless the host took the same command and has been silent since."""
     before = begun_before(store, facts.native_id, asked.way)
     known = Handover(
         box=facts.name,

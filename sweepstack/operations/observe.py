@@ -1,4 +1,4 @@
-"""What can be seen of a box just now, in the form that the teardown check takes. Never raises for an outage."""
+"""Looks at a box, and gives the teardown check what it needs. Never raises for an outage."""
 
 from __future__ import annotations
 

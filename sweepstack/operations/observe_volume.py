@@ -1,4 +1,4 @@
-"""What can be seen of a volume just now, as the check takes it that may end one. Never raises for an outage."""
+"""Looks at a volume, and gives the check of its end what it needs. Never raises for an outage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Stopping and starting a box around the platform's verb: cells first, then the verb, then proof, then the ledger.
+"""Stops and starts a box: first its cells, then the platform's verb, then proof, then the ledger.
 
-Shared by the provider (`want: stopped`) and `sweepctl tend` (`when_done: stop`). Neither decides here whether it may.
+The provider (`want: stopped`) and `sweepctl tend` (`when_done: stop`) use it. Whether a box may be stopped is decided
+in `teardown`.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def _bring_to_rest_by_command(
     """As `bring_to_rest`, on a host that stops itself."""
     facts = pause.facts
     if issued.by != "ssh" or not issued.command:
-        raise Unsupported(f"box {facts.name}: {issued.native} is a person's, and nobody here issues it")
+        raise Unsupported(f"box {facts.name}: {issued.native} is for a person to do: no command here does it")
     asked = Command("stop", issued.native, issued.command, pause.verdict.way or "")
     try:
         known = issue(store, platform, facts, asked, wait=wait, say=say)

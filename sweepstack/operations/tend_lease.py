@@ -1,7 +1,8 @@
-"""Who tends a sweep now: one record in the evidence, renewed every round, so that two tends don't work side by side.
+"""Lets one `sweepctl tend` at a time work on a sweep, by a record in the evidence.
 
-A claim lasts a little longer than its round; whoever was killed is succeeded when it has run out, and at once on the
-same host, where it can be seen that the process is gone. Writing is conditional: of two that claim at once one is told.
+Each round renews the claim, which lasts a little longer than a round. After a tend was killed, another one may begin
+when the claim has run out; on the same host at once, since there it is seen that the process is gone. Writing is
+conditional: if two claim at the same moment, one of them is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Tending(Record):
 
 
 class AlreadyTended(SweepstackError):
-    """Somebody else tends this sweep; the message says who, and when that runs out."""
+    """Another process tends this sweep; the message says who, and when that runs out."""
 
 
 def claim(store: EvidenceStore, lasts: timedelta, mine: Tending | None, *, now: datetime | None = None) -> Tending:

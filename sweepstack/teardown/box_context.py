@@ -1,4 +1,4 @@
-"""One box as an entry hands it on: its platform, its evidence and its facts, each opened at first use."""
+"""One box with its platform, its evidence and its facts. An entry makes it and passes it on."""
 
 from __future__ import annotations
 

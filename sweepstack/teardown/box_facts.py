@@ -1,4 +1,4 @@
-"""What the check of an end asks of a box: who it is, what the verb does to it, and what its records must name."""
+"""The facts of a box for the check of its end: its ids, its verb, and what its records must name."""
 
 from __future__ import annotations
 

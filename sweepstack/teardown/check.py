@@ -1,4 +1,4 @@
-"""The one check that may end a box. `sweepstack.teardown.orphan_check` is its form for a box that no state has.
+"""The one check that may end a box. For a box that no state has, it is `teardown.orphan_check`.
 
 Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
 `sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
@@ -49,8 +49,8 @@ class CellLine:
 class Verdict:
     """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
 
-    `launched`: whether its queue was ever given cells; None where nobody can know. `unclaimed`: what the verb would
-    kill and nobody has spoken for; `held_by_unclaimed`: that alone is what keeps the box.
+    `launched`: whether its queue was ever given cells; None if that can't be known. `unclaimed`: the files that
+    the verb would kill and that no record covers; `held_by_unclaimed`: they alone keep the box.
     """
 
     allowed: bool = False
@@ -139,7 +139,7 @@ def may_end(
     if approval is None:
         verdict.reasons.insert(0, "not approved")
         if seen.existence is Existence.UNKNOWN and seen.note:
-            verdict.reasons.append(f"nobody can say what is on it now: {seen.note}")
+            verdict.reasons.append(f"what is on it now is not known: {seen.note}")
         return verdict
     problems = approval_problems(facts, approval)
     if problems:

@@ -1,4 +1,4 @@
-"""Closing the books of one box: its birth record, its bill, and the teardown when it was the last one of it."""
+"""Closes the records of one box: its birth record, its bill, and the teardown if it was the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a box's end, or its stop, is not finished by us: the host itself does it, or a person at a console.
+"""Records of ends and stops that the host itself, or a person at a console, has to finish.
 
 One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
 what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host

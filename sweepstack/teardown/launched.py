@@ -1,7 +1,7 @@
-"""What the records and the box say was started on it: cells that no record answers for, and proof that there are none.
+"""Finds what was started on a box by its records and by itself, or proves that nothing was.
 
-One record may be lost, put back from a backup, or written by another backend over a copy of the same evidence. So no
-single one is believed that says "nothing": all of them have to.
+One record may be lost, restored from a backup, or written by another backend over a copy of the same evidence. So no
+single record is believed that says "nothing": all of them have to say so.
 """
 
 from __future__ import annotations

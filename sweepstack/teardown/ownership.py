@@ -1,4 +1,4 @@
-"""Whose a box is, as the box itself says: for an account that several people share, and for states that were lost.
+"""Says on the box itself who owns it: for accounts that people share, and for states that were lost.
 
 `pulumi up` writes it into the box's own folder when it makes the box and when it gives it cells. A box counts as held
 for `HELD` after that, after each round of `sweepctl tend` and each `sweepctl pull`, and after each entry of its

@@ -1,4 +1,4 @@
-"""Why a receipt that was approved does not let a box go: it is of something else, or the box or the copies went on."""
+"""Checks that an approved receipt still holds: it is of this box, and nothing has changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads when a teardown is refused: what is not safe, would die, waiting costs, and what to type."""
+"""Writes a refusal: what is not safe, what would die, what waiting costs, and the next command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What `sweepctl approve --revoke` took back, on record: such an approval ends nothing, whatever else still holds it.
+"""Keeps on record which approvals `sweepctl approve --revoke` took back. They end nothing any more.
 
 The engine's state keeps an approval until the next `pulumi up`, and a teardown may be under way with it. So the record
-counts, and not the place that an approval was found in.
+of the revocation counts, wherever the approval was found.
 """
 
 from __future__ import annotations

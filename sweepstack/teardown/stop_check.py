@@ -1,8 +1,8 @@
-"""Whether a box may be stopped: freely where the stop kills nothing that is nowhere else, else by the teardown check.
+"""The check before a stop. If the stop kills only what is safe elsewhere, it needs no approval.
 
 A stop keeps some tiers and wipes others (the profile says which, the state remembers). Scratch of cells that are sealed
-or dropped was declared dispensable; anything else on a tier that dies counts as being nowhere else. Where the runner's
-own home dies with the stop, every cell does, and the same check as for a delete is asked.
+or dropped was declared dispensable; any other file on a tier that dies counts as existing only there. If a file would
+be lost, or the runner's home and so every cell, the check of a delete decides.
 """
 
 from __future__ import annotations

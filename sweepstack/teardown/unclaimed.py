@@ -1,8 +1,9 @@
-"""Bytes on a box that die with it and that nobody has spoken for: counted, named, and let go by a named word only.
+"""Counts and names the files that would die with a box and that no record covers (unclaimed files).
 
 What a cell leaves below its `{out}` is sealed, pulled and verified. What a job writes elsewhere (into its work dir, a
-cache, a folder of its own) is not, and would die unseen. A file is spoken for when it is ours (journal, queue, runner,
-set-up), was shipped, or is a cell's: then the cell's own state lets the box go or does not.
+cache, a folder of its own) is not, and would die unseen: a person has to give it up by name. A file is claimed if
+sweepstack made it (journal, queue, runner, set-up), if it was shipped, or if it is a cell's: then the cell's own state
+lets the box go or does not.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def test_a_box_that_does_not_answer_keeps_its_cells_unless_it_rests(world: World
     moved = move(world, names(world), None, resting)
     assert set(moved.unknown) == names(world)
     if resting:
-        assert "stopped by somebody else" in moved.unknown[world.cells[B].name]
+        assert "not stopped by sweepstack" in moved.unknown[world.cells[B].name]
     stopped_by_us(world, data)
     moved = move(world, names(world), None, resting)
     if resting:

@@ -234,7 +234,7 @@ def test_silence_alone_proves_nothing(parked: HostSweep) -> None:
     assert "UNKNOWN" in seen.unhealthy[0]
     assert bill_of(parked, box).per_hour == 0.5
     given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    with pytest.raises(NotYetGone, match="nobody answers there, and whether it took 'shutdown' is not known"):
+    with pytest.raises(NotYetGone, match="the host does not answer, and whether it took 'shutdown' is not known"):
         delete(parked, given_up, timeout=3)
     assert bill_of(parked, box).per_hour == 0.5
 

@@ -65,7 +65,7 @@ def test_only_gone_is_gone(gone: Situation, existence: Existence) -> None:
     gone.existence = existence
     verdict = gone.ask()
     assert not verdict.allowed
-    unseen = ["nobody can say what is on it now: it does not answer"] if existence is Existence.UNKNOWN else []
+    unseen = ["what is on it now is not known: it does not answer"] if existence is Existence.UNKNOWN else []
     assert verdict.reasons == ["not approved", *unseen]
 
 
