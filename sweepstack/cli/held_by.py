@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweepstack.config.project import project_name
 from sweepstack.core.paths import data_folder
-from sweepstack.evidence.backends import engine_locks, file_folder, named, same
+from sweepstack.evidence.backend_lease import engine_locks, file_folder, named, same
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import backend_url

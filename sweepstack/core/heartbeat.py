@@ -26,7 +26,8 @@ _VERDICTS: tuple[CellVerdict, ...] = get_args(CellVerdict)
 
 @dataclass(frozen=True)
 class Doing:
-    """How a running attempt does: `hung` when nothing of it grew for an interval, `slow` when only CPU time did."""
+    """How a running attempt does: `hung` when nothing of it grew for an interval, `slow` when only CPU time did.
+    `judge` of `onbox/runner/patrol.py` decides that on the box."""
 
     attempt: int
     verdict: CellVerdict = ""

@@ -1,3 +1,3 @@
-"""Which backend's state this process works for: see `evidence.backends`, which the command line needs, too."""
+"""Which backend's state this process works for: see `evidence.backend_lease`, which the command line needs, too."""
 
-from sweepstack.evidence.backends import backend_name as backend_name
+from sweepstack.evidence.backend_lease import backend_name as backend_name

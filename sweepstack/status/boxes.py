@@ -11,6 +11,7 @@ from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.journal import SetupState
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.onbox.common.units import skew_words
+from sweepstack.status.idle import idle_seconds, is_idle
 from sweepstack.status.model import Bills, BoxView
 from sweepstack.status.snapshot import Scene, Sight
 
@@ -35,7 +36,7 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         where=_where(sight),
         idle=thing.idle,
         note=sight.seen.account_problem or _handed(sight) or sight.seen.note or skew_words(sight.seen.skew),
-        idle_seconds=_idle_seconds(sight, now),
+        idle_seconds=idle_seconds(sight, now, setting_up=_setup(sight) == "running"),
         disk_used=patrol.disk.used if patrol else None,
         disk_free=patrol.disk.free if patrol else None,
         inodes_used=patrol.inodes.used if patrol else None,
@@ -46,19 +47,6 @@ def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView
         alarms=tuple(_alarms(sight, now)),
         gpus=patrol.gpus if patrol else (),
     )
-
-
-def _idle_seconds(sight: Sight, now: datetime) -> float | None:
-    """How long nothing has been running on it; 0 while something does; None where it can't be known."""
-    alive = sight.seen.runner_alive
-    if alive is None or sight.gone or sight.journal is None:
-        return None
-    if alive and (sight.running or _setup(sight) == "running"):
-        return 0.0
-    last = sight.journal.last_at
-    if last is not None:
-        return max((sight.there(now) - last).total_seconds(), 0.0)
-    return max((now - sight.since).total_seconds(), 0.0) if sight.since else None
 
 
 def _setup(sight: Sight) -> str:
@@ -158,18 +146,10 @@ def _thing(sight: Sight, spent: Spent | None) -> Running:
         since=sight.since,
         until=sight.journal.last_at if sight.gone and sight.journal is not None else None,
         gone=sight.gone,
-        idle=_idle(sight),
+        idle=is_idle(sight),
         # Of a box that is gone, too: until `pulumi up` closes its bill it is counted until now, here as in the ledger.
         known=bill.usd(spent.at) if bill is not None and spent is not None else None,
     )
-
-
-def _idle(sight: Sight) -> bool | None:
-    """Whether it bills for nothing: its runner is not alive, or has nothing that it may start. None: unknown."""
-    alive = sight.seen.runner_alive
-    if alive is None or sight.phase == "stopped":
-        return None if alive is None else False
-    return not alive or (sight.blocked is not None and not sight.running)
 
 
 def bills(scene: Scene) -> Bills:

@@ -9,6 +9,7 @@ engine's state. A box may end in one of six ways, and all need the right account
     emptied           its host proves that nothing of it is left there: only the host's bill has to end
     nothing-launched  the birth record is there and no launch record: an approval without a receipt suffices
     abandoned         a person said, by name and with a reason, that what is on it may be lost
+    begun             an approval that has expired meanwhile still ends the boxes of the teardown that it began
 """
 
 from __future__ import annotations

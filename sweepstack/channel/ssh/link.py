@@ -16,7 +16,7 @@ from typing import Any
 
 from sweepstack.channel import agent_source
 from sweepstack.channel.prefetch import Answer, Question
-from sweepstack.channel.ssh.contact import explained, said_last, turned_away, wrong_key
+from sweepstack.channel.ssh.failures import explained, said_last, turned_away, wrong_key
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sweepstack.channel import agent_source
-from sweepstack.channel.ssh import contact as ssh_contact
 from sweepstack.channel.ssh import mtu as ssh_mtu
+from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.link import Link, Silence
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
@@ -102,7 +102,7 @@ class Links:
 
     def first_contact(self) -> None:
         """Pins the host key where none is. Raises Unreachable; HostKeyChanged when another command pinned another."""
-        ssh_contact.first(self.way)
+        pin_host_key.first(self.way)
 
     @contextlib.contextmanager
     def _borrowed(self, about: Mapping[str, Any] | None, *, proved: bool, fresh: bool = False) -> Iterator[Link]:

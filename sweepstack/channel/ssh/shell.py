@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.channel.ssh.contact import said_last, wrong_key
+from sweepstack.channel.ssh.failures import said_last, wrong_key
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 

@@ -16,7 +16,7 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.local_decisions import Decision, record_decision
-from sweepstack.evidence.backends import Takeover, folder_here, is_local, same, take_over
+from sweepstack.evidence.backend_lease import Takeover, folder_here, is_local, same, take_over
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.registry import load_platform

@@ -8,8 +8,8 @@ import typer
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin
-from sweepstack.channel.ssh import contact as ssh_contact
 from sweepstack.channel.ssh import keys as ssh_keys
+from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.options import Way
 from sweepstack.channel.ssh.route import way_to
 from sweepstack.cli.box_access import find_box
@@ -50,14 +50,14 @@ def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: s
     known = way.pin.fingerprints()
     try:
         if fingerprint:
-            if not ssh_contact.trust(way, fingerprint.strip()):
-                seen = ", ".join(ssh_contact.shown(way))
+            if not pin_host_key.trust(way, fingerprint.strip()):
+                seen = ", ".join(pin_host_key.shown(way))
                 raise No(
                     f"box {name} does not show {fingerprint}, but {seen}: nothing was pinned",
                     [again],
                 )
             known = way.pin.fingerprints()
-        shown = ssh_contact.shown(way)
+        shown = pin_host_key.shown(way)
     except No:
         raise
     except SweepstackError as error:

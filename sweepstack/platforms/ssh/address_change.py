@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint
-from sweepstack.channel.ssh import contact as ssh_contact
+from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh import route as ssh_route
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import RequestRefused, WrongAccount
@@ -41,8 +41,8 @@ def prove_same(
 
 def _show(way: Way, new: HostAddress, former: HostAddress, pinned: set[str]) -> None:
     if way.via is not None:
-        ssh_contact.first(way.via)
-    shown = ssh_contact.offered(way)
+        pin_host_key.first(way.via)
+    shown = pin_host_key.offered(way)
     same = [key for key in shown if fingerprint(key) in pinned]
     seen = ", ".join(fingerprint(key) for key in shown)
     if not pinned:

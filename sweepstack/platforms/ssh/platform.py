@@ -147,13 +147,13 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
         self._ask("power_off", native_id=native_id, account=account, command=command)
 
     def who_answers(self) -> list[str]:
-        from sweepstack.channel.ssh import contact as ssh_contact
+        from sweepstack.channel.ssh import pin_host_key
 
         try:
             way = self._host().way
         except Unreachable as error:
             raise PlatformError(str(error)) from error
-        return ssh_contact.shown(way)
+        return pin_host_key.shown(way)
 
     def pinned(self) -> list[str]:
         return self._host().way.pin.fingerprints()

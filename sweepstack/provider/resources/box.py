@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
-from sweepstack.evidence.backends import take_lease
+from sweepstack.evidence.backend_lease import take_lease
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import (
@@ -27,6 +27,7 @@ from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import (
+    before_renting,
     box_records,
     duplicates,
     error_context,
@@ -34,7 +35,6 @@ from sweepstack.provider.resources import (
     host_address_change,
     manual_end,
     market,
-    preflight,
     stop,
     teardown,
     unnamed_boxes,
@@ -120,7 +120,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
         duplicates.warn(op, box, rented)
         if dry_run:
-            preflight.tell_balance(op, rented.adapter, rented.price_per_hour)
+            before_renting.tell_balance(op, rented.adapter, rented.price_per_hour)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
@@ -163,8 +163,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if beside := unnamed_boxes.refusal(op, inputs, evidence):
                 raise SweepstackError(beside)
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
-            preflight.refuse_past(op, store, inputs.budget, inputs.name, price)
-            preflight.smoke_first(op, inputs.smoke, inputs.name)
+            before_renting.refuse_past(op, store, inputs.budget, inputs.name, price)
+            before_renting.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
         held_by_another.refuse_held(op, platform, store, tag, existing)
         birth = Birth(
@@ -236,7 +236,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             record = None  # what is in the way is said once, below
         else:  # locked is what a box normally is
             op.of_stack(line, warns=bool(judgement.seen.note))
-        preflight.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
+        before_renting.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": teardown.live_facts(judgement, state.teardown)}

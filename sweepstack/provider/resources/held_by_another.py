@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime
 
-from sweepstack.evidence.backends import TAKEOVERS, Takeovers, folder_here, same
+from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, folder_here, same
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError

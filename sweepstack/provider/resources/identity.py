@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sweepstack.core.records import Birth
-from sweepstack.evidence.backends import elsewhere_words, held_elsewhere, take_lease
+from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.publish import arrival_problem, succession_problem
 from sweepstack.evidence.s3.address import SCHEME, S3Address, evidence_uri
@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCr
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.provider.models import IdentityInputs, IdentityState
-from sweepstack.provider.resources import preflight, volume_lifecycle, want_gone
+from sweepstack.provider.resources import before_renting, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
@@ -55,7 +55,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if problem:
             return Checked(new, [Failure("pull_to", problem)])
         if new.budget is not None and new.outlook is not None:
-            preflight.look(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
+            before_renting.look(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
         if old is None or new.leaving is None:
             return Checked(new)
         judged = want_gone.judge_leaving(Evidence(evidence_of(op, new.pull_to)), new.leaving, _rules(new), full=False)
@@ -100,7 +100,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if held is not None:
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
-        preflight.keep_budget(Evidence(evidence), inputs.budget)
+        before_renting.keep_budget(Evidence(evidence), inputs.budget)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
@@ -133,7 +133,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             want_gone.clear(op, evidence, new.leaving, _rules(new))
             volume_lifecycle.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
-            preflight.keep_budget(evidence, new.budget)
+            before_renting.keep_budget(evidence, new.budget)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
     def _require_ours(self, evidence: Evidence, stack: str) -> None:

@@ -24,7 +24,7 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import BoxInputs, Placed
-from sweepstack.provider.resources import preflight
+from sweepstack.provider.resources import before_renting
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 
@@ -112,7 +112,7 @@ def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
         return []
     op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
     if inputs.get("dry_run"):
-        preflight.tell_balance(op, adapter, offer.price_per_hour)
+        before_renting.tell_balance(op, adapter, offer.price_per_hour)
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
     return []

@@ -13,7 +13,7 @@ from sweepstack.cli.commands.adopt import ask_backend
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease
-from sweepstack.evidence.backends import TAKEOVERS, Takeovers, held_elsewhere, named
+from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, held_elsewhere, named
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceElsewhere
 from sweepstack.status.engine.state import StackMissing

@@ -13,7 +13,7 @@ import pytest
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import HostKeyChanged
 from sweepstack.channel.ssh import config as ssh_config
-from sweepstack.channel.ssh import contact as ssh_contact
+from sweepstack.channel.ssh import pin_host_key
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.registry import load_platform
@@ -42,10 +42,10 @@ class Net:
         platform = load_platform(f"ssh:{address}")
         assert isinstance(platform, SshPlatform)
         assert platform.way is not None
-        assert ssh_contact.shown(platform.way) == list(box.host_keys)
+        assert pin_host_key.shown(platform.way) == list(box.host_keys)
         self.bastion.stop()
         with pytest.raises(Unreachable):
-            ssh_contact.shown(platform.way)
+            pin_host_key.shown(platform.way)
 
 
 @pytest.fixture

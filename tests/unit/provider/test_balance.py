@@ -11,7 +11,7 @@ import pytest
 from sweepstack.billing.balance import Left
 from sweepstack.operations import balances
 from sweepstack.platforms.vastai.platform import VastPlatform
-from sweepstack.provider.resources import preflight
+from sweepstack.provider.resources import before_renting
 from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import Sweep
 from tests.unit.provider.vast_world import vast_world
@@ -26,14 +26,14 @@ def sim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VastSimulat
 def test_a_preview_says_once_how_long_the_money_lasts(sweep: Sweep, sim: VastSimulator) -> None:
     op = sweep.op()
     for price in (0.25, 0.5):
-        preflight.tell_balance(op, "vastai", price)
+        before_renting.tell_balance(op, "vastai", price)
     assert sweep.said.text() == "balance  $100.00 left at vastai: 400.0 h at $0.25/h"
     assert balances.left_at("local") is None
 
 
 def test_little_money_is_a_warning(sweep: Sweep, sim: VastSimulator) -> None:
     sim.act("credit", {"account": "5000", "usd": -99.8})
-    preflight.tell_balance(sweep.op(), "vastai", 0.25)
+    before_renting.tell_balance(sweep.op(), "vastai", 0.25)
     assert "balance  $0.20 left at vastai: 0.8 h at $0.25/h" in sweep.said.warnings
 
 

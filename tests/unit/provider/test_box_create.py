@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.records import Lease, Receipt, ReceiptBox, Teardown
-from sweepstack.evidence.backends import Takeover, backend_name, take_over
+from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.records import Abandonment, Action, Approval
-from sweepstack.evidence.backends import Takeover, backend_name, take_over
+from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
