@@ -12,7 +12,7 @@ import pytest
 
 from tests.oldest_python import onbox_python
 from tests.proof.plugin import Proof
-from tests.scheduling import Sharing, import_share, in_order
+from tests.scheduling import Sharing, in_order
 
 TESTS = Path(__file__).resolve().parent
 LIVE = TESTS / "live"
@@ -37,9 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Proof(config), "sweepstack-proof")
-    worker = getattr(config, "workerinput", None)
-    if worker and [Path(named).resolve() for named in config.args] == [TESTS]:
-        import_share(int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
     if config.getoption("--live"):
         from tests.live.run import begin
 

@@ -6,10 +6,8 @@ goes alone, between the others: a process that waits leaves its core to them, an
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,15 +67,3 @@ class Sharing(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if goes_alone(nodeid) else nodeid.partition("::")[0]
-
-
-def import_share(number: int, count: int) -> None:
-    """Imports each `count`-th test file, from the `number`-th on, before all of them are collected.
-
-    The compiled form of a test is made by pytest when it is first imported, and takes most of a first collection. So
-    each process makes a share of them, and finds those of the others.
-    """
-    for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
-        name = ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
-        with suppress(Exception):  # its collection says what is wrong with it
-            importlib.import_module(name)

@@ -109,7 +109,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def GetSchema(self, request: Any, context: grpc.ServicerContext) -> Any:
         from sweepstack.provider.schema import schema_json
 
-        return provider_pb2.GetSchemaResponse(schema=schema_json())
+        return self.guard(context, lambda: provider_pb2.GetSchemaResponse(schema=schema_json()))
 
     def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
         return provider_pb2.CheckResponse(inputs=request.news)

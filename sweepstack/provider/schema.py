@@ -55,17 +55,21 @@ def schema_json() -> str:
     resources = {token: _resource(token, types) for token in HANDLERS}
     about = metadata("sweepstack")
     urls = dict(text.split(", ", 1) for text in about.get_all("Project-URL") or ())
+    described = {
+        "description": about["Summary"],
+        "keywords": (about["Keywords"] or "").split(","),
+        "license": about["License-Expression"],
+        "homepage": urls.get("Homepage"),
+        "repository": urls.get("Repository"),
+    }
     return json.dumps(
         {
             "name": "sweepstack",
             "displayName": "Sweepstack",
             "publisher": "sweepstack",
             "version": about["Version"],
-            "description": about["Summary"],
-            "keywords": about["Keywords"].split(","),
-            "license": about["License-Expression"],
-            "homepage": urls["Homepage"],
-            "repository": urls["Repository"],
+            # A checkout that was set up before its pyproject.toml had them knows none of these, and works.
+            **{key: value for key, value in described.items() if value and value != [""]},
             "language": LANGUAGE,
             "types": types,
             "resources": resources,

@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 def said(tmp_path: Path) -> list[list[str]]:
     """The commands that are named."""
-    text = way_back(lambda: f"file://{tmp_path}", "t")
+    text = way_back(lambda: f"file://{tmp_path}", "t", "a project")
     return [shlex.split(part) for part in text.removeprefix(". Next: ").split("    (")[0].split(" && ")]
 
 
@@ -63,7 +63,11 @@ def test_nothing_is_said_of_what_reads_or_lies_elsewhere(tmp_path: Path, file: P
     def silent() -> str:
         raise SweepstackError("no engine")
 
-    assert way_back(lambda: "s3://bucket", "t") == ""
-    assert way_back(silent, "t") == ""
+    assert way_back(lambda: "s3://bucket", "t", "a project") == ""
+    assert way_back(silent, "t", "a project") == ""
     file.write_text(GOOD)
-    assert way_back(lambda: f"file://{tmp_path}", "t") == ""
+    assert way_back(lambda: f"file://{tmp_path}", "t", "a project") == ""
+
+
+def test_another_project_s_file_is_not_touched(tmp_path: Path, file: Path) -> None:
+    assert way_back(lambda: f"file://{tmp_path}", "t", "another") == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from sweepstack.channel import agent_source
 from sweepstack.channel.ssh.failures import said_last, wrong_key
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.visit.shell import interrupts_for_command
 
 LOST = 255
 """What ssh itself exits with; a command may, too: then ssh has said nothing."""
@@ -38,14 +38,8 @@ def attach(way: Way, settings: Mapping[str, Any], python: str, *, proxied: bool)
     with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
         log = Path(folder) / "ssh.log"
         # An interrupt at the terminal goes to the command; without one on the box, ssh ends, and the box ends it.
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
-        try:
-            code = subprocess.run(
-                [*way.command(kind, "-E", str(log), shared=not proxied), *remote], preexec_fn=_interruptible
-            ).returncode
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with interrupts_for_command():
+            code = subprocess.run([*way.command(kind, "-E", str(log), shared=not proxied), *remote]).returncode
         said = _said(log)
     if code == LOST and said:
         raise _why(way, said)
@@ -118,8 +112,3 @@ def _why(way: Way, said: str) -> PlatformError:
         return wrong
     where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
     return Unreachable(f"{where} can't be reached: {said_last(way, said)}")
-
-
-def _interruptible() -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +37,14 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str], *, leash: int
     `leash`: a descriptor that the person's side closes when it ends. Then the command's group gets SIGHUP, and SIGKILL
     after `HANGUP_SECONDS`: without a terminal nothing else tells it that the connection broke.
     """
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=dict(env),
-            start_new_session=leash is not None,
-            preexec_fn=_interruptible,  # the child would inherit that signals are ignored
-        )
-        code = process.wait() if leash is None else _until_cut(process, leash)
+        with interrupts_for_command():
+            process = subprocess.Popen(list(command), cwd=cwd, env=dict(env), start_new_session=leash is not None)
+            code = process.wait() if leash is None else _until_cut(process, leash)
     except FileNotFoundError:
         return _complain(f"{command[0]}: there is no such command on the box", NOT_FOUND)
     except OSError as error:
         return _complain(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return 128 - code if code < 0 else code
 
 
@@ -87,9 +78,22 @@ def _until_cut(process: subprocess.Popen[bytes], leash: int) -> int:
     return process.wait()
 
 
-def _interruptible() -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
+@contextlib.contextmanager
+def interrupts_for_command() -> Iterator[None]:
+    """Meanwhile Ctrl-C and Ctrl-\\ at the terminal do nothing here, and end a command that is started here.
+
+    By a handler, not by SIG_IGN: a command inherits that a signal is ignored, but not a handler.
+    """
+    before = {number: signal.signal(number, _do_nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    pass
 
 
 def _complain(text: str, code: int) -> int:

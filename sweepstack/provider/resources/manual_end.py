@@ -10,6 +10,7 @@ from sweepstack.billing.deadlines import dated
 from sweepstack.billing.ledger import bill_of
 from sweepstack.core.box_end import IssueFacts, TeardownFacts
 from sweepstack.core.observation import Existence
+from sweepstack.evidence.location import require_marker
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
@@ -59,6 +60,7 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
     store: EvidenceStore | None = None
     try:
         store = box.store
+        require_marker(store.shelf)  # read anew: the check can take minutes
     except EvidenceError as error:
         if way != "abandoned":  # it was given up by name, so it ends without
             raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error

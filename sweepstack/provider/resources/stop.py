@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import starting
 from sweepstack.core.observation import Observation
+from sweepstack.evidence.location import require_marker
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
@@ -134,7 +135,7 @@ def _stop(op: Operation, box: BoxContext, state: BoxState) -> BoxRecord:
     stop = state.teardown.stop
     assert stop is not None
     try:
-        _ = box.store
+        require_marker(box.store.shelf)  # read anew: the check above can take minutes
     except EvidenceError as error:
         raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
@@ -348,7 +349,9 @@ def _said(call: EngineCall, stack: str = "") -> bytes:
         known = call.backend or os.environ.get("PULUMI_BACKEND_URL", "")
         missing = any(words in complaint for words in _NO_STACK)
         # The engine says of a folder where its file belongs that there is no stack.
-        back = way_back(lambda: known or backend_url(call.root), stack) if missing or "checkpoint" in complaint else ""
+        back = ""
+        if missing or "checkpoint" in complaint:
+            back = way_back(lambda: known or backend_url(call.root), stack, project_name(call.root))
         if missing and not back:
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
         what = f"the state of {stack}" if stack else "what stacks there are"

@@ -13,13 +13,13 @@ _FOLDER = ".pulumi"
 """Of the engine, in a backend that is a folder: `stacks/PROJECT/STACK.json`, and copies beside it and in `backups`."""
 
 
-def way_back(backend: Callable[[], str], stack: str) -> str:
+def way_back(backend: Callable[[], str], stack: str, project: str) -> str:
     """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads;
     a folder of its name goes out of the way first.
 
     "" where the file reads, is not there, or can't be looked at from here: the engine's own words say what is wrong.
-    `backend` tells the URL, and may raise SweepstackError. Reads only. What has happened since the copy was made is
-    found again by its tag, by the next `pulumi up`.
+    `backend` tells the URL, and may raise SweepstackError. Reads only, and no other project's file. What has happened
+    since the copy was made is found again by its tag, by the next `pulumi up`.
     """
     try:
         url = backend()
@@ -28,7 +28,7 @@ def way_back(backend: Callable[[], str], stack: str) -> str:
     if not url.startswith("file://"):
         return ""
     root = Path(url.removeprefix("file://")).expanduser() / _FOLDER
-    for file in (*root.glob(f"stacks/*/{stack}.json"), *root.glob(f"stacks/{stack}.json")):
+    for file in (root / "stacks" / project / f"{stack}.json", root / "stacks" / f"{stack}.json"):
         if file.exists() and not _reads(file):
             return f". Next: {_command(file, root, stack)}"
     return ""
