@@ -1,1 +1,4 @@
-"""The resource provider plugin: its own process, spoken to by the engine over gRPC. It never opens a profile."""
+"""The resource provider plugin: a process of its own, which the engine calls over gRPC.
+
+It never opens a profile.
+"""

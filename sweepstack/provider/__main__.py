@@ -1,4 +1,7 @@
-"""`python -m sweepstack.provider <engine address>`: what `provider/pulumi-resource-sweepstack` starts."""
+"""`python -m sweepstack.provider <engine address>`: starts the plugin.
+
+`provider/pulumi-resource-sweepstack` runs it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from sweepstack.provider.host import serve
 
 
 def main() -> int:
-    """Serves until the engine is done. The engine starts this twice in most commands, so how long that takes counts."""
+    """Serves until the engine is done. Without an address it exits with a message. The engine starts this twice for
+    most commands, so the time that it takes to start counts."""
     if len(sys.argv) < 2:
         sys.exit("This is a Pulumi resource plugin: the engine starts it and hands it an address.")
     return serve(sys.argv[1])

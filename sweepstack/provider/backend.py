@@ -1,3 +1,6 @@
-"""Which backend's state this process works for: see `evidence.backend_lease`, which the command line needs, too."""
+"""Names the backend whose state this process works for: `evidence.backend_lease` has the code.
+
+The CLI uses that code, too.
+"""
 
 from sweepstack.evidence.backend_lease import backend_name as backend_name

@@ -1,7 +1,7 @@
-"""From the engine's requests to the handlers: the only line at which property values become typed models.
+"""Turns the engine's requests into calls of the handlers, and property values into typed models.
 
-Unknown values (a preview, before the box exists) make a model impossible. Then Check passes the inputs on as they
-are and Diff compares what is known.
+No other module does that. In a preview some values are unknown, before the box exists, and no model can be made. Then
+Check asks only `check_early` and returns the inputs as they are, and Diff compares what is known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def handler_for(token: str) -> Handler[Any, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """What Diff answers."""
+    """The answer to Diff: the inputs that changed, those of them that cause a replace, and whether the old resource is
+    deleted before the new one is created."""
 
     changed: tuple[str, ...]
     replaces: tuple[str, ...]
@@ -51,7 +52,7 @@ class Difference:
 
 
 def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
-    """Completed inputs and the failures, all at once."""
+    """Returns the completed inputs, and all failures at once."""
     handler = handler_for(token_of(op.urn))
     unexpected = sorted(set(news) - set(handler.inputs_type.model_fields) - {"__defaults"})
     if unexpected:
@@ -79,9 +80,11 @@ def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tu
 
 
 def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]:
-    """`old` as it is where the evidence was published to, and why that is no place to follow to.
+    """Returns `old` with its evidence where the new inputs have it, and "". If the evidence may not move there, returns
+    `old` unchanged and the reason.
 
-    The one way in which `evidence` may change: a handler then sees no difference, and asks the place that holds all.
+    `evidence` may change in one way only: to where `sweepctl publish` copied it. The handler then sees no difference,
+    and reads the new location, which has everything.
     """
     if old is None or "evidence" not in handler.inputs_type.model_fields or old.evidence == new.evidence:
         return old, ""
@@ -93,7 +96,8 @@ def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]
 
 
 def _old(handler: Handler[Any, Any], old_inputs: dict[str, Any]) -> Any:
-    """The inputs in the state, or None for a new resource, and where an edited state holds something else."""
+    """The inputs in the state as a model. None for a new resource, for inputs with unknown values, and for inputs that
+    do not validate (a person edited the state)."""
     if not old_inputs or holds_unknown(old_inputs):
         return None
     try:
@@ -114,7 +118,8 @@ def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
 
 
 def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]) -> Difference:
-    """Which inputs differ, and whether that is a replace. Compares as is: an odd old state raises nothing."""
+    """Returns which inputs changed, and whether that is a replace. Compares raw values, so that a damaged old state
+    raises nothing."""
     handler = handler_for(token_of(op.urn))
     changed = [
         name
@@ -131,7 +136,8 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
 
 
 def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Id and outputs. In a preview nothing is called: outputs are the inputs, the rest unknown."""
+    """Returns id and outputs. Costs money for a box. A preview calls nothing: it returns the inputs, with the other
+    outputs unknown."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
         later = {
@@ -145,7 +151,8 @@ def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def read(
     op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]] | None:
-    """(inputs, outputs, reasons that it is unhealthy), or None when it is proved gone."""
+    """Returns (inputs, outputs, reasons that it is unhealthy), or None when it is proved gone. Raises SweepstackError
+    for an import, and for a state that a newer sweepstack wrote."""
     handler = handler_for(token_of(op.urn))
     if not inputs and not outputs:
         raise SweepstackError(
@@ -156,7 +163,7 @@ def read(
     try:
         state = _state(handler, inputs, outputs)
     except ValidationError as error:
-        # Not raised where an `up` can fix it: a refresh comes before every command.
+        # Returned, not raised: `up` can fix it, and a refresh, which comes before every command, must not fail.
         return inputs, outputs, (_unreadable(op, handler, outputs, error),)
     seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
@@ -168,7 +175,7 @@ def read(
 def update(
     op: Operation, identifier: str, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]
 ) -> dict[str, Any]:
-    """The outputs after the change."""
+    """Returns the outputs after the change; in a preview, those that it will have. Raises SweepstackError."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
         return _shown(handler, handler.foreseen(op, old_outputs, news))
@@ -185,7 +192,7 @@ def update(
 
 
 def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-    """Ends it or raises."""
+    """Ends the resource. Returns when it is proved gone, or kept on purpose; else raises SweepstackError."""
     handler = handler_for(token_of(op.urn))
     _require_known(op, handler, outputs)
     try:
@@ -196,30 +203,32 @@ def delete(op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict
 
 
 def to_properties(model: Any) -> dict[str, Any]:
-    """A model as JSON types; None is left out, as an input that was not given is."""
+    """A model as JSON types, without the fields that are None: the engine leaves out inputs that were not given,
+    too."""
     dumped: dict[str, Any] = model.model_dump(mode="json", exclude_none=True)
     return dumped
 
 
 def _outputs(handler: Handler[Any, Any], model: Any) -> dict[str, Any]:
-    """A state as outputs: without what Read saw, which would make every refresh look like a change."""
+    """A state as outputs, without `live`: what Read saw would make every refresh look like a change."""
     return {key: value for key, value in _shown(handler, to_properties(model)).items() if key != "live"}
 
 
 def _written(handler: Handler[Any, Any], state: Any) -> dict[str, Any]:
-    """The outputs of what was made or changed now, with the schema that they are of."""
+    """The outputs of a resource that was just created or updated, with the number of their schema."""
     return _outputs(handler, state) | {schema.KEY: SCHEMA}
 
 
 def _require_known(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any]) -> None:
-    """Raises SweepstackError for a state that a newer sweepstack has written: nothing here may write it anew."""
+    """Raises SweepstackError if a newer sweepstack wrote this state: this version must not overwrite it."""
     why = schema.newer(outputs.get(schema.KEY))
     if why:
         raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}")
 
 
 def _unreadable(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any], error: ValidationError) -> str:
-    """What is wrong with an entry of the state, and the way out. Raises for fields that this code does not know."""
+    """Says what is wrong with an entry of the state, and which command fixes it. Raises SweepstackError if the entry
+    has fields that this version does not know."""
     why = schema.unknown(error)
     if why:
         raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}") from error
@@ -243,7 +252,8 @@ def _mended(
     news: Mapping[str, Any],
     error: ValidationError,
 ) -> Any:
-    """The state with inputs that don't read taken from the program. Raises SweepstackError where that is not enough."""
+    """The state, with its damaged inputs taken from the program. Raises SweepstackError if it still does not
+    validate."""
     words = _unreadable(op, handler, outputs, error)
     bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
     kept = {name: value for name, value in inputs.items() if name not in bad}
@@ -262,9 +272,10 @@ def _shown(handler: Handler[Any, Any], outputs: dict[str, Any]) -> dict[str, Any
 
 
 def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-    """What the state remembers. An input counts as it is now: one that was taken out is not found in old outputs.
+    """The state as a model: its own outputs, and the inputs as they are now. An input that was taken out of the program
+    must not come back from old outputs.
 
-    Raises ValidationError for what does not read.
+    Raises ValidationError if they do not validate.
     """
     own = {
         name: value
@@ -275,7 +286,7 @@ def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str
 
 
 _FROM_THE_PLATFORM: Final = frozenset({"price_per_hour"})
-"""Inputs that a person may leave out, and that the platform then answers."""
+"""Inputs that a person may leave out. The platform's value is then in the outputs, and is kept from there."""
 
 
 def _differs(before: Any, after: Any) -> bool:

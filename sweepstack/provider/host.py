@@ -1,12 +1,13 @@
-"""The plugin's process and its gRPC service: what the Pulumi SDK's own host cannot do.
+"""The plugin's process and its gRPC service, in place of the Pulumi SDK's own host.
 
-Its servicer has no way to say "created, then failed" (the rental's id would be lost), wraps errors in tracebacks,
-and closes late. This one: (a) answers StillCreating with the wire's ErrorResourceInitFailed; (b) turns an error into
-one message; (c) sends progress and warnings through the engine's Log; (d) exits on SIGINT and when the engine is
-gone, and sets the session's `cancelled` first, so that a create under way can hand over what it has.
+The SDK's host can't report "created, then failed" (the id of a rented box would be lost), prints errors as tracebacks,
+and exits late. This one: (a) answers StillCreating with the wire's ErrorResourceInitFailed; (b) turns an error into one
+message; (c) sends progress and warnings through the engine's Log; (d) exits on SIGINT, and when the engine is gone.
+Before it exits it sets the session's `cancelled`, so that a create under way can hand over what it has.
 
-A command starts this twice: one process is asked about resources, the other about the provider's configuration alone
-(seen with 3.259). So what resources need, three quarters of the start, is imported when the first one is asked about.
+The engine starts this twice for each command. It asks one process about resources, and the other only about the
+provider's configuration (seen with 3.259). So what resources need, three quarters of the time that a start takes, is
+imported at the first request about a resource.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from sweepstack.provider.wire import to_python, to_struct
 VERSION = "0.1.0"
 MESSAGE_BYTES = 400 * 1024 * 1024
 WORKERS = 160
-"""Calls served at once: more than the engine makes (`--parallel`, by default four a core), so that its Cancel is heard
-while all of them wait for a platform."""
+"""Calls served at once: more than the engine makes (`--parallel`, by default four per core), so that its Cancel gets
+through while all of them wait for a platform."""
 PARENT_CHECK_SECONDS = 0.5
 REASON = IN_ENGINE - 6
-"""Columns of one of several reasons: the engine sets a tab and a star before it."""
+"""Columns for one of several reasons: the engine prints a tab and a star before each."""
 log = logging.getLogger("sweepstack.provider")
 Answer = TypeVar("Answer")
 
@@ -59,7 +60,7 @@ class _Status(grpc.Status):
 
 
 class EngineLog:
-    """Lines to the engine, wrapped. One that can't be sent is dropped: the engine may be on its way out."""
+    """Sends lines to the engine, wrapped. A line that can't be sent is dropped: the engine may be about to exit."""
 
     _SEVERITIES = {  # noqa: RUF012
         Severity.PROGRESS: engine_pb2.INFO,
@@ -72,8 +73,9 @@ class EngineLog:
         self._engine = engine_pb2_grpc.EngineStub(self._channel)
 
     def emit(self, severity: Severity, urn: str, text: str) -> None:
-        """Progress stays a line. What is of the stack begins with an empty one: without a terminal the engine repeats
-        the first line of the last message on each row of the stack, and lists all messages below."""
+        """Sends one message, with secrets masked. Blocks for 5 s at most. Progress stays one line. A message of the
+        stack begins with an empty line: without a terminal the engine repeats the first line of the last message on
+        each row of the stack, and lists all messages below."""
         text = redact.redact(text)
         if severity is not Severity.PROGRESS and not urn:
             text = "\n" + fitted(text, IN_ENGINE)
@@ -95,7 +97,7 @@ class EngineLog:
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
-    """The engine's requests, unpacked for `dispatch` and packed again."""
+    """Unpacks the engine's requests for `dispatch`, and packs the answers."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -209,7 +211,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def guard(
         self, context: grpc.ServicerContext, work: Callable[[], Answer], inputs: dict[str, Any] | None = None
     ) -> Answer:
-        """Runs `work`; whatever it raises reaches the person as one message without a traceback."""
+        """Runs `work` and returns its answer. An error that it raises reaches the person as one message, without a
+        traceback."""
         try:
             return work()
         except StillCreating as error:
@@ -229,7 +232,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         raise AssertionError("unreachable: abort raises")
 
     def words(self, text: str) -> str:
-        """An error as it is handed to the engine, which sets `error: ` before it."""
+        """The text of an error for the engine, which prints `error: ` before it."""
         return fitted(redact.redact(text), IN_ENGINE, taken=len("error: "))
 
     def _init_failed(
@@ -251,13 +254,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def project_root(start: Path) -> Path:
-    """The folder of Pulumi.yaml at or above `start`: the engine starts plugins in the program's folder, while its
-    handshake names the plugin's own (seen with 3.259)."""
+    """The folder of Pulumi.yaml at or above `start`; `start` if there is none. The engine starts plugins in the
+    program's folder, while its handshake names the plugin's own (seen with 3.259)."""
     return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
 
 
 def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Servicer) -> int:
-    """Serves until the engine closes it (SIGINT), goes away, or SIGTERM. Prints the port first, as plugins must."""
+    """Serves until the engine closes it (SIGINT) or is gone, or until SIGTERM; then ends the process. Prints the port
+    first, as plugins must."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     redact.install()
     done = threading.Event()
@@ -268,7 +272,7 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
         session.cancelled.set()
         done.set()
 
-    # Set before the port is printed: the engine may close a plugin at once, and one that outlives SIGINT costs 5 s.
+    # Set before the port is printed: the engine may close a plugin at once, and waits 5 s for one that ignores SIGINT.
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     server = grpc.server(
@@ -282,19 +286,20 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     print(port, flush=True)
     while not done.wait(PARENT_CHECK_SECONDS):
         if os.getppid() != parent:
-            # The engine was killed: nobody will hear an answer. Let a create write down what it has, then go.
+            # The engine was killed, so no answer arrives. A create gets time to write down what it has.
             session.cancelled.set()
             done.wait(2 * PARENT_CHECK_SECONDS)
             break
     server.stop(0)
     lines.close()
     sys.stdout.flush()
-    # Worker threads may sit in a platform call; they are not daemons, and waiting for them would cost the engine 5 s.
+    # Worker threads may still wait for a platform. They are not daemons: waiting for them would cost the engine 5 s.
     os._exit(0)
 
 
 def _failure(failure: Failure, inputs: dict[str, Any], op: Operation) -> Any:
-    """A failure as the engine takes it. Of a list or an object it would print the whole value before our words."""
+    """A failure for the engine. If the input is a list or an object, no property is named: the engine would print its
+    whole value before our message."""
     name, reason = failure.property, redact.redact(failure.reason)
     if name and not isinstance(inputs.get(name), str | int | float):
         name, reason = "", f"{name}: {reason}"

@@ -1,6 +1,6 @@
-"""All that requests about resources need: imported at the first of them.
+"""Imports all that requests about resources need, at the first such request.
 
-The engine starts the plugin twice, and asks one of the two only what it is: that one imports a fifth of it.
+The engine starts the plugin twice, and asks one of the two processes only what it is: that one imports a fifth of this.
 """
 
 from __future__ import annotations

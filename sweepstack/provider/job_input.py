@@ -1,4 +1,4 @@
-"""The job of a queue as the engine's state keeps it: what a cell runs, and what its box is prepared with."""
+"""The job of a queue in the engine's state: what a cell runs, and how its box is prepared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweepstack.core.records import Digest, Record
 
 
 class MetricsInput(Record):
-    """Which file of a cell holds its curve."""
+    """Which file of a cell holds its metrics, and which columns are drawn."""
 
     file: str
     """its path in the folder of a cell"""
@@ -23,7 +23,7 @@ class MetricsInput(Record):
 
 
 class NetworkInput(Record):
-    """What stands between a box and the world."""
+    """The mirrors, caches and proxy through which a box reaches the internet."""
 
     env: dict[str, str] = Field(default_factory=dict)
     """variables of mirrors and caches; `~/` is the login's home"""
@@ -32,20 +32,20 @@ class NetworkInput(Record):
     proxy_off: str = ""
     """shell line that switches it off"""
     proxy_always: bool = False
-    """true: every set-up and cell has it on"""
+    """true: it is on for every set-up and every cell"""
 
 
 class BucketInput(Record):
-    """A bucket that cells see."""
+    """A bucket that is copied or mounted for cells."""
 
     path: str
-    """where, as the job names it"""
+    """its path on the box, as the job uses it"""
     source: str
     """`s3://bucket/prefix`"""
     mode: Literal["COPY", "MOUNT", "MOUNT_CACHED"]
     """`COPY`, `MOUNT` or `MOUNT_CACHED`"""
     endpoint: str = ""
-    """the server; empty: that of AWS"""
+    """the server; empty: AWS"""
 
 
 class BoxSmoke(Record):
@@ -54,14 +54,14 @@ class BoxSmoke(Record):
     run: str
     """a shell command with the placeholders of a cell"""
     seconds: float = Field(gt=0)
-    """after how long it has failed"""
+    """seconds after which it counts as failed"""
 
 
 class WhenDrained(Record):
     """How a box ends its own bill once its queue is drained."""
 
     native: str
-    """the platform's word for it"""
+    """the platform's name for it"""
     command: str
     """the command on the box"""
 
@@ -88,19 +88,19 @@ class JobInput(Record):
     gpus: int | None = None
     """the GPUs of the box; absent where none were asked for"""
     mixing: Literal["refuse", "allow"] | None = None
-    """`refuse`: no new code while cells that ran keep the old; `allow`: that is meant so"""
+    """`refuse`: no new code while cells that ran keep the old; `allow`: a sweep may run both"""
     min_free_bytes: int | None = None
     """below so many free bytes no cell starts"""
     min_free_inodes: int | None = None
     """below so many free inodes no cell starts"""
     stall_seconds: float | None = None
-    """after so long without a sign of life a cell is shown as hung"""
+    """seconds without a sign of life after which a cell is shown as hung"""
     timeout_seconds: float | None = None
-    """how long one try of a cell may take; absent: any time"""
+    """seconds that one try of a cell may take; absent: no limit"""
     on_hang: Literal["retry", "drop"] | None = None
-    """what becomes of a hung cell: `retry` or `drop`; absent: it is only told"""
+    """what is done with a hung cell: `retry` or `drop`; absent: it is only reported"""
     retries: int | None = None
-    """how often a cell that failed is tried again by itself"""
+    """how many times a failed cell is tried again automatically"""
     network: NetworkInput | None = None
     """mirrors and proxy of the box"""
     mounts: tuple[BucketInput, ...] | None = None

@@ -1,8 +1,8 @@
-"""Inputs and outputs of each resource: what the state remembers. A state extends its inputs.
+"""The inputs and outputs of each resource, as the state keeps them. A state extends its inputs.
 
-Closed and frozen, like all that we write. `live` is what Read saw; it comes back as an input, because the delete
-step of `pulumi destroy --preview-only --diff` prints inputs only, and it is never a reason for an update. The words
-below each field are its description in the schema and in docs/reference/resources.md.
+The models are closed and frozen, like all that we write. `live` is what Read saw. Read returns it as an input, because
+the delete step of `pulumi destroy --preview-only --diff` prints inputs only. It never causes an update. The text below
+each field is its description in the schema and in docs/reference/resources.md.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sweepstack.provider.job_input import JobInput, MetricsInput
 
 
 class Inputs(Record):
-    """What a program gives, or what Check makes of it."""
+    """The inputs of a resource: what a program gives, or what Check makes of it."""
 
 
 class IdentityInputs(Inputs):
-    """What a sweep is known by, and where its evidence lies."""
+    """The project and stack of a sweep, and where its evidence is kept."""
 
     project: str
     """the Pulumi project"""
     stack: str
     """the stack"""
     pull_to: str
-    """where the evidence goes, as the person wrote it: a folder or `s3://bucket/prefix`. The place is resolved once, at
+    """where the evidence goes, as the person wrote it: a folder or `s3://bucket/prefix`. It is resolved once, at
     create"""
     leaving: Approval | None = None
-    """the approval of boxes that the config takes out of the program (`want: gone`) in the same change: the engine
-    updates before it deletes, so they are cleared here"""
+    """the approval to end boxes that this change takes out of the program (`want: gone`): the engine updates before it
+    deletes, so the update of the Identity clears them"""
     roster_digest: Digest | None = None
     """digest of all cells of the sweep"""
     artifacts_digest: Digest | None = None
@@ -47,11 +47,11 @@ class IdentityInputs(Inputs):
     outlook: Outlook | None = None
     """the work to come, for the preview's line about the budget"""
     clearances: dict[str, str] = Field(default_factory=dict)
-    """box that leaves → what its approval amounts to; written by Check, a program gives none"""
+    """box that leaves → the check's answer to its approval; written by Check, a program gives none"""
 
 
 class IdentityState(IdentityInputs):
-    """The name of a sweep, once it is made."""
+    """A sweep that has its name."""
 
     identity: str
     """the random name of the sweep, which is in the tag of each of its boxes"""
@@ -60,7 +60,7 @@ class IdentityState(IdentityInputs):
 
 
 class VolumeInputs(Inputs):
-    """A tier that outlives the boxes that mount it."""
+    """A volume: storage that outlives the boxes that mount it."""
 
     identity: str
     """the sweep's random name: the Identity's output `identity`"""
@@ -71,15 +71,15 @@ class VolumeInputs(Inputs):
     name: str
     """its name in this sweep, or among the volumes of the account where it is `kept`"""
     kept: bool | None = None
-    """true: a stack of volumes has it, and it is only looked up here, by its name among the account's volumes"""
+    """true: a stack of volumes keeps it, and here it is only looked up, by its name among the account's volumes"""
     keep_until: str | None = None
     """the day, as ISO 8601, until which it is wanted"""
     guarded: bool | None = None
-    """true: this stack is the one that keeps it, and ends it by a check of its own"""
+    """true: this stack keeps it, and a check of its own decides whether it may be deleted"""
     size_gb: int | None = Field(default=None, ge=1)
     """how large it is to be; it can grow, and never shrinks"""
     region: str | None = None
-    """where it is to be made, in the words of the platform"""
+    """where it is to be made, in the platform's terms"""
     price_per_gb_month: float | None = None
     """USD, where the platform names no price"""
     approval: Approval | None = None
@@ -123,16 +123,16 @@ class Placed(Record):
 
 
 class PlaceFacts(Record):
-    """What a place of a host must be, for a look at it before a box is made there."""
+    """What a folder of a host must be. It is checked before a box is made there."""
 
     tier: str
-    """name of the tier that lies there, for people"""
+    """name of the tier that is in this folder, for people"""
     mounted: bool | None = None
     """true: it must be a mount; an ordinary folder there is not the tier"""
     files: int = 0
-    """how many files the sweep leaves behind at least"""
+    """how many files the sweep will leave there at least"""
     region_locked: bool = False
-    """true: hosts of another region see another one"""
+    """true: hosts of another region see another folder there"""
 
 
 Want = Literal["running", "stopped"]
@@ -148,7 +148,7 @@ class BoxInputs(Inputs):
     adapter: str
     """the adapter that speaks to the platform, with the host where there is one: `ssh:lab`"""
     platform: str | None = None
-    """whose machine it is, for people, where the adapter is named with a host and so does not say"""
+    """name of its rental platform, for people, if the adapter is named with a host and does not say it"""
     name: BoxName
     """its name in the sweep: `box-0`"""
     resources: dict[str, Any] = Field(default_factory=dict)
@@ -166,28 +166,28 @@ class BoxInputs(Inputs):
     image: str | None = None
     """the container image, on platforms that use one"""
     placed: Placed | None = None
-    """the offer that a person chose for it with `sweepctl place`; counts when a box is made"""
+    """the offer that a person chose for it with `sweepctl place`; used only when the box is rented"""
     dry_run: bool | None = None
-    """whether a preview asks; Check takes it out"""
+    """whether this is a preview; Check takes it out"""
     no_code: str | None = None
-    """why the job's files can't be had, where a teardown goes on without them; nothing is rented then"""
+    """why the job's files are missing here, when a teardown goes on without them; nothing is rented then"""
     mounts: dict[str, str] = Field(default_factory=dict)
     """path on the box (`mnt/durable`) → the native id of the volume that is mounted there"""
     places: dict[str, str] | None = None
     """path on the box (`mnt/durable`), or a tier's name → the folder of the host that it is"""
     claims: dict[str, PlaceFacts] | None = None
-    """path on the box, or a tier's name → what that place of the host must be"""
+    """path on the box, or a tier's name → what that folder of the host must be"""
     links: dict[str, str] | None = None
-    """path at which the job expects a mount → the mount"""
+    """path at which the job expects a mount → the mount that it links to"""
     volume: str | None = None
     """name of the kept volume that it mounts, so that a preview asks for offers within reach of it"""
     secrets: tuple[str, ...] | None = None
-    """names of the environment variables that must be set where the box is rented, so that its cells don't find out
-    later; their values are in no input"""
+    """names of the environment variables that must be set when the box is rented, so that a missing one is found before
+    it costs money; their values are in no input"""
     named: tuple[str, ...] | None = None
     """all boxes of the stack file, and those that are wanted gone"""
     leaving: Approval | None = None
-    """the approval of boxes that the stack file takes out: beside one that stays locked nothing is rented"""
+    """the approval to end boxes that the stack file takes out; while one of them stays locked, nothing is rented"""
     roster_digest: Digest
     """digest of all cells of the sweep"""
     artifacts_digest: Digest | None = None
@@ -205,20 +205,20 @@ class BoxInputs(Inputs):
     live: dict[str, Any] | None = None
     """what Read saw last; a program gives none"""
     list_lag: float = 900.0
-    """seconds for which the platform's list is believed to lack what was rented"""
+    """seconds for which the platform's list may lack a box that was just rented"""
 
 
 class BoxState(BoxInputs):
-    """What is known of the rented box. `price_per_hour` is the platform's where it names one."""
+    """A box that was rented. `price_per_hour` is the platform's if it names one."""
 
     native_id: str
     """the platform's id of it"""
     account: str
     """the account that pays for it"""
     generation: int
-    """how often a box of this name was made"""
+    """which box of this name it is: 1 for the first that was made, 2 for the second"""
     tag: str
-    """by which it is found on the platform, whatever became of the state"""
+    """the name by which it is found on the platform, even if the state is lost"""
     phase: str
     """`creating`, `running`, `stopping`, `stopped`, `ending`, `gone` or `unknown`"""
     created_at: datetime | None = None
@@ -230,13 +230,13 @@ class BoxState(BoxInputs):
     offer: str | None = None
     """the offer that was rented"""
     gpu_count: int | None = None
-    """the cards that it has, as the platform says"""
+    """the number of its GPUs, as the platform says"""
     host_keys: tuple[str, ...] | None = None
     """fingerprints of the keys that its sshd showed"""
 
 
 class OnBoxInputs(Inputs):
-    """What a resource of a box must know of it, to ask about its end."""
+    """What a Queue or a Gate must know of its box, to ask the check about the box's end."""
 
     identity: str
     """the sweep's random name: the Identity's output `identity`"""
@@ -251,7 +251,7 @@ class OnBoxInputs(Inputs):
     account: str
     """the account that pays for the box: its output `account`"""
     generation: int
-    """how often a box of this name was made: its output `generation`"""
+    """which box of this name it is: its output `generation`"""
     roster_digest: Digest
     """digest of all cells of the sweep"""
     teardown: TeardownFacts
@@ -276,10 +276,10 @@ class QueueInputs(OnBoxInputs):
     dropped: dict[str, str] = Field(default_factory=dict)
     """cell that a person gave up → why"""
     pins: dict[CellName, str] | None = None
-    """cell → the code that it runs instead of the job's, of all cells; a program gives the first digits of its digest,
-    Check writes them all"""
+    """cell → digest of the code that it runs instead of the job's, for the cells of all boxes; a program gives the
+    first digits, Check writes all"""
     retries: dict[CellName, Again] | None = None
-    """cell → the retry that a person asked for; written by Check, out of the evidence"""
+    """cell → the retry that a person asked for; written by Check, from the evidence"""
     versions: str | None = None
     """what the last change of code meant for cells that had run; written by Check, for the diff"""
     artifacts: tuple[ArtifactSpec, ...]
@@ -289,19 +289,19 @@ class QueueInputs(OnBoxInputs):
 
     @property
     def others(self) -> dict[str, str]:
-        """The cells of `elsewhere` → the first digits of their config's digest."""
+        """The cells of `elsewhere`: name → the first digits of the digest of its config."""
         return read_elsewhere(self.elsewhere)
 
 
 class QueueState(QueueInputs):
-    """What is known of a queue that was launched."""
+    """A queue that was launched."""
 
     launched_at: datetime
     """when it was first given cells"""
 
 
 class GateInputs(OnBoxInputs):
-    """What stands between a box and its end, for people to read. Another `box` replaces it."""
+    """Shows people whether a box may end, and why. A change of `box` replaces the gate."""
 
     artifacts_digest: Digest | None = None
     """digest of the rules by which artifacts are verified"""
@@ -312,7 +312,7 @@ class GateInputs(OnBoxInputs):
 
 
 class GateState(GateInputs):
-    """A gate has nothing of its own to remember."""
+    """A gate remembers nothing besides its inputs."""
 
 
 InputsT = TypeVar("InputsT", bound=Inputs)

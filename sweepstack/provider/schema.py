@@ -1,6 +1,7 @@
-"""The package schema, made from the models, so that other languages get typed SDKs and it cannot drift.
+"""Makes the package schema from the models, so that it always agrees with them.
 
-What describes the package as a whole comes from the metadata of the installed distribution, that is pyproject.toml.
+Other languages get typed SDKs from it. What describes the package as a whole comes from the metadata of the installed
+distribution, that is from pyproject.toml.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SHARES: Final = {
 
 
 def schema_json() -> str:
-    """The Pulumi package schema as JSON text."""
+    """Returns the Pulumi package schema as JSON text."""
     types: dict[str, Any] = {}
     resources = {token: _resource(token, types) for token in HANDLERS}
     about = metadata("sweepstack")
@@ -98,7 +99,8 @@ def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]) -> None:
-    """The models that `model` holds, however deep, each once. One that travels as a text has no definition."""
+    """Adds to `types` the models that `model` holds, at any depth, each once. A model that is passed as a text has no
+    definition."""
     for field in model.model_fields.values():
         for held in models_in(field.annotation):
             token = f"sweepstack:index:{held.__name__}"
@@ -114,7 +116,7 @@ def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]
 
 
 def _properties(schema: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
-    """The properties of a model, each with what its class says of it."""
+    """The properties of a model with their descriptions. `said`: field → its description."""
     found = {name: _property(value) for name, value in schema.get("properties", {}).items()}
     return {name: {**value, "description": said[name]} if name in said else value for name, value in found.items()}
 

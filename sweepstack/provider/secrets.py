@@ -1,4 +1,7 @@
-"""The job's secrets: names in the config, values in the environment of whoever runs `pulumi`, and nowhere else here."""
+"""The job's secrets: the config has their names, the environment of `pulumi` has their values.
+
+The values are written nowhere else on this computer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from sweepstack.provider.resources.base import Failure
 
 
 def values(names: Iterable[str] | None) -> dict[str, str] | None:
-    """name → value; None when one of them is not set, or empty. What is found is masked in all that we say."""
+    """Returns name → value; None when one of them is not set, or empty. The values are masked in all that we print from
+    now on."""
     wanted = list(names or ())
     found = {name: os.environ[name] for name in wanted if os.environ.get(name)}
     redact.learn(found)
@@ -18,12 +22,12 @@ def values(names: Iterable[str] | None) -> dict[str, str] | None:
 
 
 def missing(names: Iterable[str] | None) -> list[str]:
-    """Those that are not set, or empty."""
+    """Those of the names that are not set, or empty."""
     return [name for name in names or () if not os.environ.get(name)]
 
 
 def failures(field: str, names: Iterable[str] | None) -> list[Failure]:
-    """The refusal where one is missing; empty when none is."""
+    """A failure of `field` that names all missing secrets; empty when none is missing."""
     absent = missing(names)
     if not absent:
         return []

@@ -1,6 +1,7 @@
-"""What a handler may use while it works: where the project is, progress, warnings, and the sign to stop.
+"""What a handler uses while it works: the project's folder, progress, warnings, cancellation.
 
-Imports nothing of ours: what only answers for its configuration (`sweepstack.provider.host`) needs no more than this.
+Imports none of our modules: a process that answers only about its configuration (`sweepstack.provider.host`) needs no
+more than this.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 
 class Severity(Enum):
-    """How a line reaches the person. There is no ERROR: the engine would print "failed" beside a success."""
+    """How a line is shown. There is no ERROR: the engine would print "failed" beside a success."""
 
     PROGRESS = "progress"
     """Replaces the last line of the resource's row; not repeated afterwards."""
@@ -37,7 +38,8 @@ Emit = Callable[[Severity, str, str], None]
 
 @dataclass(frozen=True)
 class Session:
-    """One plugin process: that of one engine command, since `began` (epoch seconds).
+    """What all operations of one plugin process share. The process works for one engine command, since `began` (epoch
+    seconds).
 
     `cancelled` is set by the engine's Cancel, by SIGINT, and when the engine is gone.
     """
@@ -47,10 +49,10 @@ class Session:
     cancelled: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.time)
     said: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Rows of refusals, label and text → the box that they were said of first. Held by `saying`."""
+    """Rows of refusals: (label, text) → the box whose refusal had the row first. `saying` protects it."""
     saying: threading.Lock = field(default_factory=threading.Lock)
     shared: dict[str, Any] = field(default_factory=dict)
-    """What the operations of this command read once for all of them, by what it is."""
+    """What the operations of this command read once for all of them: what it is → its value."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,20 @@ class Operation:
         return self.urn.split("::", 1)[0].removeprefix("urn:pulumi:")
 
     def progress(self, text: str) -> None:
-        """A line that replaces the one before."""
+        """Shows a line that replaces the one before."""
         self.session.emit(Severity.PROGRESS, self.urn, text)
 
     def info(self, text: str) -> None:
-        """A line that stays."""
+        """Shows a line that stays."""
         self.session.emit(Severity.INFO, self.urn, text)
 
     def of_stack(self, text: str, *, warns: bool = False) -> None:
-        """A line that stays, once: on the row of a resource the engine repeats it at each step of that resource."""
+        """Shows a line that stays, once, on the stack's row: on a resource's row the engine repeats it at each step of
+        that resource."""
         self.session.emit(Severity.WARNING if warns else Severity.INFO, "", text)
 
     def warn(self, text: str) -> None:
-        """A warning. Names its own subject: with `--diff` the engine prints it without the resource."""
+        """Shows a warning. It must name its subject: with `--diff` the engine prints it without the resource."""
         self.session.emit(Severity.WARNING, self.urn, text)
 
     def seconds(self, default: float) -> float:
@@ -95,5 +98,5 @@ class Operation:
 
 
 def token_of(urn: str) -> str:
-    """The type of a resource, out of its URN; parents' types come before it, joined by `$`."""
+    """The type of a resource, from its URN. The types of its parents come before it, joined by `$`."""
     return urn.split("::")[2].rsplit("$", 1)[-1]

@@ -1,7 +1,8 @@
-"""Answers the one question of the program: which box is to run which cell (`launch.cell_shares`). Changes nothing.
+"""Answers the program's one question: which box is to run which cell. Changes nothing.
 
-The program knows no API and no evidence, so it asks before it declares a box. What can't be known here is answered by
-names alone, and every box is then declared: a box that may be there is never left out.
+`launch.cell_shares` has the rules. The program reads no platform and no evidence, so it asks before it declares a box.
+If something can't be read here, cells are shared out by names alone, and every box is declared: a box that may exist is
+never left out.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
 
 LOOK_SECONDS = 20.0
-"""How long all boxes together may take to answer; one that does not keeps what it was given."""
+"""Seconds that all boxes together have to answer. A box that does not answer keeps the cells that it was given."""
 
 
 def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers the engine's Invoke. Raises SweepstackError for another function, or a question that is none."""
+    """Answers the engine's Invoke. Raises SweepstackError for another function, or for a question that does not
+    validate."""
     if token != FUNCTION:
         raise SweepstackError(f"sweepstack has no function {token}; it has {FUNCTION}")
     try:
@@ -48,12 +50,13 @@ def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, A
 
 
 def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> Shares:
-    """The shares by all that is known now. Asks each box's platform, and the box; blocks for 20 s at most for them."""
+    """Returns the shares, by the evidence, the platforms and the boxes. Blocks for `LOOK_SECONDS` at most while it asks
+    them. When the evidence can't be read, names alone decide."""
     evidence = evidence_uri(project_root, asked.pull_to)
     try:
         marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
         if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
-            return shares(asked, Known(now or datetime.now(UTC)))  # nothing of this sweep is there: it begins
+            return shares(asked, Known(now or datetime.now(UTC)))  # there is no evidence of this sweep yet: it begins
         opened = Evidence(evidence or "")
         return shares(asked, _known(opened, asked, now or datetime.now(UTC)))
     except (SweepstackError, OSError) as error:
@@ -103,7 +106,7 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
 
 
 def _unrecorded(store: EvidenceStore, unborn: Set[str]) -> Set[str]:
-    """Those of these boxes without a birth record that were rented. Reads every receipt, so only where there is one."""
+    """Those of these boxes without a birth record that were rented. Reads every receipt, unless `unborn` is empty."""
     return unborn & generations(store).keys() if unborn else unborn
 
 

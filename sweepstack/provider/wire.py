@@ -1,8 +1,8 @@
-"""Property values between the engine's protobuf structs and plain Python, and back.
+"""Converts property values between the engine's protobuf structs and plain Python.
 
-The engine marks values that a preview cannot know yet with a reserved string, and wraps secrets in a map with a
-reserved key. Both are defined by the Pulumi SDK (`pulumi/runtime/rpc.py`, `UNKNOWN` and `_special_sig_key`). Every
-number arrives as a double: whole ones become int here, and what must keep its exact form travels as JSON text.
+The engine marks values that a preview can't know yet with a reserved string, and wraps secrets in a map with a reserved
+key. The Pulumi SDK defines both (`pulumi/runtime/rpc.py`, `UNKNOWN` and `_special_sig_key`). Every number arrives as a
+double. Whole numbers become int here; a number that must keep its exact form travels as JSON text.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Secret:
 
 
 def to_python(struct: struct_pb2.Struct, *, secrets: bool = False) -> dict[str, Any]:
-    """A struct as plain dicts, lists, str, int, float, bool, None; `UNKNOWN` where a preview knows nothing.
+    """A struct as plain dicts, lists, str, int, float, bool, None; `UNKNOWN` for what a preview does not know yet.
 
-    `secrets`: keep the wrapping of secret values, as `Secret`.
+    `secrets`: keep secret values wrapped, as `Secret`.
     """
     return {key: _value_to_python(value, secrets) for key, value in struct.fields.items()}
 
@@ -67,7 +67,7 @@ def _value_to_python(value: struct_pb2.Value, secrets: bool) -> Any:
 
 
 def to_struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Plain Python as a struct; `UNKNOWN` becomes the engine's mark."""
+    """Plain Python as a struct. `UNKNOWN` becomes the engine's mark. Raises TypeError for other types."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         struct.fields[key].CopyFrom(_value_from_python(value))
@@ -109,7 +109,7 @@ def holds_unknown(value: Any) -> bool:
 
 
 def bare(value: Any) -> Any:
-    """A value without the wrapping of secrets, however deep."""
+    """A value without the wrapping of secrets, at any depth."""
     if isinstance(value, Secret):
         return bare(value.value)
     if isinstance(value, Mapping):

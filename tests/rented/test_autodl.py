@@ -92,7 +92,7 @@ def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     assert record.read_text() == "shutdown \n"
     assert not host.answers
     assert boxes(host) == [native_id], "关机 keeps every disk, and 释放 is nobody's here"
-    assert "nobody here watches it any more: released by AutoDL at 20" in done.text, str(done)
+    assert "sweepstack does not watch it any more: released by AutoDL at 20" in done.text, str(done)
     status = stack.sweepctl("status", "--json", timeout=120).json()
     assert (status["bills"], status["meter"]["per_hour"]) == ("yes", 0.01), "its data disk bills until it is released"
     assert any("释放 the instance" in note for note in status["notes"]), status["notes"]

@@ -1,1 +1,1 @@
-"""The `command` package of Pulumi here: which plugin answers for it, and a stand-in for closed networks."""
+"""Pulumi's `command` package: chooses its plugin, and has a stand-in for closed networks."""

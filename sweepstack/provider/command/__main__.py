@@ -1,4 +1,7 @@
-"""`python -m sweepstack.provider.command <engine address>`: what `provider/command/pulumi-resource-command` starts."""
+"""`python -m sweepstack.provider.command <engine address>`: starts the `command` plugin.
+
+`provider/command/pulumi-resource-command` runs it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from sweepstack.provider.command.select import official, with_key
 
 
 def main() -> int:
-    """Becomes the plugin."""
+    """Replaces this process by the official plugin, or by the stand-in. Exits with a message if there is no address, or
+    if the plugin that the environment names can't be run."""
     if len(sys.argv) < 2:
         sys.exit("This is a Pulumi resource plugin: the engine starts it and hands it an address.")
     try:

@@ -1,7 +1,8 @@
-"""Copies a file, a text or a folder to the other side: a script that decides where it goes, and its content on stdin.
+"""Copies a file, a text or a folder to another machine: a shell script there reads it on its stdin.
 
-Where things go is pulumi-command's: a file into an existing folder keeps its name, a folder goes below an existing or
-new one by its name, or with `/` at its end as its content. Nothing is removed over there.
+Where things go is as in pulumi-command. A file that is copied to an existing folder keeps its name. A folder is put
+below an existing or new one, under its own name; if its path ends with `/`, only its content is. Nothing is removed on
+the other machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sweepstack.onbox.common.errors import PlatformError
 
 @dataclass(frozen=True)
 class Copy:
-    """A command line for the other side, and what it reads."""
+    """A shell command for the other machine, and its stdin."""
 
     command: str
     stdin: bytes
@@ -57,7 +58,8 @@ to=$to/{name}
 
 
 def copy_of(source: Mapping[str, Any], remote_path: str) -> Copy:
-    """What has to be run to copy an asset or archive. Reads the files. Raises PlatformError where they can't be."""
+    """The command that copies an asset or archive to `remote_path`. Reads the files and sends nothing. Raises
+    PlatformError if they can't be read."""
     to, path = quote(remote_path), str(source.get("path") or "")
     if not path:
         return Copy(_FAIL + _TEXT.format(to=to), str(source.get("text", "")).encode())
@@ -74,7 +76,7 @@ def copy_of(source: Mapping[str, Any], remote_path: str) -> Copy:
 
 
 def _packed(root: Path) -> tuple[bytes, list[str]]:
-    """A folder's files as a tar stream, and its folders. Links become what they lead to; modes stay behind."""
+    """A folder's files as a tar stream, and the names of its folders. Links are followed; modes are not kept."""
     buffer, folders = io.BytesIO(), []
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT, dereference=True) as tar:
         for path in sorted(root.rglob("*")):

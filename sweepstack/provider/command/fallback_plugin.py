@@ -1,8 +1,9 @@
-"""A stand-in for the `command` plugin, on our provider's host: remote.Command and remote.CopyToRemote, over OpenSSH.
+"""A stand-in for the `command` plugin: remote.Command and remote.CopyToRemote, over OpenSSH.
 
-For networks that the official plugin can't be had on. It does what pulumi-command 1.2.1 does as far as sweepstack uses
-it, and says that it is the stand-in in its version, in a line of its own when it first acts, and in its errors. What is
-different on purpose: no passwords, an unknown `logging` is refused, `perDialTimeout` bounds the whole of a dial.
+For networks where the official plugin can't be fetched. It runs on our provider's host, and does what pulumi-command
+1.2.1 does, as far as sweepstack uses it. Its version, a line when it first acts, and its errors say that it is the
+stand-in. Different on purpose: it takes no passwords, refuses an unknown `logging`, and `perDialTimeout` limits the
+whole of a dial.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ _NOT_SET = (
 
 
 class StandIn(Servicer):
-    """The engine's requests for the two resource types. State and inputs travel through with their secrets marked."""
+    """Answers the engine's requests for the two resource types. Secrets stay marked in inputs and state."""
 
     _said = False
     _saying = threading.Lock()
 
     def words(self, text: str) -> str:
-        """Not wrapped: it is mostly what another program said, and the official plugin leaves that as it was."""
+        """Masks secrets, and does not wrap: most of it is the output of another program, and the official plugin leaves
+        that as it is."""
         return redact.redact(text)
 
     def GetPluginInfo(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -75,7 +77,7 @@ class StandIn(Servicer):
         return provider_pb2.CreateResponse(id=f"{prefix}{secrets.token_hex(4)}", properties=to_struct(outputs))
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """What the state says: nobody is asked, as with the real one."""
+        """Returns what the state says. Like the official plugin, it asks no machine."""
         return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -113,7 +115,8 @@ class StandIn(Servicer):
         return self._run(op, news, command, olds)
 
     def _run(self, op: Operation, inputs: dict[str, Any], command: Any, olds: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs a command of the inputs; the outputs. `olds`: what it said before. Raises PlatformError."""
+        """Runs a command of the inputs, and returns the outputs. `olds`: the outputs before, for its environment.
+        Raises PlatformError."""
         told, environment = bare(inputs), dict(bare(inputs.get("environment")) or {})
         before = {PREVIOUS[name]: bare(olds.get(name)) for name in PREVIOUS if bare(olds.get(name))}
         if told.get("addPreviousOutputInEnv") is False:
@@ -181,7 +184,7 @@ class StandIn(Servicer):
 
 
 class _Lines:
-    """Lines of a command's output, to the resource's row as they come."""
+    """Shows the lines of a command's output on the resource's row as they arrive."""
 
     def __init__(self, op: Operation, logging: str) -> None:
         self._op, self._rest = op, ""

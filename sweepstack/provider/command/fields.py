@@ -1,7 +1,8 @@
-"""The inputs of the command package's resources: their types, defaults, and what a change of each means.
+"""The inputs of the command package's resources: types, defaults, and what a change causes.
 
-As pulumi-command 1.2.1 has them: its schema, and what its binary answers (tests/conformance/test_command_plugin.py
-holds both to the same). Inputs that sweepstack does not use are refused by name.
+They are those of pulumi-command 1.2.1: its schema, and what its binary answers
+(tests/conformance/test_command_plugin.py holds both plugins to the same). Inputs that sweepstack does not use are
+refused by name.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOGGING: Final = ("stdout", "stderr", "stdoutAndStderr", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """One resource type: its inputs with their types, and which of them have to be there."""
+    """One resource type: its inputs with their types, and which of them are required."""
 
     token: str
     inputs: Mapping[str, type | tuple[type, ...]]
@@ -63,7 +64,8 @@ KINDS: Final = {kind.token: kind for kind in (COMMAND, COPY)}
 
 
 def check(kind: Kind, news: Mapping[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
-    """Inputs with their defaults, the connection and its key marked secret; and all that is wrong with them."""
+    """Returns the inputs with their defaults, the connection and its key marked secret; and all that is wrong with
+    them."""
     given = {name: value for name, value in news.items() if value is not None}
     failures = [Failure(name, f"Unrecognized field {name!r}") for name in given if name not in kind.inputs]
     failures += [Failure(name, f"Missing required field {name!r}") for name in kind.required if name not in given]
@@ -75,7 +77,7 @@ def check(kind: Kind, news: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fai
             failures.append(Failure("environment", f"Field {name!r} must be a 'string'"))
     logging = bare(given.get("logging"))
     if isinstance(logging, str) and logging not in LOGGING:
-        # The real one takes any word, and logs nothing then.
+        # The official plugin takes any value, and logs nothing for one that it does not know.
         failures.append(Failure("logging", f"{logging!r} is none of {', '.join(LOGGING)}"))
     if _known(given, "connection", dict):
         inner = given["connection"].value if isinstance(given["connection"], Secret) else given["connection"]
@@ -88,7 +90,7 @@ def check(kind: Kind, news: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fai
 
 
 def _connection(given: Mapping[str, Any], *, proxy: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """A connection with its defaults, and what is wrong with it."""
+    """A connection with its defaults, and all that is wrong with it."""
     where, wrong = "proxy" if proxy else "connection", []
     known = {name: value for name, value in given.items() if value is not None}
     for name, value in known.items():
@@ -130,7 +132,7 @@ def _known(given: Mapping[str, Any], name: str, kind: type) -> bool:
 
 
 def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """Whether a value fits, or may yet: one that a preview does not know fits everywhere."""
+    """Whether a value has this type. A value that a preview does not know yet fits every type."""
     value = bare(value)
     if isinstance(value, Unknown):
         return True
@@ -138,7 +140,8 @@ def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
 
 
 def diff(kind: Kind, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Any:
-    """The wire's answer: what differs, each an update; `triggers` given or taken away is a replace."""
+    """The answer for the wire. Each difference is an update; `triggers` that appear or disappear as a whole are a
+    replace."""
     details: dict[str, Any] = {}
     for name in kind.inputs:
         details |= _difference(name, bare(olds.get(name)), bare(news.get(name)))
@@ -181,7 +184,7 @@ def _at(values: list[Any], index: int) -> Any:
 
 
 def _content(source: Any) -> Any:
-    """What of an asset or archive counts: its kind and its content, wherever it lies."""
+    """What counts of an asset or archive: its kind and the digest of its content, not its path."""
     if not isinstance(source, Mapping):
         return source
     return source.get(SIGNATURE_KEY), source.get("hash")

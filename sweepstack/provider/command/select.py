@@ -1,8 +1,8 @@
-"""Which plugin answers for the `command` package, and the key that it comes in with.
+"""Chooses the plugin of the `command` package, and the SSH key that it is started with.
 
-The official one where it is installed, of the very version that the Python package was made for; else the stand-in.
-Either is started with an SSH agent that holds the person's key, the one that our own connections use: so no key, and
-no path of one, is an input of a command or in the state.
+It is the official plugin if it is installed in the very version of the Python package; else the stand-in. Either is
+started with an SSH agent that holds the person's key, the same that our own connections use. So no key, and no path of
+one, is an input of a command or in the state.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized
 
 VARIABLE = "SWEEPSTACK_COMMAND_PLUGIN"
-"""The path of a `pulumi-resource-command` to use whatever is installed."""
+"""Environment variable: the path of a `pulumi-resource-command` to use, whatever is installed."""
 VERSION = "1.2.1"
-"""Of the `pulumi-command` package in pyproject.toml."""
+"""The version of the `pulumi-command` package in pyproject.toml."""
 
 KEY_SECONDS = 12 * 3600
-"""After that the agent has no key any more: the official plugin outlives an engine that was killed, and with it the
-agent. No command of the engine takes that long to come to its last dial."""
+"""For so long the agent holds the key. The official plugin outlives an engine that was killed, and the agent lives as
+long as the plugin. No command of the engine takes that long to come to its last dial."""
 
 
 def official(env: Mapping[str, str]) -> Path | None:
-    """The official plugin: the one that is named, what set-up fetched, or what the engine has; None without one.
+    """The path of the official plugin: the one that `VARIABLE` names, that set-up fetched, or that the engine has; None
+    without one.
 
-    Raises ConfigError when the named one can't be run.
+    Raises ConfigError if the named one can't be run.
     """
     named = env.get(VARIABLE)
     if named:
@@ -45,16 +46,17 @@ def official(env: Mapping[str, str]) -> Path | None:
 
 
 def with_key(argv: list[str], env: Mapping[str, str]) -> list[str]:
-    """`argv`, below an agent that holds the key; as it is where the person's own agent does, or there is none.
+    """`argv`, wrapped so that it runs with an SSH agent that holds the key. Not wrapped if the person's own agent holds
+    it, if there is no key, or if ssh-agent is not installed.
 
-    ssh-agent becomes `argv` itself and leaves the agent behind as a child, which ends with it.
+    ssh-agent becomes `argv` itself. The agent stays behind as a child, and ends with it.
     """
     if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
         return argv
     try:
         key = ssh_keys.choose(env)
     except NotAuthorized:
-        return argv  # the first dial will say that nobody is let in; most commands dial nowhere
+        return argv  # the first dial will say that there is no key; most commands of the engine dial nowhere
     if key.identity is None:
         return argv
     load = f'ssh-add -q -t {KEY_SECONDS} "$0" </dev/null >/dev/null 2>&1; exec "$@"'

@@ -1,7 +1,7 @@
-"""A connection of the command package, over OpenSSH: dials are repeated, sessions are not.
+"""SSH connections of the command package, over OpenSSH: dials are repeated, sessions are not.
 
-One `ssh` process is one dial and one session. Whether it came as far as the session is told by a command of its own
-that ssh runs here once it is let in (LocalCommand): an exit code of 255 can mean either.
+One `ssh` process is one dial and one session. ssh runs a command of ours (LocalCommand) here once the server has let it
+in, which shows that a session began. The exit code does not show it: 255 can come from the dial or from the session.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import IO, Any
 from sweepstack.onbox.common.errors import PlatformError
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.1, 5.0, 1.5
-"""Seconds between two dials, as pulumi-command waits."""
+"""Seconds between two dials, as in pulumi-command."""
 ALIVE_SECONDS, ALIVE_COUNT = 15, 9
-"""A line that went dead without a word is given up after as long as pulumi-command's TCP does (Go's keepalive)."""
+"""A connection that goes silent is given up after as long as in pulumi-command (Go's TCP keepalive)."""
 _STATUS = re.compile(r"rtype (exit-status|exit-signal) reply")
 _HOST_KEY = ("HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "no host key is known")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a session ended: its exit code, or None without one; then by a `signal`, or its connection was lost."""
+    """How a session ended. `code`: its exit code; None without one: then a signal ended it (`signal`), or its
+    connection was lost."""
 
     code: int | None
     signal: bool
@@ -39,7 +40,8 @@ class Ended:
 
 @dataclass
 class Dialer:
-    """Dials what a checked connection says. `progress`: a line for people; `cancelled`: no further dial is begun."""
+    """Connects as a checked connection says. `progress`: shows a line; `cancelled`: once set, no further dial is
+    begun."""
 
     connection: Mapping[str, Any]
     progress: Callable[[str], None]
@@ -49,9 +51,10 @@ class Dialer:
     def run(
         self, command: str, stdin: bytes, stdout: Callable[[bytes], None], stderr: Callable[[bytes], None]
     ) -> Ended:
-        """Runs `command` over there, its output to the two sinks as it comes. Dials again while nobody answers.
+        """Runs `command` on the server, and passes its output to the two sinks as it arrives. Dials again while the
+        server does not answer. Blocks.
 
-        Raises PlatformError when the limit of dials is reached, or there is no use in dialing.
+        Raises PlatformError when the limit of dials is reached, on cancel, or if no dial can succeed.
         """
         with self._prepared() as folder:
             limit, tries, wait = int(self.connection["dialErrorLimit"]), 0, FIRST_WAIT
@@ -74,7 +77,8 @@ class Dialer:
                 wait = min(wait * GROWTH, LONGEST_WAIT)
 
     def accepts(self, names: list[str]) -> set[str]:
-        """Which of these environment variables the other side's sshd lets in (AcceptEnv)."""
+        """Which of these environment variables the server's sshd accepts (AcceptEnv). Connects, and runs `env` there.
+        Raises as `run`."""
         token = os.urandom(8).hex()
         probe = Dialer(self.connection, self.progress, self.cancelled, dict.fromkeys(names, token))
         lines: list[bytes] = []
@@ -125,9 +129,9 @@ class Dialer:
         return [*words, "-T"]
 
     def _refused(self, said: str) -> tuple[str, str]:
-        """What kind of dial failed, and why."""
+        """Which kind of dial failed, and why, by what ssh printed."""
         lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("debug")]
-        last = lines[-1] if lines else "the connection ended without a word"
+        last = lines[-1] if lines else "the connection ended without a message"
         if any(mark in said for mark in _HOST_KEY):
             last = "ssh: handshake failed: ssh: host key mismatch"
         elif "Permission denied" in said:
@@ -140,7 +144,8 @@ class Dialer:
 
     @contextmanager
     def _prepared(self) -> Iterator[Path]:
-        """A private folder with the keys in it, while the dials last. Raises PlatformError where no dial can help."""
+        """A private folder with the keys, for as long as the dials last. Raises PlatformError if no dial can
+        succeed."""
         with tempfile.TemporaryDirectory(prefix="sweepstack-command-") as name:
             folder = Path(name)
             _prepare(self.connection, folder, "key")
@@ -181,7 +186,8 @@ def _agent(server: Mapping[str, Any]) -> str:
 
 
 def _command(server: Mapping[str, Any], folder: Path, name: str, more: list[str]) -> list[str]:
-    """`ssh` for one server, without its name. No file of the person's own is read or written."""
+    """The `ssh` command for one server, without the server's name. It reads and writes none of the person's own
+    files."""
     known = folder / f"{name}.known"
     settings = [
         "BatchMode=yes",
@@ -224,7 +230,7 @@ def _feed(pipe: IO[bytes], content: bytes) -> None:
         with pipe:
             pipe.write(content)
     except BrokenPipeError:
-        pass  # it did not want to read it
+        pass  # the command has closed its stdin
 
 
 def _percents(path: Path) -> str:

@@ -1,1 +1,1 @@
-"""One handler a resource type."""
+"""The handlers, one module for each resource type, and what they share."""

@@ -1,4 +1,7 @@
-"""What a handler of one resource type answers to. All verbs are abstract: a default that echoes looks healthy."""
+"""The base class of all handlers: what each resource type answers to the engine.
+
+All verbs are abstract: a default that echoes its inputs would look healthy.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ from sweepstack.provider.session import Operation
 
 
 class Decision(Enum):
-    """What a changed input does."""
+    """What a change of an input causes."""
 
     UPDATE = "update"
-    """In place."""
+    """An update in place."""
     REPLACE = "replace"
-    """The old one is ended first, and so passes the same check as a destroy."""
+    """A replace: the old resource is ended first, after the same check as in a destroy."""
     MOVE = "move"
-    """In place where only the address of the same host changes, once that is proved; any other change replaces."""
+    """An update in place if only the address of the same host changes and the host proves it; else a replace."""
     REFUSE = "refuse"
-    """Never: Check says why and what to do instead."""
+    """A failure of Check, which says why, and what to do instead."""
     IGNORE = "ignore"
-    """Not the person's doing; no reason for anything."""
+    """Nothing: it is no person's change."""
 
     def resolved(self, before: object, after: object) -> Decision:
-        """What this very change does: a MOVE is an UPDATE or a REPLACE, all others are themselves."""
+        """What the change from `before` to `after` causes: a MOVE is an UPDATE or a REPLACE, the others are
+        themselves."""
         if self is not Decision.MOVE:
             return self
         return Decision.UPDATE if at_addresses(before, after) else Decision.REPLACE
@@ -36,7 +40,7 @@ class Decision(Enum):
 
 @dataclass
 class Checked(Generic[InputsT]):
-    """Inputs as they go into the state, or why they don't."""
+    """The inputs as they go into the state, and the failures that refuse them."""
 
     inputs: InputsT
     failures: list[Failure] = field(default_factory=list)
@@ -44,12 +48,12 @@ class Checked(Generic[InputsT]):
 
 @dataclass(frozen=True)
 class Gone:
-    """Read's answer when the platform proves that the thing is no more."""
+    """Read's answer when the platform proves that the resource does not exist any more."""
 
 
 @dataclass(frozen=True)
 class Seen(Generic[InputsT, StateT]):
-    """Read's answer. `unhealthy`: reasons to show, and to be asked for an update next time."""
+    """Read's answer. `unhealthy`: reasons to show; with any, the engine asks for an update next time."""
 
     inputs: InputsT
     state: StateT
@@ -57,10 +61,10 @@ class Seen(Generic[InputsT, StateT]):
 
 
 class Handler(ABC, Generic[InputsT, StateT]):
-    """CRUD of one resource type.
+    """Create, read, update and delete of one resource type.
 
     `decisions` names every input field once; a test enumerates them. Any method may raise SweepstackError, whose
-    message the person reads. `create` and `update` raise StillCreating when the thing exists but is not ready: the
+    message the person reads. `create` and `update` raise StillCreating when the resource exists but is not ready: the
     engine then remembers it and asks again.
     """
 
@@ -70,44 +74,47 @@ class Handler(ABC, Generic[InputsT, StateT]):
     decisions: ClassVar[dict[str, Decision]]
     replaces_before_delete: ClassVar[bool] = False
     refusals: ClassVar[dict[str, str]] = {}
-    """Input → why it may not change, where there is more to say than that it may not."""
+    """Input → why it may not change, for inputs where there is more to say than that."""
     not_in_outputs: ClassVar[frozenset[str]] = frozenset()
-    """Inputs that outputs don't repeat: the engine would carry every one of 10,000 cells twice through each step."""
+    """Inputs that outputs don't repeat: else the engine would carry each of 10,000 cells twice through every step."""
 
     @abstractmethod
     def check(self, op: Operation, old: InputsT | None, new: InputsT) -> Checked[InputsT]:
-        """Completes and judges new inputs. Runs in every preview; not before a destroy. Changes nothing.
+        """Completes and judges new inputs. Runs in every preview, but not before a destroy. Changes nothing.
 
-        `old` are the inputs in the state: the engine (3.259) sends no outputs here.
+        `old`: the inputs in the state, None for a new resource; the engine (3.259) sends no outputs here.
         """
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
-        """Judges new inputs of which some are not known yet (a preview, before the box exists): what can be refused
-        now is refused before anything is rented. `old` is empty for a new resource. Changes nothing."""
+        """Judges new inputs of which some are not known yet (a preview, before the box exists): what can be refused now
+        is refused before anything is rented. `old` is empty for a new resource. Changes nothing."""
         return []
 
     @abstractmethod
     def create(self, op: Operation, inputs: InputsT) -> tuple[str, StateT]:
-        """Makes the thing, or adopts the one that an earlier try made. Costs money for a box. Blocks until ready."""
+        """Makes the resource, or adopts the one that an earlier try made. Returns its id and state. Blocks until it is
+        ready. Costs money for a box."""
 
     @abstractmethod
     def read(self, op: Operation, identifier: str, state: StateT) -> Seen[InputsT, StateT] | Gone:
-        """Looks. Never raises for an outage: unknown is `unhealthy`, so that other teardowns go on."""
+        """Looks at the resource. Never raises for an outage: an unknown state is `unhealthy`, so that other teardowns
+        go on."""
 
     @abstractmethod
     def update(self, op: Operation, identifier: str, old: StateT, new: InputsT) -> StateT:
-        """Changes in place. With unchanged inputs it is a probe that finishes an unfinished create."""
+        """Changes the resource in place, and returns its new state. With unchanged inputs it finishes an unfinished
+        create."""
 
     @abstractmethod
     def delete(self, op: Operation, identifier: str, state: StateT) -> None:
-        """Ends it, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
+        """Ends the resource, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
 
     def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
-        """The outputs that an update will have, as far as a preview can tell. Changes nothing."""
+        """The outputs that an update will have, as far as a preview can know them. Changes nothing."""
         return {**old_outputs, **news}
 
     def changes(self, old: InputsT, new: InputsT) -> dict[str, Decision]:
-        """The inputs that differ, with what each difference does (no MOVE any more); ignored ones left out."""
+        """The inputs that differ, each with what its change causes (never MOVE). Ignored inputs are left out."""
         before = self.comparable(old)
         after = self.comparable(new)
         return {
@@ -117,14 +124,14 @@ class Handler(ABC, Generic[InputsT, StateT]):
         }
 
     def refusal(self, name: str, old: InputsT, new: InputsT) -> str:
-        """Why this input may not change, and the way out; empty where there is no more to say than that it may not."""
+        """Why this input may not change, and what to do instead; "" if there is no more to say than that it may not."""
         return self.refusals.get(name, "")
 
     def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
-        """Ignored inputs that differ in a way that asks for an update all the same. Raw inputs; raises nothing."""
+        """Ignored inputs whose change needs an update all the same. Takes raw inputs; raises nothing."""
         return ()
 
     def comparable(self, value: InputsT) -> dict[str, Any]:
-        """The inputs of either side as plain JSON types."""
+        """The inputs as plain JSON types, to compare them."""
         dumped = value.model_dump(mode="json")
         return {name: dumped.get(name) for name in self.decisions}

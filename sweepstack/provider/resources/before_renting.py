@@ -1,4 +1,4 @@
-"""What comes before renting: the budget, as a preview and an `up` see it, its webhook, and the smoke run."""
+"""What comes before renting: the budget, its webhook, the account's balance, and the smoke run."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from sweepstack.teardown.launched import copied_journal
 LOOK_SECONDS = 5.0
 _lock = threading.Lock()
 _told: set[tuple[int, str]] = set()
-"""Session and platform whose balance was told already."""
+"""Session and platform whose balance was already said."""
 
 
 def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) -> None:
-    """Says how the budget stands, as a warning where it will not do. Never raises: a budget blocks renting alone."""
+    """Says how the budget stands, as a warning if it will not be enough. May call the budget's webhook, and does not
+    wait for it. Never raises: a budget blocks only renting."""
     now = datetime.now(UTC)
     try:
         known = EvidenceStore.read_marker(evidence.uri) is not None
@@ -56,7 +57,7 @@ def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) ->
 
 
 def keep_budget(evidence: Evidence, budget: Budget | None) -> None:
-    """Writes the budget into the evidence, for refusals that have no other way to it. A convenience: never raises."""
+    """Writes the budget into the evidence, for refusals that can't read it elsewhere. A convenience: never raises."""
     with suppress(EvidenceError):
         store = evidence.store
         if store.record(BUDGET, Budget) != budget:
@@ -64,7 +65,8 @@ def keep_budget(evidence: Evidence, budget: Budget | None) -> None:
 
 
 def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box: str, price: float | None) -> None:
-    """Raises SweepstackError with the arithmetic when nothing more may be rented. Adopting is no renting."""
+    """Raises SweepstackError with the arithmetic if the budget allows no more renting. To adopt a box is not
+    renting."""
     if budget is None:
         return
     found = spent(store, datetime.now(UTC))
@@ -74,10 +76,11 @@ def refuse_past(op: Operation, store: EvidenceStore, budget: Budget | None, box:
 
 
 def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
-    """Runs the job's smoke run, unless it has passed with this code and config. Raises SmokeFailed: nothing is rented.
+    """Runs the job's smoke run, unless it has passed with this code and config. Blocks. Raises SmokeFailed: then
+    nothing is rented.
 
-    Here, and not in the program: only a create costs money, so nothing else of an `up` (a clearance, a stop, new cells)
-    waits for it or fails with it; and here is progress, a deadline, and an answer to Ctrl-C.
+    It runs here and not in the program, because only a create costs money: nothing else of an `up` (a clearance, a
+    stop, new cells) waits for it or fails with it. And here there is progress, a deadline, and an answer to Ctrl-C.
     """
     if smoke is None:
         return
@@ -103,7 +106,8 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
 
 
 def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
-    """Says once a preview what the account has left, as hours of one such box. Blocks for seconds; never raises."""
+    """Says once for each preview how much the account has left, as hours of one such box. Blocks for seconds; never
+    raises."""
     key = (id(op.session), adapter)
     with _lock:
         if key in _told:
@@ -115,8 +119,8 @@ def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
 
 
 def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
-    """One warning for each clock that runs for a stopped box; or may run, for one that ends its own bill and does not
-    answer. Never raises."""
+    """Warns of each danger clock (a deadline of the platform) that runs for a stopped box. Also of one that may run for
+    a box that ends its own bill and does not answer. Never raises."""
     if not state.teardown.clocks:
         return
     now = datetime.now(UTC)
@@ -134,7 +138,7 @@ def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: 
 
 
 def bills_still(store: EvidenceStore, native_ids: Iterable[str]) -> str:
-    """`, $1.25/h` for boxes that still bill, by the ledger; nothing where that is not known."""
+    """`, $1.25/h` for the boxes that still bill, by the ledger; "" if that is not known."""
     try:
         found = spent(store, datetime.now(UTC))
     except EvidenceError:
@@ -144,7 +148,7 @@ def bills_still(store: EvidenceStore, native_ids: Iterable[str]) -> str:
 
 
 def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:
-    """The journal of every box ever rented: from the box while it answers in time, else the last copy."""
+    """The journals of all boxes ever rented: from the box if it answers in time, else the last copy."""
     births = [birth for birth in births if birth.native_id is not None]
     asked = {birth.native_id: _asker(birth) for birth in births if birth.ended_at is None}
     live = in_parallel(asked, LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Box: one rented machine. The refusal that counts is in its delete."""
+"""Box: one rented machine. The check that counts is in its delete."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ LOSSES = {"abandoned": "abandoned by a person", "emptied": "its folder is gone f
 
 
 class BoxHandler(Handler[BoxInputs, BoxState]):
-    """Rents by a deterministic tag, so that a create whose answer was lost is found again instead of repeated."""
+    """Rents by a fixed tag: if the answer to a create is lost, the next one finds the box, and rents no second."""
 
     token = "sweepstack:index:Box"
     inputs_type = BoxInputs
     state_type = BoxState
     replaces_before_delete = True
-    not_in_outputs = frozenset({"leaving"})  # said of one change, and not of the box
+    not_in_outputs = frozenset({"leaving"})  # it belongs to one change, not to the box
     decisions: ClassVar[dict[str, Decision]] = {
         "identity": Decision.REFUSE,
         "evidence": Decision.REFUSE,
@@ -73,17 +73,17 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "max_price": Decision.UPDATE,
         "bid": Decision.UPDATE,
         "image": Decision.REPLACE,
-        "placed": Decision.IGNORE,  # what a rented box is stays what it is
+        "placed": Decision.IGNORE,  # a rented box stays as it was rented
         "dry_run": Decision.IGNORE,
         "budget": Decision.IGNORE,
         "smoke": Decision.IGNORE,
-        "no_code": Decision.IGNORE,  # asked when a box is rented
+        "no_code": Decision.IGNORE,  # read when a box is rented
         "mounts": Decision.REPLACE,
         "links": Decision.REPLACE,
         "places": Decision.REPLACE,
-        "claims": Decision.IGNORE,  # asked when a box is made
+        "claims": Decision.IGNORE,  # read when a box is made
         "volume": Decision.IGNORE,  # what is mounted is in mounts
-        "secrets": Decision.IGNORE,  # what they mean is the queue's
+        "secrets": Decision.IGNORE,  # the queue sends them to the box
         "named": Decision.IGNORE,
         "leaving": Decision.IGNORE,
         "roster_digest": Decision.UPDATE,
@@ -94,11 +94,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,
-        "list_lag": Decision.IGNORE,  # asked when a box is rented
+        "list_lag": Decision.IGNORE,  # read when a box is rented
     }
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
-        """Writes `clearance`. Refuses a change that would replace a locked box: a replace is a destroy."""
+        """Writes `clearance`, and says what a new box would cost. Refuses a change that would replace a locked box,
+        since a replace is a destroy."""
         dry_run, new = new.dry_run, new.model_copy(update={"dry_run": None})
         new, refused = host_address_change.written_out(old, new)
         if refused:
@@ -129,7 +130,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):
-            # One step at a time: an approval is to end the box, and must not rent another on the way there. (A record
+            # One step at a time: an approval ends the box, and must not rent another one on the way. (A record
             # may have cleared it, without an approval in the state.)
             op.warn(f"box {old.name} is cleared first; the change of {', '.join(replacing)} waits for the next up")
             return Checked(checked.model_copy(update={name: getattr(old, name) for name in replacing}), failures)
@@ -147,7 +148,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         return [Failure("max_price", f"${new.price_per_hour}/h is above the ceiling of ${new.max_price}/h")]
 
     def create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
-        """Rents, or adopts what an earlier try rented. Costs money from the moment the platform agrees."""
+        """Rents a box, or adopts the one that an earlier try rented. Costs money from the moment the platform agrees.
+        Blocks until it is ready."""
         evidence = Evidence(inputs.evidence)
         with error_context.naming(op, evidence, inputs.name):
             return self._create(op, evidence, inputs)
@@ -158,7 +160,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         ending_now = store.teardown() is not None
         platform = load_platform(inputs.adapter)
         generation, existing = generation_of(op, store, platform, inputs)
-        if existing is None:  # one that the state has lost has to come back into it to be ended
+        if existing is None:  # else it is adopted, even in a teardown: only what is in the state can end
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)
             if beside := unnamed_boxes.refusal(op, inputs, evidence):
                 raise SweepstackError(beside)
@@ -181,8 +183,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         )
         store.write_birth(birth)
         if existing is not None:
-            store.write_clearance(existing.native_id, None)  # the state that it was cleared in is not this one
-            if existing.emptied:  # it comes back into the state all the same, to be ended
+            store.write_clearance(existing.native_id, None)  # another state had it when it was cleared
+            if existing.emptied:  # adopted all the same, so that it can be ended
                 reason = manual_end.out_of_the_bill(op, inputs.teardown, existing, inputs.name)
                 state = self._state(inputs, existing, generation, tag)
                 raise StillCreating(existing.native_id, outputs_of(state), [reason])
@@ -196,10 +198,11 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         return record.native_id, state
 
     def _converged(self, op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
-        """`stop.converge`. Puts the whole state into its StillCreating: the engine could read no less back."""
+        """Calls `stop.converge`. Completes the outputs of its StillCreating: the engine must be able to read them back
+        as a whole state."""
         try:
             return stop.converge(op, box, state, told=told)
-        except StillCreating as error:  # a platform knows the box, and not all that the state has to keep
+        except StillCreating as error:  # the adapter does not know all that the state keeps
             known = {name: value for name, value in error.outputs.items() if value is not None}
             raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
 
@@ -227,14 +230,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         judgement = teardown.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
             op.warn(teardown.gone_line(op, judgement))
-            if judgement.seen.note:  # nothing of it is left that could say so again
+            if judgement.seen.note:  # close it now: a later look may not learn this again
                 teardown.close(op, judgement)
             return Gone()
         costs = teardown.with_costs(op, judgement.box, state, judgement.seen)
         line = teardown.lock_line(replace(judgement, box=box.about(costs)))
         if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
-            record = None  # what is in the way is said once, below
-        else:  # locked is what a box normally is
+            record = None  # the problem is said once, below
+        else:  # a box is normally locked: no warning
             op.of_stack(line, warns=bool(judgement.seen.note))
         before_renting.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
@@ -242,10 +245,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             | {"live": teardown.live_facts(judgement, state.teardown)}
         )
         if judgement is not by_state and judgement.verdict.allowed:
-            # A delete would go by the record: an `up` whose program has no such approval shows it, and takes it back.
+            # A delete would use the record. An `up` whose program has no such approval shows that, and takes it back.
             inputs = inputs.model_copy(update={"clearance": judgement.verdict.headline})
         if isinstance(box.platform, HasMarket):
-            # The price is the offer's and no input of anybody's: as one, each preview would show a change.
+            # The price comes from the offer. As an input, each preview would show it as a change.
             inputs = inputs.model_copy(update={"price_per_hour": None})
         if record is None:
             problem = judgement.seen.account_problem or judgement.seen.note
@@ -257,7 +260,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
-        """Clears the box by a full check, stops or starts it as wanted, and waits for one that was not ready."""
+        """Clears the box after a full check, stops or starts it as wanted, and waits until it is ready. A start costs
+        money. Raises SweepstackError if the full check does not allow what the preview showed."""
         box = teardown.context_of(old)
         with error_context.naming(op, box.evidence, old.name):
             return self._update(op, box, old, new)
@@ -297,16 +301,20 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         except NoCapacity as error:
             if not bidding:
                 raise
-            # The bid is changed all the same: the state says so, and the next up has only the start left to do.
+            # The bid has changed: the state says so, and the next up only has to start the box.
             raise StillCreating(state.native_id, outputs_of(state), [f"still outbid: {error}"]) from error
-        if bidding and record.price_per_hour not in (None, state.price_per_hour):  # a bid is what it costs
+        if bidding and record.price_per_hour not in (None, state.price_per_hour):  # the bid is the price
             state = state.model_copy(update={"price_per_hour": record.price_per_hour})
             if store is not None:
                 box_records.keep_price(store, state, running=record.phase is Phase.RUNNING)
         return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
-        """The check, the verb, then proof: returns only when the platform proves that the native id is gone."""
+        """Asks the check, ends the box, and returns only when the platform proves that the native id is gone.
+
+        Raises TeardownRefused, and then nothing was ended; NotYetGone when the end is not proved: then it may still
+        bill.
+        """
         box = teardown.context_of(state)
         if manual_end.emptied(op, box, state):
             return
@@ -334,7 +342,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             except (NotYetGone, OutcomeUnknown) as error:
                 turn.came()
                 problem = str(error)
-            except (RateLimited, DeadlineOver) as error:  # nothing was sent: others come first
+            except (RateLimited, DeadlineOver) as error:  # nothing was sent: other requests come first
                 problem = str(error)
             except PlatformError as error:
                 problem = str(error)
@@ -349,8 +357,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if not proved:
             again = f"pulumi destroy --stack {op.stack}"
             if way == "abandoned" and has_address(state.adapter):  # a host that is lost proves nothing any more
-                word = manual_end.confirm_command(op.stack, state.name)
-                again += f"; where that host is lost for good, before it: {word}"
+                confirm = manual_end.confirm_command(op.stack, state.name)
+                again += f"; where that host is lost for good, before it: {confirm}"
             raise NotYetGone(
                 f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
                 f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"

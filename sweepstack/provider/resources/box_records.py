@@ -1,4 +1,4 @@
-"""What the records say of one box, for its Check and its Update, and what an Update writes into them."""
+"""Reads and writes the records of one box, for its Check and its Update."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sweepstack.teardown.box_context import BoxContext
 
 
 def rented(evidence: Evidence, old: BoxInputs) -> BoxState | None:
-    """The box behind these inputs, by its birth record; None where nothing is on record."""
+    """The state of the box behind these inputs, by its birth record; None if the records have no such box, or can't be
+    read."""
     try:
         births = [birth for birth in evidence.store.births() if birth.box == old.name]
     except EvidenceError:
@@ -29,8 +30,8 @@ def rented(evidence: Evidence, old: BoxInputs) -> BoxState | None:
 
 
 def readable(evidence: Evidence) -> bool:
-    """Whether the records can say that nothing is rented. Where they can't, nothing is priced or refused here: a
-    box that is given up has to get through, and Create asks the records itself."""
+    """Whether the records can be read. If not, they don't prove that nothing is rented, and Check neither prices nor
+    refuses anything: a box that is given up must get through, and Create reads the records itself."""
     try:
         evidence.store.births()
     except EvidenceError:
@@ -39,7 +40,8 @@ def readable(evidence: Evidence) -> bool:
 
 
 def keep_price(store: EvidenceStore, box: BoxState, *, running: bool) -> None:
-    """Into the records: its queue may start it again, at this price."""
+    """Writes the box's new price into its records, since its queue may start it again at this price. `running`: also
+    into the ledger, from now on."""
     birth = store.birth(box.name, box.generation)
     if birth is not None and birth.ended_at is None:
         store.write_birth(birth.model_copy(update={"price_per_hour": box.price_per_hour}))
@@ -48,21 +50,23 @@ def keep_price(store: EvidenceStore, box: BoxState, *, running: bool) -> None:
 
 
 def to_write(op: Operation, box: BoxContext, state: BoxState, approval: Approval | None) -> EvidenceStore | None:
-    """None where it can't be used and the box was given up by name: that alone may end without any evidence."""
+    """The evidence to write to. None if it can't be opened and the box was given up by name: only such a box may end
+    without evidence. Raises EvidenceError for any other box."""
     try:
         return box.store
     except EvidenceError as error:
         if teardown.judge(box, state, approval, full=True).verdict.way != "abandoned":
             raise
-        op.warn(f"box {state.name}: {error}. It was given up by name, so it may end without")
+        op.warn(f"box {state.name}: {error}. It was given up by name, so it may end without evidence")
         return None
 
 
 def keep_clearance(op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str) -> None:
-    """Into the evidence. What was given up by name may also end where nothing can be written there."""
+    """Writes the clearance into the evidence. If that fails, raises EvidenceError; for a box that was given up by name
+    it only warns, since such a box may end without evidence."""
     try:
         store.write_clearance(box.native_id, approval)
     except EvidenceError as error:
         if way != "abandoned":
             raise
-        op.warn(f"box {box.name}: the abandonment is kept in the state alone, the evidence takes nothing: {error}")
+        op.warn(f"box {box.name}: the abandonment is kept in the state alone, the evidence can't be written: {error}")

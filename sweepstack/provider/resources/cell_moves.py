@@ -1,4 +1,4 @@
-"""A queue among the other boxes' queues: taking over what has not started there, and noticing what nobody has."""
+"""Moves waiting cells between the queues of boxes, and finds cells that are in no queue."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sweepstack.teardown.box_context import BoxAt, BoxContext
 
 
 def find(birth: Birth, evidence: Evidence | None = None) -> Neighbour:
-    """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: where it may be on
-    record that a host was ended, of which no API can say so."""
+    """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: may have a record that
+    the host was ended, which no API can tell."""
     if birth.native_id is None:
         return Neighbour(None)
     resting = False
@@ -34,7 +34,7 @@ def find(birth: Birth, evidence: Evidence | None = None) -> Neighbour:
             return Neighbour(None, gone=True)
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
         phase = record.phase
-        resting = phase is Phase.STOPPED  # on its way there, its runner may still claim cells
+        resting = phase is Phase.STOPPED  # while it is stopping, its runner may still claim cells
         if record.emptied:
             return Neighbour(None, emptied=True)
         if phase is Phase.GONE:
@@ -47,7 +47,8 @@ def find(birth: Birth, evidence: Evidence | None = None) -> Neighbour:
 
 
 def move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel) -> None:
-    """Before this queue is brought up: lets go and takes over. Says what changed hands, and what could not."""
+    """Runs before this queue is brought up. Takes out the cells that other boxes are to have, and takes over those that
+    have not started there. Says what it moved, and what it could not."""
     wanted = {cell.name for cell in state.cells} - set(state.dropped)
     moved = settle(
         box.store,
@@ -68,7 +69,8 @@ def move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel)
 
 
 def waiting_for(box: BoxContext, state: QueueState) -> list[str]:
-    """Cells that are to run here and that no queue has: the next `pulumi up` brings them in."""
+    """Cells that are to run here and that no queue has: the next `pulumi up` brings them in. Empty if the evidence
+    can't be read."""
     try:
         store = box.store
     except SweepstackError:

@@ -1,4 +1,4 @@
-"""How a box comes to be rented once and never twice: by its tag, with a record before and after the request."""
+"""Rents a box once and never twice: by its tag, with a record before and after the request."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ from sweepstack.provider.session import Operation
 
 READY_SECONDS = 900.0
 LAG_SECONDS = 60.0
-"""So old may a platform's list be where nothing is on record as asked for."""
+"""For so long a platform's list may lag, if no record says when the box was asked for."""
 LOOKS = (0.5, 1.0, 2.0, 3.0)
-"""Seconds between looks for what a create that was cut off may have rented."""
+"""Seconds between looks for what an interrupted create may have rented."""
 
 
 def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
-    """Whatever is rented and not ready leaves as StillCreating with a whole state: less could be read by nobody."""
+    """Rents the box, or adopts the one that has its tag, and records it. Costs money. Blocks until it is ready.
+
+    Raises StillCreating with a whole state if something is rented and not ready, since the engine can't read back a
+    part of one. Raises NoCapacity if nothing was rented, OutcomeUnknown if something may be.
+    """
     try:
         record = _rented(op, platform, inputs, birth, store)
         _born(store, birth, record)
@@ -45,7 +49,7 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
             op.warn(f"box {inputs.name}: {record.note}")
         return record
     except StillCreating as error:
-        # What the platform said on the way out is all there may be: asking again could lose the id.
+        # The platform may never say more than this error does: to ask again could lose the id.
         known = {"native_id": error.identifier, **error.outputs}
         store.write_birth(birth.model_copy(update={"native_id": error.identifier}))
         state = BoxState.model_validate(
@@ -67,7 +71,7 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
 
 
 def _bills(state: BoxState) -> str:
-    """What a box that is not ready costs: only one that runs is sure to bill in full."""
+    """What a box that is not ready costs: only one that runs surely bills in full."""
     if state.phase in ("stopped", "stopping"):
         return " It is stopped, and what it keeps goes on billing."
     if state.price_per_hour is None:
@@ -83,7 +87,7 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
         return platform.create(request, wait=wait)
     except NoCapacity as error:
         raise NoCapacity(market.not_to_be_had(op, platform, inputs, error, request.max_price)) from error
-    except Unanswered as error:  # by what this machine remembers: the records may be of another evidence
+    except Unanswered as error:  # this machine remembers the request; this evidence may not
         asking.since(error.sent)
         raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
     except OutcomeUnknown as error:
@@ -91,7 +95,7 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
             found = platform.find_by_tag(birth.tag, birth.account)
         except PlatformError as outage:
             raise OutcomeUnknown(
-                f"box {inputs.name}: {error}, and nobody can say whether it was made ({outage}): a box tagged "
+                f"box {inputs.name}: {error}, and whether it was made is not known ({outage}): a box tagged "
                 f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
             ) from outage
         if found is None:
@@ -102,25 +106,25 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
 
 
 class Asking:
-    """Keeps on record that a box was asked for, before each request: who comes later, on any machine, must know that
-    one may be there although no list shows it. `birth`: the record as it stands."""
+    """Records that a box was asked for, before each request: a later try, on any machine, must know that there may be a
+    box although no list shows it. `birth`: the record as it stands."""
 
     def __init__(self, store: EvidenceStore, birth: Birth, lag: float) -> None:
         self.birth = birth
         self._store, self._lag = store, lag
 
     def __call__(self, asked: bool) -> None:
-        """`asked`: whether a request is about to go out; else it is proved that the last one made nothing. Raises
-        PlatformError where the first can't be put on record: then nothing is sent."""
+        """`asked`: true before a request goes out; false when it is proved that the last one made nothing. Raises
+        PlatformError if a request can't be recorded: then it must not be sent."""
         try:
             self._put(datetime.now(UTC) if asked else None)
         except EvidenceError as error:
             if not asked:
-                return  # the next `up` is the more careful for it
+                return  # the next `up` is only more careful
             raise PlatformError(f"nothing was rented: that it was asked for can't be put on record: {error}") from error
 
     def since(self, asked_at: datetime) -> None:
-        """A request went out at that moment, and its answer never came."""
+        """Records that a request went out at that moment, and that its answer never came."""
         self._put(asked_at)
 
     def _put(self, asked_at: datetime | None) -> None:
@@ -130,8 +134,9 @@ class Asking:
 
 
 def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUnknown:
-    """What is said while a create has no answer and no list shows a box: nothing is rented before lists can't lag any
-    more, and then only on a person's word. Where nothing is on record as asked for, lists are believed."""
+    """The error while a create has no answer and no list shows a box. Until the list can't lag any more, nothing is
+    rented; after that, only when a person confirms it (`never_rented`). If no request is on record, lists are
+    believed."""
     shows = f"box {birth.box}: {why}. {adapter} lists nothing under {birth.tag} so far: "
     if birth.asked_at is None:
         return OutcomeUnknown(
@@ -146,13 +151,13 @@ def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUn
             "later, which looks again"
         )
     return OutcomeUnknown(
-        f"{may} without your word, since no list proves that it never was. Look for {birth.tag} in the console of "
-        f"{adapter}. Next, where it is not there: {never_rented(op.stack, birth.box)}, then pulumi up"
+        f"{may} without your confirmation, since no list proves that it never was. Look for {birth.tag} in the console "
+        f"of {adapter}. Next, where it is not there: {never_rented(op.stack, birth.box)}, then pulumi up"
     )
 
 
 def never_rented(stack: str, box: str) -> str:
-    """What a person types once the console shows that nothing was rented."""
+    """The command that a person types once the console shows that nothing was rented."""
     return f'sweepctl confirm-gone --stack {stack} {box} --never-rented --saw "what the console shows"'
 
 
@@ -184,8 +189,8 @@ def _request(
 
 
 def places_of(inputs: BoxInputs, store: EvidenceStore) -> dict[str, dict[str, Any]]:
-    """The tiers that have a place on the host; `expect`: the id of the one that this box's cells were sealed on before,
-    where it is bound to a region."""
+    """The tiers that are a folder of the host: path on the box, or tier → that folder, and what it must be. `expect`:
+    if the tier is bound to a region, the id of the one that this box's cells were sealed on before."""
     claims, places = inputs.claims or {}, {}
     for key, path in (inputs.places or {}).items():
         claim = claims.get(key) or PlaceFacts(tier=key)
@@ -199,6 +204,7 @@ def places_of(inputs: BoxInputs, store: EvidenceStore) -> dict[str, dict[str, An
 
 
 def public_key() -> str:
+    """The public part of the person's own SSH key, which a new box lets in. Raises as `channel.ssh.keys.public_key`."""
     from sweepstack.channel.ssh.keys import (
         public_key as own,  # reads the user's keys: for boxes that are reached over SSH alone
     )
@@ -207,7 +213,8 @@ def public_key() -> str:
 
 
 def _link(op: Operation, platform: Platform, inputs: BoxInputs, record: BoxRecord) -> None:
-    """Makes the mount appear where the job expects it. Raises StillCreating: the box is there and bills."""
+    """Makes the mounts appear at the paths that the job expects. Raises StillCreating if that fails: the box exists,
+    and bills."""
     if not inputs.links or record.phase is not Phase.RUNNING or not platform.over_ssh:
         return
     try:
@@ -244,7 +251,7 @@ def charge(
     at: datetime,
     how: str = "",
 ) -> None:
-    """Into the ledger: from `at` on, this native id is in this phase at this price."""
+    """Writes into the ledger that this native id is in this phase at this price from `at` on."""
     price = birth.price_per_hour if price_per_hour is None else price_per_hour
     record_phase(
         store,
@@ -262,7 +269,10 @@ def charge(
 def generation_of(
     op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
 ) -> tuple[int, BoxRecord | None]:
-    """The generation to create, and the box that already carries its tag. Closes the record of a vanished one."""
+    """The generation to create, and the box that already carries its tag. Closes the record of a box that vanished.
+
+    Raises SweepstackError while an earlier box may still run and bill.
+    """
     births = [birth for birth in store.births() if birth.box == inputs.name]
     if not births:
         return _unrecorded(op, store, platform, inputs)
@@ -279,7 +289,7 @@ def generation_of(
     if last.native_id is None:
         return last.generation, _left_by_an_earlier_try(op, platform, last)
     record = look_up(platform, last.native_id, last.account, rented=rented_at(last.price_per_hour))
-    if record.emptied:  # what its host does not say any more
+    if record.emptied:  # its host does not say these any more
         price = last.price_per_hour if record.price_per_hour is None else record.price_per_hour
         record = replace(record, price_per_hour=price, created_at=record.created_at or last.created_at)
     if record.phase is Phase.GONE:
@@ -302,8 +312,8 @@ def generation_of(
 def _unrecorded(
     op: Operation, store: EvidenceStore, platform: Platform, inputs: BoxInputs
 ) -> tuple[int, BoxRecord | None]:
-    """The same where no birth record of the box is there: it is new, or its records are lost, as copied journals and
-    receipts show. Raises SweepstackError where it was to end, or where no cell is left to train."""
+    """The same if the box has no birth record: it is new, or its records are lost, as copied journals and receipts
+    show. Raises SweepstackError if an approval was to end it, or if no cell is left to train."""
     last = generations(store).get(inputs.name, 0)
     for generation in range(last, 0, -1):
         found = platform.find_by_tag(box_tag(inputs.identity, inputs.name, generation), platform.account())
@@ -327,8 +337,8 @@ def _unrecorded(
 
 
 def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> BoxRecord | None:
-    """What a create that was cut off has rented. Raises OutcomeUnknown where its request went out and nothing shows: no
-    list proves that there is none."""
+    """The box that an interrupted create rented; None if there is none. Blocks for seconds while the list may lag.
+    Raises OutcomeUnknown if its request went out and no list shows a box: that proves nothing."""
     for seconds in (*LOOKS, None):
         found = platform.find_by_tag(birth.tag, birth.account)
         shown_by = birth.shown_by or birth.begun_at + timedelta(seconds=paced(LAG_SECONDS))
@@ -344,7 +354,7 @@ def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> 
 
 
 def seen_of(record: BoxRecord) -> dict[str, Any]:
-    """What the platform says of a box beyond its phase, as outputs; nothing where it says nothing."""
+    """What the platform says of a box besides its phase, as outputs. What it does not say is left out."""
     where = f"{record.endpoint.host}:{record.endpoint.port}" if record.endpoint is not None else None
     found: dict[str, Any] = {
         "ssh": where,
@@ -357,5 +367,5 @@ def seen_of(record: BoxRecord) -> dict[str, Any]:
 
 
 def outputs_of(state: BoxState) -> dict[str, Any]:
-    """The state as the engine keeps it in outputs: without what Read saw."""
+    """The state as outputs, without `live`."""
     return state.model_dump(mode="json", exclude={"live"}, exclude_none=True)

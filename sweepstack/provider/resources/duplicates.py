@@ -1,7 +1,8 @@
-"""A second box with one and the same tag: named wherever the first is looked at, with the command that ends it.
+"""Warns of a second box that carries the same tag, and names the command that ends it.
 
-No rental platform refuses one: two machines at once, a copy made in a console, or a list that lagged can make it. It is
-never adopted over the box in the state, and no delete of ours ends it, so it bills until a person does.
+A rental platform allows two boxes with one tag. Two machines that rent at once can cause it, or a copy made in a
+console, or a list that lagged. The second box is never adopted in place of the one in the state, and no delete of ours
+ends it: it bills until a person ends it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from sweepstack.teardown.box_context import BoxContext
 
 
 def warn(op: Operation, box: BoxContext, state: BoxState) -> None:
-    """Says which other boxes carry this box's tag. One list for all boxes of a sweep; never raises for an outage."""
+    """Names the other boxes that carry this box's tag. Asks for one list for all boxes of a sweep. Never raises for an
+    outage."""
     for record in _beside(box, state):
         price = "" if record.price_per_hour is None else f" ${record.price_per_hour:.2f}/h"
         op.warn(
@@ -29,11 +31,11 @@ def warn(op: Operation, box: BoxContext, state: BoxState) -> None:
 def _beside(box: BoxContext, state: BoxState) -> list[BoxRecord]:
     platform = box.platform
     if not isinstance(platform, HasMarket):
-        return []  # its tags are its own: no second one can be made
+        return []  # only on a market can a second box get the tag
     try:
         listed = platform.list_tagged(tag_prefix(state.identity))
     except PlatformError:
-        return []  # what is not known of the box itself is said by the look at it
+        return []  # the look at the box itself reports the outage
     return [
         record
         for record in listed

@@ -1,7 +1,7 @@
-"""What an error of a platform means for a box: what may bill, and what to type next.
+"""Adds to a platform's error the name of the box, what may bill, and the next command.
 
-Adapters know calls and not sweeps: "the platform does not answer" says neither which box may run on meanwhile nor how
-to go on. Whoever asks them in the name of a box puts that in, once, here.
+Adapters know calls and no sweeps: "the platform does not answer" says neither which box may bill meanwhile, nor how to
+go on. Handlers that ask them about a box add that here.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from sweepstack.provider.session import Operation
 
 _NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
 _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
-"""After these nobody knows what an earlier try has left; after any other the platform has answered."""
+"""After these errors it is not known what an earlier try has left; after any other the platform has answered."""
 
 
 def became(before: str, now: str) -> str:
-    """`locked → cleared by receipt …`; of what stays locked only why, now."""
+    """`locked → cleared by receipt …`; for a box that stays locked, only the new reason."""
     return now if before.startswith("locked") and now.startswith("locked") else f"{before} → {now}"
 
 
 @contextmanager
 def naming(op: Operation, evidence: Evidence, box: str) -> Iterator[None]:
-    """Errors of a platform leave with the box's name, what of it may bill, and the next command. Their type stays."""
+    """Raises errors of a platform again, of the same type, with the box's name, what of it may bill, and the next
+    command."""
     try:
         yield
     except StillCreating as error:
@@ -67,7 +68,7 @@ def _names(words: str, box: str) -> bool:
 
 
 def _may_bill(evidence: Evidence, box: str, error: PlatformError) -> str:
-    """A sentence about what the records know of this box; nothing where the error itself says that nothing was made."""
+    """A sentence about what may bill of this box, by the records; "" if they have nothing, or the error says it."""
     try:
         store = evidence.store
         births = [birth for birth in store.births() if birth.box == box]

@@ -1,7 +1,8 @@
-"""Gate: what stands between a box and its end, for order and for people. One a box, deleted before everything of it.
+"""Gate: shows people whether a box may end, and stops a destroy before anything is deleted.
 
-It is not what holds: a dozen engine commands go round a gate. `Box.delete` holds. Read always returns the gate's id,
-since a gate that reports itself gone would take the box with it in the same destroy.
+Each box has one, and the engine deletes it before all that belongs to the box. The gate gives order; it does not
+protect: a dozen engine commands go round it. `Box.delete` protects. Read always returns the gate's id: if the gate
+reported itself gone, the same destroy would end the box, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sweepstack.provider.session import Operation
 
 
 class GateHandler(Handler[GateInputs, GateState]):
-    """Shows locked or cleared and why; its delete asks the same check as the box's."""
+    """Shows `locked` or `cleared`, and why. Its delete asks the same check as the box's."""
 
     token = "sweepstack:index:Gate"
     inputs_type = GateInputs
@@ -38,7 +39,7 @@ class GateHandler(Handler[GateInputs, GateState]):
     }
 
     def check(self, op: Operation, old: GateInputs | None, new: GateInputs) -> Checked[GateInputs]:
-        """Writes `clearance`; a stale, expired or foreign approval shows as `locked (reason)`, and stops no more."""
+        """Writes `clearance`. A stale, expired or foreign approval shows as `locked (reason)` and is no failure."""
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)

@@ -1,4 +1,4 @@
-"""A box that carries this sweep's tag, and that another backend's state holds: no `up` adopts it, or its volume."""
+"""Refuses to adopt a box, or its volume, that another backend's state holds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sweepstack.teardown.ownership import Owner, read_owner
 
 
 def refuse_held(op: Operation, platform: Platform, store: EvidenceStore, tag: str, on_record: BoxRecord | None) -> None:
-    """Raises SweepstackError where another backend's state holds the box under this tag now, and no person took it over
+    """Raises SweepstackError if another backend's state holds the box with this tag now, unless a person took it over
     by name.
 
     Copied evidence gives two sweeps one identity, and so one tag: each `up` would put its cells on the other's box, and
-    could end it. `on_record`: the box that this evidence knows. One that it knows nothing of is not adopted either
-    while it does not say whose it is: one of a rental platform says so from its first cells on.
+    could end it. `on_record`: the box that this evidence knows. A box that it does not know is not adopted either,
+    while the box does not say who owns it; one of a rental platform says so from its first cells on.
     """
     found = on_record
-    if found is None and store.marker.created_at.timestamp() < op.session.began:  # else nobody can have a copy yet
+    if found is None and store.marker.created_at.timestamp() < op.session.began:  # a newer evidence has no copy yet
         found = platform.find_by_tag(tag, platform.account())
     if found is not None:
         known = on_record is not None or _on_record(store, found)
@@ -34,8 +34,9 @@ def refuse_held(op: Operation, platform: Platform, store: EvidenceStore, tag: st
 
 
 def refuse_volume(op: Operation, platform: Platform, store: EvidenceStore, name: str) -> None:
-    """Raises SweepstackError where another backend's state holds a box of this sweep, as `refuse_held`: its boxes mount
-    the volume, which can't say whose it is. Before that is adopted, grown, or its use is put on record."""
+    """Raises SweepstackError if another backend's state holds a box of this sweep, as `refuse_held`: its boxes mount
+    the volume, and a volume can't say who owns it. Called before the volume is adopted or grown, and before its use is
+    recorded."""
     for found in platform.list_tagged(tag_prefix(store.marker.identity)):
         undone = f"The volume {name} was not taken over."
         _refuse(op, platform, store, found, undone, known=_on_record(store, found))
@@ -44,7 +45,7 @@ def refuse_volume(op: Operation, platform: Platform, store: EvidenceStore, name:
 def _refuse(
     op: Operation, platform: Platform, store: EvidenceStore, found: BoxRecord, undone: str, *, known: bool
 ) -> None:
-    """`undone`: what was not done, for people; `known`: this evidence has the box on record."""
+    """`undone`: says what was not done, for the message; `known`: this evidence has the box on record."""
     if found.phase is Phase.GONE:
         return
     try:
@@ -85,7 +86,7 @@ def _on_record(store: EvidenceStore, found: BoxRecord) -> bool:
 
 
 def _taken_over(owner: Owner, store: EvidenceStore) -> bool:
-    """Whether a person decided that what that backend held is this one's. No where the record does not read."""
+    """Whether a person decided that this backend takes over what that one held. False if the record can't be read."""
     try:
         known = store.record(TAKEOVERS, Takeovers)
     except EvidenceError:

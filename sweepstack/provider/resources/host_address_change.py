@@ -1,7 +1,7 @@
-"""Resources at an address of their own: how it is written into the state, and what a change of it means.
+"""Changes of a host's address: how the state spells it, and whether it is the same host.
 
-The host of a box may get another port or another IP, and stays what it is: that is an update in place (Decision.MOVE),
-once the host proves to be the same one. Another machine at the new address is refused; a box never moves.
+The host of a box may get another port or another IP, and is still the same host: then the change is an update in place
+(Decision.MOVE), once the host proves it. Another machine at the new address is refused; a box never moves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AddressedT = TypeVar("AddressedT", BoxInputs, QueueInputs, GateInputs)
 
 
 def written_out(old: AddressedT | None, new: AddressedT) -> tuple[AddressedT, list[Failure]]:
-    """The inputs with an address that other machines can read, too."""
+    """The inputs with an address that other machines can read, too; and a failure if it can't be written so."""
     try:
         adapter = spelled(new.adapter, old.adapter if old is not None else "")
     except ConfigError as error:
@@ -31,9 +31,9 @@ def written_out(old: AddressedT | None, new: AddressedT) -> tuple[AddressedT, li
 def foreseen(
     op: Operation, old: BoxInputs | None, new: BoxInputs, box: BoxState | None
 ) -> tuple[BoxState | None, list[Failure]]:
-    """The box as it is to be asked about from now on, and why it may not be elsewhere. `box`: None where none is there.
+    """The box as it is to be asked about from now on, and why its new address is refused. `box`: None if there is none.
 
-    What can't be told now is a warning: the update is the truth.
+    If the host can't be asked now, that is a warning: the update decides.
     """
     if old is None or box is None or not moves(old.adapter, new.adapter):
         return box, []
@@ -49,9 +49,9 @@ def foreseen(
 
 
 def follow(op: Operation, store: EvidenceStore | None, old: BoxState, new: BoxInputs) -> None:
-    """Before anything of an update: proves that the box is at its new address, and brings that into the records.
+    """Runs before the rest of an update: proves that the box is at its new address, and writes that into the records.
 
-    Raises SweepstackError, with nothing changed.
+    Raises SweepstackError if it is not proved; then nothing is changed.
     """
     if not moves(old.adapter, new.adapter):
         return
@@ -66,7 +66,8 @@ def follow(op: Operation, store: EvidenceStore | None, old: BoxState, new: BoxIn
 
 
 def found_again(store: EvidenceStore, birth: Birth, adapter: str) -> Birth:
-    """A box on record that is to be adopted at another address: its record, with that. Raises PlatformError."""
+    """Proves that a box on record is at another address, and returns its record with that, which it also writes. Raises
+    PlatformError."""
     prove_same(adapter, birth.platform, birth.native_id or "", birth.account, ())
     now = birth.model_copy(update={"platform": adapter})
     store.write_birth(now)
@@ -74,5 +75,5 @@ def found_again(store: EvidenceStore, birth: Birth, adapter: str) -> Birth:
 
 
 def moves(before: object, after: object) -> bool:
-    """Whether this is a change of address, and of nothing else."""
+    """Whether the change is one of address, and of nothing else."""
     return before != after and at_addresses(before, after)

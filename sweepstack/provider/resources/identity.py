@@ -1,4 +1,4 @@
-"""Identity: the random name of a sweep, made once, before anything is rented, and the place of its evidence."""
+"""Identity: the random name of a sweep and the location of its evidence, made before any box."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_context import BoxAt
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
-"""No letters that are read as others."""
+"""No characters that look like others."""
 
 
 class IdentityHandler(Handler[IdentityInputs, IdentityState]):
@@ -75,9 +75,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         return super().refusal(name, old, new)
 
     def create(self, op: Operation, inputs: IdentityInputs) -> tuple[str, IdentityState]:
-        """A new name, or the one that the evidence already has: a sweep comes back to its own evidence.
+        """Makes a new name, or takes the one that the evidence already has: a sweep comes back to its own evidence.
 
-        Where another backend's state holds it, this one keeps the name alone, so that its destroy can say what bills.
+        If another backend's state holds the sweep, raises StillCreating: this state then keeps only the name, so that
+        its destroy can say what bills.
         """
         evidence = evidence_of(op, inputs.pull_to)
         marker = EvidenceStore.read_marker(evidence)
@@ -115,9 +116,10 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
-        """Clears the boxes that leave the program with this change; their deletes come after, and check again.
+        """Clears the boxes that leave the program with this change; their deletes come later, and check again.
 
-        Follows the evidence to where it was published. Raises SweepstackError where not all of it is there.
+        Follows the evidence to where it was published. Raises SweepstackError if not all of it is there, or if one of
+        the boxes may not end.
         """
         evidence = Evidence(old.evidence)
         self._require_ours(evidence, op.stack)
@@ -137,15 +139,15 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
     def _require_ours(self, evidence: Evidence, stack: str) -> None:
-        """Raises SweepstackError where another backend's state holds the sweep. Takes the lease that none has: a create
-        was refused for another one's, which was released, or taken over, since."""
+        """Raises SweepstackError if another backend's state holds the sweep. Raises nothing if no backend does, or if
+        the evidence can't be read."""
         try:
             store = evidence.store
             if store.lease() is None:
                 return
             held = held_elsewhere(store)
         except EvidenceError:
-            return  # what needs the records says so itself
+            return  # the steps that need the records report it
         if held is not None:
             raise SweepstackError(elsewhere_words(held, stack))
 
@@ -193,15 +195,16 @@ def _rules(inputs: IdentityInputs) -> want_gone.Rules:
 
 
 def evidence_of(op: Operation, pull_to: str) -> str:
-    """Where the evidence lies, seen from this checkout on this host. Raises EvidenceError for what is no address."""
+    """The URI of the evidence, as this checkout on this computer sees it. Raises EvidenceError if `pull_to` is no
+    address."""
     found = evidence_uri(op.session.project_root, pull_to)
     if found is None:
-        found = S3Address.parse(pull_to).uri  # says what is wrong
+        found = S3Address.parse(pull_to).uri  # raises, and says what is wrong
     return found
 
 
 def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
-    """Why evidence can't be kept there; empty when it can. `ask`: look there, before anything is rented."""
+    """Why evidence can't be kept there; "" if it can. `ask`: also look there, before anything is rented."""
     try:
         evidence = evidence_of(op, pull_to)
         if ask and evidence.startswith(SCHEME):
@@ -212,9 +215,9 @@ def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
 
 
 def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str:
-    """Why the evidence can't be followed to a new `pull_to`; empty when it can, as far as inputs tell.
+    """Why the evidence can't follow to a new `pull_to`; "" if it can, as far as the inputs tell.
 
-    The update, which knows where the evidence was, looks again.
+    The update looks again: it knows where the evidence was.
     """
     if new.pull_to == old.pull_to or evidence_of(op, new.pull_to) == evidence_of(op, old.pull_to):
         return ""
@@ -227,8 +230,8 @@ def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str
 
 
 def goes_on(op: Operation, identity: str) -> bool:
-    """Whether the state has another entry of this sweep, which its delete will ask again: this one was replaced
-    (`pulumi up --replace`), and the engine ends what it calls the old one. Asks the engine for its state."""
+    """Whether the state has another entry of this sweep, whose delete will check again: this one was replaced (`pulumi
+    up --replace`), and the engine deletes the old entry. Asks the engine for its state."""
     try:
         found = read_state(op.stack, op.session.project_root).identities
     except SweepstackError:
@@ -246,8 +249,8 @@ def require_nothing_bills(
 ) -> None:
     """Raises TeardownRefused while a box on record is not proved gone.
 
-    Where its record does not read, the ledger names what was rented under its name; that it is gone is said, and is
-    enough. `held`: that another backend's state holds the sweep, with the ways out.
+    If a birth record can't be read, the ledger says what was rented under its name. If all of that is proved gone, a
+    warning says so, and the sweep may end. `held`: says that another backend's state holds the sweep, and the ways out.
     """
     living = [line for birth in births if (line := may_still_bill(birth))]
     if living:
@@ -278,7 +281,7 @@ def require_nothing_bills(
 
 
 def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> str:
-    """What comes next where the records name what the state does not."""
+    """The next command if the records name what the state does not."""
     asked = [b for b in births if b.ended_at is None and b.native_id is None and b.asked_at is not None]
     if len(asked) < len(living):
         return f"next  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)"
@@ -289,7 +292,7 @@ def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> s
 
 
 def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str, *, rented: bool) -> str:
-    """The same as `may_still_bill` by the ledger: also what carries the tag of the record that does not read. `rented`:
+    """As `may_still_bill`, by the ledger. Also looks for a box with the tag of the record that can't be read. `rented`:
     it cost something."""
     try:
         platform = BoxAt(adapter, native_id, account).platform
@@ -303,7 +306,8 @@ def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str, *,
 
 
 def may_still_bill(birth: Birth) -> str:
-    """One line when the box of this record is not proved gone; empty when it is. Looks up lost answers by tag."""
+    """One line if the box of this record is not proved gone; "" if it is. If no answer to its create came, looks for
+    its tag."""
     if birth.ended_at is not None:
         return ""
     try:

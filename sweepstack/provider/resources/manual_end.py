@@ -1,5 +1,6 @@
-"""The end of a box whose bill no API ends: a command on its host does, or a person at a console. No verb of a person's
-is ever issued here, and none that can't be undone.
+"""Ends boxes that no API can end: a command on the host does it, or a person at a console.
+
+sweepstack never does the person's step, and runs no command on a host that can't be undone.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ ENDED_SECONDS = 60.0
 
 
 def emptied(op: Operation, box: BoxContext, state: BoxState) -> bool:
-    """Whether a box that was handed to a person has ended since. True when it has, and its books are closed.
+    """Whether a box that was handed to a person has ended since; if so, closes its records.
 
-    False where nothing was handed over yet: then the check is asked. Raises NotYetGone while it bills, or may: the
-    check allowed its end, its host proved that nothing of it is left, and only the person's step is open.
+    False if nothing was handed over yet: then the check decides. Raises NotYetGone while it bills, or may: the check
+    allowed its end, its host proved that nothing of it is left, and only the person's step is open.
     """
     finish_silence(op, box, state)
     known = known_handover(box)
@@ -54,15 +55,15 @@ def emptied(op: Operation, box: BoxContext, state: BoxState) -> bool:
 
 
 def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how: IssueFacts) -> None:
-    """What follows an allowed check. Returns only when the end of the bill is proved; else raises NotYetGone, with the
-    person's step, what waiting for it costs, and the next command."""
+    """Ends the box after the check has allowed it. Returns only when the end of the bill is proved; else raises
+    NotYetGone, with the person's step, what waiting for it costs, and the next command."""
     box, way = judgement.box, judgement.verdict.way or ""
     store: EvidenceStore | None = None
     try:
         store = box.store
         require_marker(store.shelf)  # read anew: the check can take minutes
     except EvidenceError as error:
-        if way != "abandoned":  # it was given up by name, so it ends without
+        if way != "abandoned":  # one that was given up by name ends without evidence
             raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error
     if how.by == "ssh":
         _by_command(op, box, state, store, way, how)
@@ -78,13 +79,11 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
         begun_at=datetime.now(UTC),
     )
     before = begun_before(store, state.native_id, way)
-    if before is not None and before.verb == "destroy":  # a word that was given stays, whatever is tried again
+    if before is not None and before.verb == "destroy":  # a person's confirmation stays when the end is tried again
         known = known.model_copy(update={"begun_at": before.begun_at, "confirmed": before.confirmed})
     keep_handover(store, known)
     if kept_here(state.native_id) is not None:
-        op.warn(
-            f"box {state.name}: the evidence takes nothing, so that its end began is on record on this computer alone"
-        )
+        op.warn(f"box {state.name}: the evidence can't be written; only this computer has on record that its end began")
     problem = _empty_host(op, box, state)
     if not problem:
         known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
@@ -93,8 +92,8 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
 
 
 def _empty_host(op: Operation, box: BoxContext, state: BoxState) -> str:
-    """Ends what is ours on the host. Returns "" when the host proves that nothing of it is left, else what was in the
-    way: a host that does not answer has to be ended all the same."""
+    """Ends what is ours on the host. Blocks for a minute at most. Returns "" when the host proves that nothing of it is
+    left, else the problem: a host that does not answer must be ended by the person all the same."""
     platform = box.platform
     op.progress(f"ending what is ours on {state.adapter}")
     wait = Wait(op.seconds(ENDED_SECONDS), cancelled=op.session.cancelled)
@@ -104,7 +103,7 @@ def _empty_host(op: Operation, box: BoxContext, state: BoxState) -> str:
         nonlocal problem
         try:
             platform.destroy(state.native_id, state.account)
-            # A box that was made while it billed nobody leaves no word there.
+            # A box that was made while it cost nothing leaves no mark on its host.
             return platform.get(state.native_id, state.account).phase in (Phase.GONE, Phase.ENDING)
         except NotYetGone as error:
             problem = str(error)
@@ -119,7 +118,8 @@ def _empty_host(op: Operation, box: BoxContext, state: BoxState) -> str:
 def _by_command(
     op: Operation, box: BoxContext, state: BoxState, store: EvidenceStore | None, way: str, how: IssueFacts
 ) -> None:
-    """A verb that the host issues itself, and that keeps what is on it."""
+    """Runs the command by which the host ends its bill and keeps its files. Blocks until the end is proved; else raises
+    NotYetGone."""
     wait = Wait(op.seconds(GONE_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     asked = Command("destroy", how.native, how.command or "", way, _bills_after(state), state.teardown.release)
     try:
@@ -136,14 +136,14 @@ def _by_command(
     survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
     op.info(f"box {state.name}: {how.native} is proved ({way}); outlives its release: {survives}")
     if clocks:
-        op.warn(f"box {state.name} stands still, and nobody here watches it any more: {clocks}")
+        op.warn(f"box {state.name} stands still, and sweepstack does not watch it any more: {clocks}")
     if known.bills_after != 0:
         whose = (state.name, state.native_id, state.adapter, state.generation)
         op.warn(StillBilled(*whose, how.native, known.bills_after, known.release).text(op.stack))
 
 
 def _bills_after(state: BoxState) -> float | None:
-    """USD per hour of a box whose end only makes it stand still; None where that is not known."""
+    """USD per hour that a box bills after an end that only stops it; 0.0 for nothing, None if that is not known."""
     stop = state.teardown.stop
     if stop is None or (stop.price_per_hour is None and not stop.bills_after):
         return 0.0
@@ -151,7 +151,7 @@ def _bills_after(state: BoxState) -> float | None:
 
 
 def finish_silence(op: Operation, box: BoxContext, state: BoxState) -> None:
-    """Waits for the proof of a command that the host took before whoever had asked for it was cut off."""
+    """Waits for the proof of a command that the host accepted before the process that sent it was cut off."""
     known = known_handover(box) if has_address(state.adapter) else None
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
         return
@@ -160,7 +160,8 @@ def finish_silence(op: Operation, box: BoxContext, state: BoxState) -> None:
 
 
 def follow_phase(op: Operation, box: BoxContext, state: BoxState, record: BoxRecord) -> None:
-    """Into the ledger: a stop, or a start, that was made elsewhere (a console, the platform, the box itself)."""
+    """Writes into the ledger a stop, or a start, that was made elsewhere (in a console, by the platform, by the box
+    itself)."""
     again = state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter)
     if again:
         op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
@@ -185,7 +186,7 @@ def _why(state: BoxState, known: Handover) -> str:
 
 
 def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
-    """What is left for a person to do."""
+    """What is left for a person to do, with the commands."""
     here = (
         "nothing of the box is left on the host"
         if known.ended_at
@@ -197,21 +198,21 @@ def _open(op: Operation, facts: BoxFacts, known: Handover, problem: str) -> str:
         f"  do this        ({known.native}) {known.manual or 'end it where it was rented'}",
         f"  waiting costs  {waiting_cost(facts)}",
         f"  then           {confirm_command(op.stack, facts.name)}",
-        f"  next           pulumi destroy --stack {op.stack}    (takes the word together with a connect that fails)",
+        f"  next           pulumi destroy --stack {op.stack}    (takes your confirmation while no host answers)",
     ]
     return "\n".join(lines)
 
 
 def out_of_the_bill(op: Operation, facts: TeardownFacts, record: BoxRecord, box: str) -> str:
-    """What is said of an emptied box that is in the state: the person's step where there is one, and the commands."""
+    """The text about an emptied box that is in the state: the person's step if there is one, and the commands."""
     up, issue = f"pulumi up --stack {op.stack}", facts.issue
     what, gone = f"box {box} ({record.native_id}): {record.note}.", f"Next: write boxes.{box}.want: gone, then {up}"
     if issue is None or issue.by != "person":
         return f"{what} {gone}, which says what ends the bill"
-    step, word = f"({issue.native}): {issue.manual or 'end it'}", confirm_command(op.stack, box)
-    return f"{what} A person has to do this {step}. {gone}; then {word}; then {up}"
+    step, confirm = f"({issue.native}): {issue.manual or 'end it'}", confirm_command(op.stack, box)
+    return f"{what} A person has to do this {step}. {gone}; then {confirm}; then {up}"
 
 
 def confirm_command(stack: str, box: str) -> str:
-    """What a person types once the console shows it."""
+    """The command that a person types once the console shows that the box is gone."""
     return f'sweepctl confirm-gone --stack {stack} {box} --saw "what the console shows"'

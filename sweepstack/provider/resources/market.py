@@ -1,7 +1,7 @@
-"""What a box would cost now: said in every preview, held as a ceiling when it is rented.
+"""What a box would cost now: shown in every preview, and the ceiling when the box is rented.
 
-A preview shows an offer and its price; `up` takes that or something cheaper, and otherwise stops before it rents, with
-what could be had instead. What was shown is remembered on this machine alone: it is a convenience, no record.
+A preview shows an offer and its price. `up` takes that or a cheaper one; otherwise it stops before it rents, and says
+what could be had instead. What was shown is remembered only on this machine: a convenience, not a record.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 
 ASKED_FOR_SECONDS = 20.0
-"""How long an answer of the market is taken for the boxes of one preview, which all ask the same."""
+"""For so long the boxes of one preview, which all ask the same, share an answer of the market."""
 SHOWN_SECONDS = 24 * 3600.0
-"""How long a price that a preview showed is the ceiling of an `up`."""
+"""For so long a price that a preview showed is the ceiling of an `up`."""
 _MONTH_HOURS = 730.0
 _lock = threading.Lock()
 _asked: dict[tuple[str, Constraints], tuple[float, list[Offer]]] = {}
 _promised: dict[tuple[str, str], str] = {}
-"""Adapter and key of an offer that can be rented once → the box that this process showed it to."""
+"""Adapter and key of an offer that can be rented only once → the box that this process showed it to."""
 _remembered: dict[Path, dict[str, dict[str, Any]]] = {}
-"""What this process has shown, by the file that remembers it, by box."""
+"""What this process has shown: the file that remembers it → box → price and time."""
 
 
 def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
-    """What the market has, cheapest first; None where the platform has none. Asked once for many boxes that want the
-    same. Raises PlatformError."""
+    """The offers of the market, cheapest first; None if the platform has no market. Asks once for all boxes that want
+    the same. Raises PlatformError."""
     platform = load_platform(adapter)
     if not isinstance(platform, HasMarket):
         return None
@@ -57,9 +57,9 @@ def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
 
 
 def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
-    """Says what a box that is not there yet would be and cost, and remembers what was shown. Never raises.
+    """Says what a box that does not exist yet would be and cost, and remembers what was shown. Never raises.
 
-    Refuses what can't work: a volume that lies where no offer fits, while there are some elsewhere.
+    Refuses what can't work: a volume in a region where no offer fits, while there are offers elsewhere.
 
     `inputs`: as the program gave them; some may not be known yet.
     """
@@ -119,7 +119,7 @@ def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
 
 
 def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
-    """The volume that the box is to mount, where it is there already. The volume's own check says what is wrong."""
+    """The volume that the box is to mount, if it exists already. The volume's own check says what is wrong with it."""
     name = inputs.get("volume")
     if not isinstance(name, str):
         return None
@@ -133,7 +133,8 @@ NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl pl
 
 
 def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float | None:
-    """USD per hour that this box may cost: the least of `max_price`, what was placed, and what a preview showed."""
+    """USD per hour that this box may cost: the least of `max_price`, the placed offer's price, and what a preview
+    showed. None: no limit."""
     limits = [inputs.max_price]
     if inputs.placed is not None:
         limits.append(inputs.placed.price_per_hour)
@@ -144,7 +145,8 @@ def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float
 
 
 def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: NoCapacity, most: float | None) -> str:
-    """What to say where nothing could be rented: what was tried, what could be had instead, and the next command."""
+    """The message when nothing could be rented: what was tried, what could be had instead, and the next command. Asks
+    the market once more."""
     constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
     try:
         found = need(platform, HasMarket).offers(constraints)
@@ -156,7 +158,7 @@ def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: N
     again = NEXT[6:]
     if dearer and len(dearer) == len(found):
         again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it"
-    elif dearer:  # it lists what it does not rent: a preview would show the same again
+    elif dearer:  # it lists offers that it does not rent: a preview would show them again
         first = "" if inputs.placed is not None else f"sweepctl place --stack {op.stack} && "
         again = (
             f"{first}sweepctl place --next --stack {op.stack}, then pulumi up: {inputs.adapter} lists what it refused"
@@ -175,7 +177,7 @@ def describe(offer: Offer) -> str:
 
 
 def _for_box(adapter: str, found: list[Offer], box: str) -> Offer | None:
-    """The cheapest that no other box was shown, where an offer can be rented once."""
+    """The cheapest offer that this process showed to no other box, if an offer can be rented only once."""
     with _lock:
         for offer in found:
             if not offer.single or _promised.setdefault((adapter, offer.key), box) == box:
@@ -212,8 +214,8 @@ def _remember(op: Operation, box: str, constraints: Constraints, offer: Offer | 
 
 
 def _shown(op: Operation, constraints: Constraints) -> float | None:
-    """The dearest of what the last preview showed to the boxes that ask for this: which of them gets which of the
-    offers is not settled before they are rented. None where one of them was shown nothing."""
+    """The highest price that the last preview showed to boxes with these constraints: which box gets which offer is not
+    settled before they are rented. None if nothing was shown, or one of them got no price."""
     try:
         boxes = json.loads(_file(op, constraints).read_bytes())
         recent = [one for one in boxes.values() if time.time() - float(one["at"]) < SHOWN_SECONDS]

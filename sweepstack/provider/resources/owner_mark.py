@@ -1,4 +1,4 @@
-"""Writes on a box whose it is, for who finds it without its state."""
+"""Writes on a box who owns it, for people who find it without its state."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sweepstack.teardown.ownership import HELD, Owner, sign, who
 
 
 def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth, store: EvidenceStore) -> None:
-    """Signs a box that was made or adopted just now, where it is a folder of this machine or of a host. One of a rental
-    platform may not let anybody in for minutes yet: it is signed when it is given cells."""
+    """Signs a box that was just made or adopted, if it is a folder of this machine or of a host. A box of a rental
+    platform may let no login in for minutes: it is signed when it is given cells. Never raises for an outage."""
     if record.phase is not Phase.RUNNING or isinstance(platform, HasMarket):
         return
     try:
@@ -28,8 +28,8 @@ def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth,
 
 
 def sign_box(op: Operation, channel: Channel, store: EvidenceStore, *, box: str, generation: int) -> None:
-    """Signs the box for `HELD` from now. Never raises: a box that does not say whose it is counts as of an unknown
-    owner, which locks it more, not less."""
+    """Writes the owner on the box, for `HELD` from now. Never raises: a box that names no owner counts as an unknown
+    owner's, which locks it more, not less."""
     owner = Owner(
         person=who(),
         identity=store.marker.identity,

@@ -1,4 +1,4 @@
-"""Queue: the cells of one box. Its diff is the point of it: cells come and go while what runs is left alone."""
+"""Queue: the cells of one box. Updates add and take out cells; cells that run are left alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "account": Decision.REPLACE,
         "generation": Decision.REPLACE,
         "roster_digest": Decision.IGNORE,  # what it means for this box is in `cells`
-        "elsewhere": Decision.IGNORE,  # but for a changed config: `noticed`
+        "elsewhere": Decision.IGNORE,  # but for a changed config: see `noticed`
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
         "job": Decision.UPDATE,
@@ -62,14 +62,14 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "dropped": Decision.UPDATE,
         "pins": Decision.UPDATE,
         "retries": Decision.UPDATE,
-        "versions": Decision.IGNORE,  # words about `job` and `cells`
+        "versions": Decision.IGNORE,  # describes `job` and `cells`
         "artifacts": Decision.UPDATE,
         "metrics": Decision.UPDATE,
         "approval": Decision.IGNORE,  # the gate shows it
     }
 
     def check(self, op: Operation, old: QueueInputs | None, new: QueueInputs) -> Checked[QueueInputs]:
-        """Refuses what Update would refuse, as far as it can be seen now. Preview is advisory, Update is the truth."""
+        """Refuses what the update would refuse, as far as that can be seen now. The update decides."""
         if old is not None and old.box != new.box:
             old = None
         new, failures = host_address_change.written_out(old, new)
@@ -91,7 +91,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += versions.refusal(standing, completed, op.stack)
         failures += self._without_secrets(completed, seen.journal)
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
-            failures = []  # nothing is started there: what would be in the way of that must not keep it locked
+            failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
             return Checked(completed, failures)
         failures += _changed_cells(old, new, seen.journal)
@@ -107,7 +107,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return Checked(completed, failures)
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
-        """Before its box is there: pins, mixing and secrets, which don't need it."""
+        """Checks pins, mixed code and secrets before the box exists: they don't need it."""
         if old:
             return []
         not_yet: dict[str, Any] = {"generation": 0}
@@ -124,7 +124,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
-        """The refusal where cells are to start, and their secrets are neither here nor on the box."""
+        """The failure if cells are to start, and their secrets are neither in this environment nor on the box."""
         names = set(new.job.secrets or ())
         if not secrets.missing(names) or all(
             finished(journal.cells.get(cell.name), _retry(new, cell.name)) for cell in new.cells
@@ -137,7 +137,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return [] if there is not None and names <= set(there) else secrets.failures("job", new.job.secrets)
 
     def noticed(self, old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
-        """Another box's cell that is to have another config: until it is taken, it may wait in this queue as it was."""
+        """A cell of another box is to have another config: until that box takes it over, it may wait in this queue with
+        the old one."""
         lists = [value if isinstance(value := side.get("elsewhere"), list) else [] for side in (old, new)]
         before, after = (read_elsewhere(map(str, texts)) for texts in lists)
         changed = any(digits and after.get(name, digits) != digits for name, digits in before.items())
@@ -149,7 +150,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return f"{inputs.box}/queue", state
 
     def update(self, op: Operation, identifier: str, old: QueueState, new: QueueInputs) -> QueueState:
-        """Appends, takes out, resumes. With unchanged inputs it only makes sure that the runner lives."""
+        """Adds and takes out cells, and resumes. With unchanged inputs it only makes sure that the runner lives. Starts
+        a stopped box if there are cells to run, which costs money."""
         state = QueueState(**new.model_dump(), launched_at=old.launched_at)
         self._bring_up(op, state)
         return state
@@ -158,7 +160,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         box = teardown.context_of(state)
         judgement = teardown.judge(box, state, state.approval, full=False)
         if judgement.verdict.allowed:
-            # Cleared: whatever was launched now would not be in the receipt. One that is given up needs no evidence.
+            # Cleared: cells launched now would not be in the receipt. A box that is given up needs no evidence.
             op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
             return
         store = box.store
@@ -177,7 +179,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
             next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
-            if isinstance(error, WaitEnded):  # nothing is wrong
+            if isinstance(error, WaitEnded):  # no cell has failed
                 next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
         for note in done.notes:
@@ -231,7 +233,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
-        """Gone with its box; unhealthy when cells wait and no runner is alive, so that the next `up` resumes them."""
+        """Unhealthy when cells wait and no runner is alive, so that the next `up` resumes them. Never Gone: when the
+        box is gone, its delete still has to record what was lost."""
         inputs = QueueInputs.model_validate(state.model_dump(include=set(QueueInputs.model_fields)))
         box = teardown.context_of(state)
         seen, record = observe(box)
@@ -239,7 +242,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)
         if seen.journal is None:
-            # What is in the way of a box that is not seen at all is said once, of the box.
+            # If the box itself can't be seen, its own read says why.
             why = "since its box can't be read" if record is None else seen.account_problem or seen.note
             return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))
         alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
@@ -263,7 +266,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return Seen(inputs, state)
 
     def _old_secrets(self, box: BoxContext, state: QueueState, journal: Journal) -> bool:
-        """Whether the box holds other values than this environment, and cells are still to start."""
+        """Whether the box holds other secrets than this environment, while cells are still to start."""
         values = secrets.values(state.job.secrets)
         if not values or all(finished(journal.cells.get(c.name), _retry(state, c.name)) for c in state.cells):
             return False
@@ -274,7 +277,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return there is not None and there != values
 
     def _idle_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
-        """Cells that nobody works on, though this queue was asked to."""
+        """Cells that this queue was given and that are not finished, while no runner is alive. Empty if the box may
+        end."""
         if seen.runner_alive or seen.journal is None:
             return []
         if may_end(box, state.approval, seen, full=False).allowed:
@@ -287,14 +291,15 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         return [name for name in given if not finished(seen.journal.cells.get(name), _retry(state, name))]
 
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
-        """Cells that are to run here and that no box's queue has (a move was cut off, or their box has ended)."""
+        """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
         missing = cell_moves.waiting_for(box, state) if state.want == "running" else []
         if missing and may_end(box, state.approval, seen, full=False).allowed:
             return []
         return missing
 
     def delete(self, op: Operation, identifier: str, state: QueueState) -> None:
-        """Stops the runner of a box that may end; removes nothing."""
+        """Stops the runner of a box that may end; removes nothing. Raises TeardownRefused, and SweepstackError if the
+        runner does not end."""
         judgement = teardown.require_allowed(op, teardown.context_of(state), state)
         if judgement.seen.existence is not Existence.EXISTS or not judgement.seen.runner_alive:
             return
@@ -314,7 +319,8 @@ def _at(inputs: QueueInputs) -> BoxAt:
 
 
 def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
-    """Started cells that would change, or that would vanish without a word."""
+    """Failures for started cells whose config would change, or that would vanish from the program without
+    `cells.drop`."""
     failures = []
     changed = changed_cells(journal, new.cells)
     if changed:
@@ -344,7 +350,7 @@ def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
 
 
 def _secrets_on(channel: Channel) -> dict[str, str] | None:
-    """The secrets that a box holds; None where it holds none that can be read."""
+    """The secrets on a box; None if it has none that can be read."""
     try:
         found = json.loads(channel.read(box_layout.SECRETS))
     except (FileNotFoundError, ValueError):
@@ -353,7 +359,8 @@ def _secrets_on(channel: Channel) -> dict[str, str] | None:
 
 
 def _workdir(op: Operation, text: str) -> Path:
-    """Where the files are that may have to ship. Those of code that is on the box need not be there any more."""
+    """The folder of the files that may have to be shipped. If it is missing, that is only a warning: code that is on
+    the box already needs it no more."""
     try:
         return located(op.session.project_root, text, op.info)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What to type instead of a change that would replace a box: another box beside it, and the cells move."""
+"""Suggests a new box beside the old one, instead of a change that would replace the box."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweepstack.provider.resources.teardown import Judgement
 
 
 def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequence[str], *, stack: str) -> str:
-    """The way to move, as lines of text; with what it costs, as far as something was measured."""
+    """The commands by which the cells move, as lines of text, with the costs as far as they were measured."""
     if set(changed) - {"resources"}:
         return (
             f"To move: undo it and end this sweep here (sweepctl finish --stack {stack}), or begin beside it there "
@@ -51,7 +51,7 @@ def free_name(old: BoxInputs, evidence: Evidence) -> str:
 
 
 def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
-    """What the old box costs until its own cells are done. Nothing is made up: an unknown is called so."""
+    """What the old box costs until its own cells are done. If something is not known, it says so."""
     price, box = judgement.facts.price_per_hour, judgement.facts.name
     if not staying:
         return f"{box} has no cell at work, so it can end at once"
@@ -66,7 +66,8 @@ def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
 
 
 def _hours_left(journal: Journal | None, staying: Sequence[str], skew: float) -> float | None:
-    """By the longest of the started cells, as if they ran side by side; None without a sealed cell to go by."""
+    """Hours until the last of the started cells is done, as if they ran side by side; None if no cell was sealed to
+    measure by."""
     if journal is None:
         return None
     took = [
@@ -87,7 +88,7 @@ def _ended(progress: CellProgress) -> bool:
 
 
 def _flow(value: Any) -> str:
-    """As one line of YAML, which a person can paste."""
+    """The value as one line of YAML that a person can paste."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A queue on a box that rests: it stays as it is while it is wanted stopped, and is woken when it has cells to run."""
+"""Starts a stopped box again if its queue has cells to run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sweepstack.teardown.box_context import BoxContext
 
 
 def awake(op: Operation, box: BoxContext, state: QueueState) -> bool:
-    """Whether something may be started on the box now.
+    """Whether cells may be started on the box now.
 
-    A box at rest that is wanted running has stopped since its queue was drained (`when_done: stop`): it is started
-    again, which costs money, when there is a cell for it to run. One that comes up is waited for. Raises StillCreating
-    when that takes too long.
+    A stopped box that is wanted running was stopped when its queue was drained (`when_done: stop`). If there is a cell
+    for it to run, it is started again: that costs money, and blocks until the box runs. A box that is coming up is
+    waited for. Raises StillCreating if that takes too long.
     """
     seen, record = observe(box, files=False)
     if record is not None and record.phase in (Phase.CREATING, Phase.UNKNOWN) and state.want == "running":
@@ -42,7 +42,8 @@ def awake(op: Operation, box: BoxContext, state: QueueState) -> bool:
 
 
 def _up(op: Operation, box: BoxContext, state: QueueState) -> BoxRecord:
-    """Its box, running. The engine must remember the queue as it was asked for, whatever is said of the box."""
+    """Waits until the box runs, and returns it. Its StillCreating carries the state of the queue: that is what the
+    engine must remember."""
     try:
         return until_running(op, box, state)
     except StillCreating as error:
@@ -50,9 +51,8 @@ def _up(op: Operation, box: BoxContext, state: QueueState) -> BoxRecord:
 
 
 def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | None) -> None:
-    """Raises SweepstackError when the box has fewer cards than its cells were promised: some platforms start a box
-    again although its cards went to somebody else. Nothing is run, and nothing is ended: that is a person's decision.
-    """
+    """Raises SweepstackError if the box has fewer GPUs than its cells were promised: some platforms start a box again
+    after they have given its GPUs to another customer. Nothing is run and nothing is ended: a person decides."""
     asked = state.job.gpus or 0
     if record is None or record.gpu_count is None or record.gpu_count >= asked:
         return
@@ -67,9 +67,10 @@ def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | No
 
 
 def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
-    """Cells that this box would run: of its own queue, or in no queue yet. Not what others have, nor what is verified.
+    """Cells that this box would run: of its own queue, or in no queue yet. Cells that other boxes have, or that are
+    verified, are left out.
 
-    One that failed for good is work again with other code than it failed with.
+    A cell that failed for good counts again if the code has changed since.
     """
     launch = box.store.launch(state.box_name, state.generation)
     retries = state.retries or {}

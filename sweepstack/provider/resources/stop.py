@@ -1,4 +1,4 @@
-"""`want: stopped` and back: what the box's Check, Read and Update do about it."""
+"""`want: stopped`, and back to running: the part of the box's Check, Read and Update."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sweepstack.teardown.stop_check import stop_facts, stop_line, stop_refusal
 
 
 def judge(box: BoxContext, state: BoxState, *, full: bool) -> Pause | None:
-    """The check's answer about a stop of this box, by what `state` says of it; None where the platform has none."""
+    """The answer of the stop check for this box, as `state` has it; None if the platform has no stop."""
     stop = state.teardown.stop
     if stop is None:
         return None
@@ -32,7 +32,7 @@ def judge(box: BoxContext, state: BoxState, *, full: bool) -> Pause | None:
 def check(
     op: Operation, box: BoxContext | None, rented: BoxState | None, old: BoxInputs | None, new: BoxInputs
 ) -> list[Failure]:
-    """Refuses a stop in the preview already, and declares there what it kills."""
+    """The failures that refuse a stop in the preview already. Says there what an allowed stop kills."""
     if new.want != "stopped":
         return []
     if rented is None or box is None:
@@ -55,7 +55,7 @@ def check(
 
 
 def declared(state: BoxState, pause: Pause) -> str:
-    """What stopping does, in one line."""
+    """What a stop does, in one line."""
     stop = state.teardown.stop
     assert stop is not None
     line = stop_line(pause.facts, stop.bills_after, stop.price_per_hour)
@@ -70,9 +70,9 @@ def _with(rented: BoxState, new: BoxInputs) -> BoxState:
 
 
 def deviation(box: BoxContext, state: BoxState, record: BoxRecord, seen: Observation) -> str:
-    """Why a box is not as it is wanted, a reason to ask for an update; "" when it is.
+    """Why a box is not as it is wanted, a reason to ask for an update; "" if it is.
 
-    A box that rests since its queue is drained is as it is wanted.
+    A box that is stopped because its queue is drained is as it is wanted.
     """
     name, phase = state.name, record.phase
     if state.want == "stopped":
@@ -92,7 +92,8 @@ def deviation(box: BoxContext, state: BoxState, record: BoxRecord, seen: Observa
 
 
 def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
-    """`when_done: stop`, and its queue has nothing left: its queue starts it again when it is given cells."""
+    """Whether the box has `when_done: stop` and nothing left in its queue. The queue starts it again when it is given
+    cells."""
     if state.when_done != "stop":
         return False
     try:
@@ -102,9 +103,10 @@ def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
 
 
 def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
-    """Stops the box, or starts it and waits until it runs, as it is wanted. Asks the full check before a stop.
+    """Stops the box, or starts it and waits until it runs, as it is wanted. A start costs money. Asks the full check
+    before a stop.
 
-    One that is cleared to end, or that rests since its queue is drained, is left as it is. `told`: as in
+    A box that is cleared to end, or that is stopped because its queue is drained, is left as it is. `told`: as in
     `until_running`, whose errors it raises.
     """
     if state.want == "stopped":

@@ -1,4 +1,4 @@
-"""What Box, Queue and Gate share when something is to end: the facts, the judgement, the records around it."""
+"""What Box, Queue and Gate share when a box is to end: its facts, the check, and the records."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
 COSTS_SECONDS = 10.0
-"""So old may the sum over a sweep be that is said of each of its boxes."""
+"""The sum over a sweep that is said with each of its boxes may be this old."""
 _records = threading.Lock()
-"""The engine deletes boxes in parallel, and they share the teardown record."""
+"""Lock of the teardown record: the engine deletes boxes in parallel, and they share it."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The check's answer about one box, with what it was based on."""
+    """The check's answer about one box, and what it is based on."""
 
     box: BoxContext
     seen: Observation
@@ -55,17 +55,19 @@ class Judgement:
 
     @property
     def facts(self) -> BoxFacts:
-        """Of the box, as the check took them."""
+        """The facts of the box that the check used."""
         return self.box.facts
 
 
 def context_of(state: BoxState | QueueState | GateState) -> BoxContext:
-    """The box behind any of its resources, with nothing opened yet. A handler makes it, once for each request."""
+    """The box that any of its resources belongs to, with nothing opened yet. A handler makes it once for each
+    request."""
     return BoxContext(facts_of(state), state.adapter)
 
 
 def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
-    """The box behind any of its resources, by the state alone. Only a box's own has its price and age (`priced`)."""
+    """The facts of the box, by the state of any of its resources. Only the state of the Box has price and age (see
+    `priced`)."""
     name, native_id = (state.name, state.native_id) if isinstance(state, BoxState) else (state.box_name, state.box)
     facts = BoxFacts(
         identity=state.identity,
@@ -86,7 +88,7 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
 
 
 def priced(box: BoxContext, state: BoxState | QueueState | GateState) -> BoxContext:
-    """The same with price and age by the birth record, where the state has neither and the record can be read."""
+    """The same box with price and age from its birth record, if the state has neither and the record can be read."""
     birth = None if isinstance(state, BoxState) else birth_of(box)
     if birth is None:
         return box
@@ -98,7 +100,7 @@ def _rules(state: BoxState | QueueState | GateState) -> str | None:
 
 
 def birth_of(box: BoxContext) -> Birth | None:
-    """The box's birth record, or None where it can't be read."""
+    """The box's birth record, or None if it can't be read."""
     try:
         return box.store.birth(box.facts.name, box.facts.generation)
     except EvidenceError:
@@ -113,8 +115,9 @@ def judge(
     full: bool,
     new: BoxInputs | None = None,
 ) -> Judgement:
-    """Looks at the box and asks the check. `new`: inputs that the box is to have from now on, by which its delete will
-    be judged: its roster, artifacts and tiers count instead of the state's."""
+    """Looks at the box and asks the check. `full`: every file of the receipt is read again. `new`: the inputs that the
+    box is to have from now on; their roster, artifacts and tiers count instead of the state's, since its delete will
+    use them."""
     box = priced(box, state)
     if new is not None:
         changed = replace(
@@ -133,19 +136,20 @@ def judge(
 
 
 def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
-    """The words for the diff. Without an approval for this box there is nothing to explain: just locked."""
+    """The value of `clearance`, for the diff. Without an approval of this box it is just `locked`."""
     if approval is None or not any(action.box == judgement.facts.name for action in approval.actions):
         return "locked"
     return judgement.verdict.headline
 
 
 def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState | GateState) -> Judgement:
-    """The judgement, if it allows the end; else TeardownRefused with all that a person needs."""
+    """Returns the judgement if it allows the end; else raises TeardownRefused with all that a person needs. Closes the
+    records of a box that is gone already."""
     judgement = by_records(judge(box, state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
         facts = with_costs(op, judgement.box, state, judgement.seen)
         others = _locked_beside(judgement.box)
-        with op.session.saying:  # boxes are refused side by side
+        with op.session.saying:  # boxes are refused in parallel
             words = refusal_text(facts, judgement.verdict, stack=op.stack, others=others, said=op.session.said)
         raise TeardownRefused(words)
     if judgement.verdict.way == "gone":
@@ -154,7 +158,7 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
 
 
 def _locked_beside(box: BoxContext) -> list[str]:
-    """The other boxes of the sweep on record that have not ended, and that nothing on record lets go."""
+    """The sweep's other boxes on record that have not ended and have no clearance on record."""
     try:
         store, name = box.store, box.facts.name
         births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is not None]
@@ -164,10 +168,11 @@ def _locked_beside(box: BoxContext) -> list[str]:
 
 
 def close(op: Operation, judgement: Judgement) -> None:
-    """Books for a box that is proved gone: what was lost with it, and its end.
+    """Closes the records of a box that is proved gone: what was lost with it, and its end.
 
-    Whichever of its resources comes first: a refresh may have taken the box itself out of the state. Where it was
-    handed over, the check that allowed its end has spoken of its cells, and it ended when a person saw so.
+    The delete of any of its resources may do it first: a refresh may have taken the box itself out of the state. If the
+    box was handed to its host or to a person, no loss is recorded, since the check that allowed its end covered its
+    cells; it ended when the person saw that.
     """
     box, facts = judgement.box, judgement.facts
     birth = birth_of(box)
@@ -182,8 +187,8 @@ def close(op: Operation, judgement: Judgement) -> None:
 
 
 def with_costs(op: Operation, box: BoxContext, state: BoxState | QueueState | GateState, seen: Observation) -> BoxFacts:
-    """The facts of the box, with what it costs by the ledger; as they are where that can't be read. A box that rests
-    costs what the platform says of it now: who stopped it may not have told the ledger."""
+    """The facts of the box, with its costs by the ledger; unchanged if that can't be read. For a stopped box the
+    platform's present price counts: the ledger may not know of the stop."""
     facts = box.facts
     if seen.stopped_per_hour is not None:
         facts = replace(facts, price_per_hour=seen.stopped_per_hour)
@@ -201,8 +206,8 @@ def with_costs(op: Operation, box: BoxContext, state: BoxState | QueueState | Ga
 
 
 def _spent(op: Operation, evidence: Evidence) -> tuple[Spent, Budget | None]:
-    """What the whole sweep costs, and its budget: one reading for all boxes that are looked at together. It may be some
-    seconds old."""
+    """What the whole sweep costs, and its budget. Read once for all boxes that are looked at together, so it may be
+    some seconds old."""
 
     def read() -> tuple[Spent, Budget | None]:
         store = evidence.store
@@ -214,10 +219,10 @@ def _spent(op: Operation, evidence: Evidence) -> tuple[Spent, Budget | None]:
 
 
 def by_records(judgement: Judgement, *, full: bool) -> Judgement:
-    """The same where the approval in the state lets it end; else by what is on record for this very box.
+    """The same judgement if the approval in the state allows the end; else one by what is on record for this very box.
 
-    For an entry of the state that the program can't reach any more (a box taken out of it, an old name of it), and for
-    a box that was given up where no program runs any more.
+    For a box of the state that the program can't reach any more (taken out of it, or renamed), and for a box that was
+    given up where the program can't be run any more.
     """
     for recorded in on_record(judgement.box):
         if judgement.verdict.allowed:
@@ -230,8 +235,8 @@ def by_records(judgement: Judgement, *, full: bool) -> Judgement:
 
 
 def keep_logs(op: Operation, judgement: Judgement) -> None:
-    """Copies the box's own logs, as they are now, into the evidence, where the box answers. What is in the way is said,
-    and is no reason to fail."""
+    """Copies the box's own logs, as they are now, into the evidence, if the box answers. A problem is a warning, and no
+    error."""
     box, facts, journal = judgement.box, judgement.facts, judgement.seen.journal
     if journal is None:
         return
@@ -240,7 +245,7 @@ def keep_logs(op: Operation, judgement: Judgement) -> None:
 
 
 def begin_teardown(judgement: Judgement) -> None:
-    """Records that the approved boxes may finish, and that nothing new may start, until all of them have ended."""
+    """Records that the approved boxes may end, and that nothing new may start until all of them have ended."""
     facts, approval = judgement.facts, judgement.approval
     if approval is None:
         return
@@ -262,8 +267,8 @@ def begin_teardown(judgement: Judgement) -> None:
 def record_end(
     op: Operation, box: BoxContext, how: str, at: datetime | None = None, bills_after: float | None = 0.0
 ) -> None:
-    """Closes the birth record, and the teardown when this was its last box. `at`: when it ended, where that is known
-    to be earlier than now. `bills_after`: see `close_books`."""
+    """Closes the birth record, and the teardown if this was its last box. `at`: when it ended, if that is known to be
+    earlier than now. `bills_after`: see `close_books`. If the records can't be written, it only warns."""
     facts = box.facts
     with _closing(op, facts):
         close_books(
@@ -279,7 +284,7 @@ def record_end(
 
 @contextlib.contextmanager
 def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
-    """What can't be written of a box that has ended is said, and is no reason to fail."""
+    """If a record of a box that has ended can't be written, that is a warning, and no error."""
     try:
         with _records:
             yield
@@ -288,7 +293,8 @@ def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
 
 
 def record_loss(op: Operation, judgement: Judgement, why: str) -> tuple[str, ...]:
-    """Writes down, and says loudly, which cells have no verified copy and no sealed one on a surviving volume."""
+    """Records, and warns of, the cells that have no verified copy and no sealed one on a volume that survives. Returns
+    them."""
     facts = judgement.facts
     lost = lost_cells(op, judgement)
     if not lost:
@@ -301,9 +307,9 @@ def record_loss(op: Operation, judgement: Judgement, why: str) -> tuple[str, ...
 
 
 def lost_cells(op: Operation, judgement: Judgement) -> tuple[str, ...]:
-    """The cells of a box that is gone which have no verified copy, and no sealed one on a volume that outlived it.
+    """The cells of a box that is gone that have no verified copy, and no sealed one on a volume that outlived it.
 
-    Writes nothing. None of them where a volume can't be asked, which is said.
+    Writes nothing. Empty if a volume can't be asked; a warning says so.
     """
     facts = judgement.facts
     birth = birth_of(judgement.box)
@@ -317,7 +323,7 @@ def lost_cells(op: Operation, judgement: Judgement) -> tuple[str, ...]:
 
 
 def gone_line(op: Operation, judgement: Judgement) -> str:
-    """One line about a box that is gone: from where, how that is known, and which cells are lost with it."""
+    """One line about a box that is gone: from which platform, how that is known, and which cells are lost with it."""
     facts, lost = judgement.facts, lost_cells(op, judgement)
     how = f": {judgement.seen.note}" if judgement.seen.note else ""
     named = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if lost[8:] else "")
@@ -326,7 +332,7 @@ def gone_line(op: Operation, judgement: Judgement) -> str:
 
 
 def sealed_on_volumes(box: BoxContext, volumes: Iterable[str], cells: Iterable[str]) -> set[str] | None:
-    """Cells with a sealed copy on a volume that outlives the box; None when a volume could not be asked."""
+    """Those of the cells that have a sealed copy on a volume that outlives the box; None if a volume can't be asked."""
     found: set[str] = set()
     try:
         for volume in volumes:
@@ -374,7 +380,8 @@ def live_facts(judgement: Judgement, teardown: TeardownFacts) -> dict[str, objec
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
-    """Nothing new while a teardown is open: an interrupted destroy must not rent again what is already gone."""
+    """Raises SweepstackError while a teardown is open: an interrupted destroy must not rent again what is already
+    gone."""
     teardown = store.teardown()
     if teardown is None:
         return

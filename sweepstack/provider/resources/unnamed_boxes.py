@@ -1,7 +1,7 @@
-"""Boxes that the stack file does not name any more, and that may not end: nothing is rented beside them.
+"""Refuses to rent while a box exists that is locked and that the stack file does not name.
 
-A box that gets another name is a new box, and the old one's end. The engine rents first and deletes last: where the end
-is refused, both would bill, and the message about it would come when the money is spent.
+A box that gets another name is a new box, and the old one is to end. The engine rents first and deletes last: if the
+end is refused, both would bill, and the message would come after the money is spent.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sweepstack.teardown.refusal import waiting_cost
 
 
 def refusal(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
-    """Why this box is not rented now; empty when no other box is in the way. Asks the platform about such boxes alone.
+    """Why this box is not rented now; "" if no other box is in the way. Asks the platform about those boxes only.
 
-    A box with `want: gone` is named: its end was asked for, and its cells move to the boxes that stay.
+    A box with `want: gone` counts as named: its end was asked for, and its cells move to the boxes that stay.
     """
     if inputs.named is None:
         return ""
@@ -47,7 +47,7 @@ def refusal(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
 
 
 def _why_locked(inputs: BoxInputs, birth: Birth, evidence: Evidence) -> str:
-    """What is known of such a box; empty when it is proved gone, or may end with this change."""
+    """Why such a box is in the way; "" if it is proved gone, or may end with this change."""
     native_id = birth.native_id
     if native_id is None:
         try:

@@ -1,4 +1,4 @@
-"""The user's key into a box that an earlier, interrupted command has made: it is let in right after the create."""
+"""Lets the user's key into a box that an earlier, interrupted command has made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweepstack.teardown.box_context import BoxAt
 
 
 def let_in(op: Operation, box: BoxAt) -> None:
-    """Where the platform can do that for a box that is there. Never raises: a box that stays shut says so itself."""
+    """Adds the key, if the platform can do that for a box that exists. Warns if that fails; never raises."""
     platform = box.platform
     if not isinstance(platform, LetsIn):
         return

@@ -1,4 +1,4 @@
-"""Which code a queue's cells ran with and would run with: pins, retries, and the refusal to mix two in one sweep."""
+"""Which code a queue's cells ran with and would run with; refuses to mix two in one sweep."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from sweepstack.provider.resources.base import Failure
 from sweepstack.teardown.box_context import BoxAt
 
 LISTED = 8
-"""Versions that a refusal names."""
+"""Number of versions that a refusal names."""
 NAMED = 5
-"""Cells that a line names."""
+"""Number of cells that a line names."""
 LOOK_AGAIN_SECONDS = 5.0
-"""How long another box's journal is taken as it was: the queues of one preview ask for the same ones."""
+"""For so long another box's journal is not read again: the queues of one preview ask for the same ones."""
 
 
 def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, list[Failure]]:
-    """`new` with whole digests in `pins` and with the `retries` that are on record; and the pins that fit nothing."""
+    """Returns `new` with whole digests in `pins` and with the `retries` that are on record; and failures for pins that
+    don't fit one version."""
     try:
         store = evidence.store
         known, asked = store.codes(), on_record(store)
@@ -57,7 +58,7 @@ def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> t
 def _pins(
     pins: Mapping[str, str], known: Collection[str], own: Collection[str]
 ) -> tuple[dict[str, str], list[Failure]]:
-    """Whole digests. What is wrong with another box's pin, its own queue says."""
+    """Whole digests of the pins, and failures. A wrong pin of another box's cell is reported by that box's queue."""
     found: dict[str, str] = {}
     failures = []
     for cell, pin in sorted(pins.items()):
@@ -77,14 +78,15 @@ def _pins(
 
 @dataclass(frozen=True)
 class Standing:
-    """Roster cells that ran, or run, and keep what they ran with: name → its code and state; and this queue's cells
-    that would start with the job's code now, those among them that it has until their new box takes them."""
+    """`kept`: roster cells that ran, or run, and keep the code that they ran with: name → its code and state. `takers`:
+    this queue's cells that would start with the job's code now, also those that it has until their new box takes them
+    over."""
 
     kept: Mapping[str, CellProgress]
     takers: tuple[str, ...]
 
     def against(self, code: str, pins: Mapping[str, str]) -> dict[str, CellProgress]:
-        """Those of `kept` that ran with other code, unless their pin says so."""
+        """Those of `kept` that ran with other code than `code`, unless their pin says so."""
         return {
             name: progress
             for name, progress in self.kept.items()
@@ -93,7 +95,7 @@ class Standing:
 
 
 def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Standing:
-    """Out of this box's journal and those of all others of the sweep, live or as they were pulled last."""
+    """Read from this box's journal and those of all others of the sweep, live or as they were last pulled."""
     retries = _asked(evidence, new)
     names = {*(cell.name for cell in new.cells), *new.others} - set(new.dropped)
     kept: dict[str, CellProgress] = {}
@@ -105,7 +107,7 @@ def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Stand
             if name in names and keeps(progress, retries.get(name, 0)):
                 kept[name] = progress
     for name, progress in kept.items():
-        if progress.code is None and name in codes:  # found sealed: the journal that knows its code is another one
+        if progress.code is None and name in codes:  # the runner found it sealed: another journal knows its code
             kept[name] = CellProgress(name, progress.state, code=codes[name])
     pinned = new.pins or {}
     own_names = [*(cell.name for cell in new.cells), *_staying(evidence, new)]
@@ -114,7 +116,8 @@ def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Stand
 
 
 def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
-    """Cells that this queue was given, and that the program gives another box: it has them until they are taken."""
+    """Cells that this queue was given, and that the program now gives another box: they stay here until that box takes
+    them over."""
     try:
         record = evidence.store.launch(new.box_name, new.generation)
     except EvidenceError:
@@ -128,7 +131,8 @@ def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
 
 
 def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, int]:
-    """Cell → how often it was asked for again: this queue's own by its inputs, other boxes' by the record."""
+    """Cell → how many retries were asked for: of this queue's own cells by its inputs, of other boxes' by the
+    record."""
     own = {name: again.retry for name, again in (new.retries or {}).items()}
     try:
         return {name: retry.retry for name, retry in on_record(evidence.store).items()} | own
@@ -137,14 +141,15 @@ def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, int]:
 
 
 def keeps(progress: CellProgress, asked: int = 0) -> bool:
-    """Whether a cell goes on with, or stays, what it was started as. What failed for good takes what is new."""
+    """Whether a cell keeps the code that it was started with. One that failed for good takes the new code. `asked`: how
+    many retries were asked for."""
     if asked > progress.retry:
         return False
     return progress.state in ("sealed", "running") or (progress.state == "failed" and not progress.final)
 
 
 def refusal(standing: Standing, new: QueueInputs, stack: str) -> list[Failure]:
-    """Why new code may not be taken by some cells while others keep theirs; empty where it may."""
+    """The failure if some cells would take new code while others keep theirs; empty if that is allowed."""
     others = standing.against(new.job.code, new.pins or {})
     if new.job.mixing == "allow" or not standing.takers or not others:
         return []
@@ -161,7 +166,7 @@ def refusal(standing: Standing, new: QueueInputs, stack: str) -> list[Failure]:
 
 
 def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
-    """What a changed job means for this queue's cells, for the diff; empty where it changes no version."""
+    """What a changed job means for this queue's cells, for the diff; "" if it changes no version."""
     parts = []
     others = standing.against(new.job.code, new.pins or {})
     if old.job.code != new.job.code:
@@ -175,10 +180,10 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
 
 
 def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str], own: Journal) -> str:
-    """`2 cells more (lr0.01-seed0, lr0.3-seed1), 1 taken out (…)`; empty where the cells stay.
+    """`2 cells more (lr0.01-seed0, lr0.3-seed1), 1 taken out (…)`; "" if the cells stay.
 
-    `ran`: cells that started somewhere, `own` this box's journal. What started stays with the box that has it, whomever
-    the program gives it to.
+    `ran`: cells that were started on any box; `own`: this box's journal. A started cell stays with the box that has it,
+    whichever box the program gives it to.
     """
     before, after = [cell.name for cell in old.cells], [cell.name for cell in new.cells]
     more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
@@ -194,7 +199,7 @@ def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str],
 
 
 def named(cells: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" … and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
     return ", ".join(cells[:NAMED]) + more
 
@@ -211,12 +216,12 @@ def _described(
 
 _lock = threading.Lock()
 _asking: dict[tuple[str, str], threading.Lock] = {}
-"""By platform and box: one that does not answer holds up who asks for it, and nobody else."""
+"""Platform and box → its lock: a box that does not answer delays only those who ask for this box."""
 _seen: dict[tuple[str, str], tuple[float, Journal | None]] = {}
 
 
 def _others(evidence: Evidence, new: QueueInputs) -> Iterable[Journal]:
-    """The journals of the sweep's other boxes: live, else as they were pulled last. Earlier generations first."""
+    """The journals of the sweep's other boxes: live, else as they were last pulled. Earlier generations come first."""
     try:
         store = evidence.store
         births = store.births()
@@ -236,7 +241,7 @@ def _others(evidence: Evidence, new: QueueInputs) -> Iterable[Journal]:
 
 
 def remember(birth: Birth, journal: Journal) -> None:
-    """Takes a journal that was just read for what the box says, for LOOK_AGAIN_SECONDS."""
+    """Keeps a journal that was just read: for `LOOK_AGAIN_SECONDS` it is used, and the box is not asked."""
     assert birth.native_id is not None
     with _lock:
         _seen[(birth.platform, birth.native_id)] = (time.monotonic(), journal)

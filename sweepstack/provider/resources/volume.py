@@ -1,4 +1,7 @@
-"""Volume: a tier that outlives the boxes. A sweep never deletes one; the stack that keeps it does, by its own check."""
+"""Volume: storage that outlives the boxes.
+
+A sweep never deletes one. The stack that keeps it does, after a check of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from sweepstack.provider.session import Operation
 
 
 class VolumeHandler(Handler[VolumeInputs, VolumeState]):
-    """Found again by its tag, so a second create adopts it with all that is on it."""
+    """Finds a volume by its tag, so that a second create adopts it with all that is on it."""
 
     token = "sweepstack:index:Volume"
     inputs_type = VolumeInputs
@@ -32,7 +35,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "kept": Decision.REFUSE,
         "keep_until": Decision.UPDATE,
         "guarded": Decision.REFUSE,
-        "size_gb": Decision.UPDATE,  # grows; Check refuses less
+        "size_gb": Decision.UPDATE,  # it grows; Check refuses to shrink it
         "region": Decision.REFUSE,
         "price_per_gb_month": Decision.UPDATE,
         "approval": Decision.UPDATE,
@@ -95,7 +98,8 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return Seen(inputs, now)
 
     def update(self, op: Operation, identifier: str, old: VolumeState, new: VolumeInputs) -> VolumeState:
-        """Grows it where more is wanted. Raises SweepstackError where the platform did not."""
+        """Grows the volume if more is wanted, which costs more. Raises SweepstackError if the platform did not grow
+        it."""
         state = VolumeState.model_validate({**old.model_dump(), **new.model_dump()})
         if new.kept:
             volume_lifecycle.register(op, new, find_kept(load_platform(new.adapter), new.name))
@@ -124,7 +128,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
 
 def seen_of(record: VolumeRecord, inputs: VolumeInputs) -> dict[str, Any]:
-    """What the platform says of a volume, as outputs; nothing where it says nothing."""
+    """What the platform says of a volume, as outputs. What it does not say is left out."""
     facts = {
         "native_id": record.native_id,
         "location": record.location,

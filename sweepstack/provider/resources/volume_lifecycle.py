@@ -1,4 +1,4 @@
-"""Volumes that a stack keeps: what one costs, who mounts it, and its end, which a check has to allow."""
+"""Volumes that a stack keeps: what one costs, who mounts it, and the check before its end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POLL_SECONDS = 0.5
 
 
 def month(told: float | None, per_gb: float | None, size_gb: int | None) -> float | None:
-    """USD a month: as the platform told, else by its price a GB; None where nobody knows."""
+    """USD a month: as the platform says, else by the price of a GB; None if neither is known."""
     if told is not None:
         return told
     if per_gb == 0:
@@ -52,21 +52,21 @@ def month(told: float | None, per_gb: float | None, size_gb: int | None) -> floa
 
 
 def price(inputs: VolumeInputs, state: VolumeState) -> float | None:
-    """The same from a state, in which an update may have changed the inputs."""
+    """The same by a state whose inputs an update may have changed."""
     if state.price_per_month is not None and inputs.price_per_gb_month is None:
         return state.price_per_month
     return month(state.price_per_month, inputs.price_per_gb_month, state.actual_size_gb or inputs.size_gb)
 
 
 def with_volumes(platform: Platform) -> HasVolumes:
-    """The same platform. Raises Unsupported where it has no volumes."""
+    """The same platform, typed. Raises Unsupported if it has no volumes."""
     if not isinstance(platform, HasVolumes):
         raise Unsupported(f"{platform.name} has no volumes: keep them on another platform (platform: …)")
     return platform
 
 
 def size_problems(old: VolumeInputs | None, new: VolumeInputs) -> list[Failure]:
-    """Less than it is: no platform can shrink a volume."""
+    """The failure if a volume is to be smaller than it is: no platform can shrink one."""
     before, after = old.size_gb if old is not None else None, new.size_gb
     if before is None or after is None or after >= before:
         return []
@@ -75,8 +75,8 @@ def size_problems(old: VolumeInputs | None, new: VolumeInputs) -> list[Failure]:
 
 
 def require_as_wanted(inputs: VolumeInputs, record: VolumeRecord) -> None:
-    """Raises SweepstackError where the volume is not what was asked for: the platform could not grow it, or it was made
-    somewhere else earlier."""
+    """Raises SweepstackError if the volume is not what was asked for: the platform could not grow it, or it was made
+    earlier in another region."""
     if not inputs.guarded:
         return
     if inputs.size_gb is not None and record.size_gb is not None and record.size_gb < inputs.size_gb:
@@ -92,9 +92,10 @@ def require_as_wanted(inputs: VolumeInputs, record: VolumeRecord) -> None:
 
 
 def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]:
-    """One line in every preview: how large, where, what a month costs, until when. A warning once that is over.
+    """One line in every preview: size, region, cost a month, and until when it is wanted. A warning once that day is
+    past.
 
-    Refuses, before anything is rented, a new mount of what is proved not to be there.
+    Refuses, before anything is rented, to mount a volume that is proved not to exist.
     """
     name, adapter, until = inputs.get("name"), inputs.get("adapter"), inputs.get("keep_until")
     if not isinstance(name, str) or not isinstance(adapter, str):
@@ -125,8 +126,8 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
 
 
 def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[float | None, list[Failure]]:
-    """USD a month by the platform, and why it can't be made there: of a new volume by what the platform offers, else by
-    what Read saw."""
+    """USD a month by the platform, and the failure if the volume can't be made there. For a new volume it is a quote,
+    else what Read saw."""
     if not new:
         seen = (inputs.get("live") or {}).get("usd_per_month")
         return (seen if isinstance(seen, int | float) else None), []
@@ -143,9 +144,10 @@ def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[
 
 
 def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
-    """Tells the stack that keeps the volume that this sweep mounts it, so that its end asks after what is on it.
+    """Writes into the evidence of the stack that keeps the volume that this sweep mounts it: so the check before its
+    end asks about this sweep.
 
-    That stack is looked for among those of this backend; where it is not, the person is told what that means.
+    That stack is looked for among those of this backend. If it is not found, a warning says what that means.
     """
     owner, _ = volume_of(record.tag) or ("", "")
     said = Mounting(
@@ -174,7 +176,7 @@ def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
 
 
 def facts_of(state: VolumeState) -> VolumeFacts:
-    """What the check asks for."""
+    """The facts of the volume that the check uses."""
     return VolumeFacts(
         identity=state.identity,
         evidence=state.evidence,
@@ -189,7 +191,7 @@ def facts_of(state: VolumeState) -> VolumeFacts:
 
 
 def context_of(state: VolumeState) -> VolumeContext:
-    """The volume with nothing opened yet. The handler makes it, once for each request."""
+    """The volume, with nothing opened yet. The handler makes it once for each request."""
     return VolumeContext(facts_of(state), state.adapter)
 
 
@@ -206,7 +208,7 @@ def _judge(volume: VolumeContext, approval: Approval | None, users: Survey, *, f
 
 
 def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> str:
-    """The words for the diff, by the records of the stack alone; the delete asks every stack again."""
+    """The value of `clearance`, for the diff, by the records of this stack alone; the delete asks every stack again."""
     approval = new.approval
     ours = [action for action in approval.actions if action.box == new.name] if approval is not None else []
     if old is None or not ours:
@@ -219,7 +221,8 @@ def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> 
 
 
 def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> dict[str, Any]:
-    """What the delete step of `pulumi destroy --preview-only --diff` shows of the volume; and one line without it."""
+    """What the delete step of `pulumi destroy --preview-only --diff` shows of the volume. Says one line about it,
+    too."""
     users = _recorded(volume)
     verdict = _judge(volume, state.approval, users, full=False)
     word = "CLEARED" if verdict.allowed else "LOCKED"
@@ -234,9 +237,9 @@ def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> dict
 
 
 def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
-    """The check, the verb, then proof: returns only when the platform proves that the volume is gone.
+    """Asks the check, deletes the volume, and returns only when the platform proves that it is gone. Blocks.
 
-    Raises TeardownRefused, and then nothing was deleted; NotYetGone when it may still bill.
+    Raises TeardownRefused, and then nothing was deleted; NotYetGone if it may still bill.
     """
     op.progress("asking every stack whether it uses the volume")
     users = _all_users(op, volume)
@@ -279,7 +282,8 @@ def _clearance_on_record(volume: VolumeContext) -> Approval | None:
 
 
 def _delete(op: Operation, volume: VolumeContext, state: VolumeState) -> str:
-    """Asks until the platform proves that the volume is gone. Returns why that is not proved, "" when it is."""
+    """Asks for the delete until the platform proves that the volume is gone. Returns why that is not proved, "" if it
+    is."""
     platform = with_volumes(volume.platform)
     deadline = time.monotonic() + op.seconds(GONE_SECONDS)
     problem = "the platform still lists it"
@@ -300,14 +304,14 @@ def _delete(op: Operation, volume: VolumeContext, state: VolumeState) -> str:
 
 
 def leaving_words(approval: Approval) -> dict[str, str]:
-    """What the preview says of volumes that leave the program: their deletes ask the check, in full."""
+    """What the preview says of volumes that leave the program: volume → that its delete asks the full check."""
     return {action.box: "to be checked by its delete" for action in approval.actions if action.verb == VERB}
 
 
 def clear_leaving(evidence: Evidence, approval: Approval) -> None:
-    """Keeps the word for volumes that leave the program with this change, where their deletes find it and check it.
+    """Keeps the approval of volumes that leave the program with this change: their deletes find it there, and check it.
 
-    The deletes come within minutes: what is kept holds for an hour, so that a change cut off half-way leaves no word
+    The deletes come within minutes. It holds for an hour, so that an interrupted change leaves no approval that counts
     for days.
     """
     ids = [action.native_id for action in approval.actions if action.verb == VERB]

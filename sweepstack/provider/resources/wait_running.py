@@ -1,7 +1,8 @@
-"""Waiting for a rented box that is wanted running: it boots, it was told to start, or its bid was raised.
+"""Waits until a rented box runs: while it boots, after a start, after a raised bid.
 
-A platform takes some looks to show what it was told, and shows a box that has just been started as ended for a while.
-So no single look decides that a box does not come back: only one that has lasted, or the platform's own no to a start.
+A platform needs some looks until it shows what it was told, and for a while it shows a box that was just started as
+ended. So no single look decides that a box does not come back: only a state that lasts, or the platform's own refusal
+to start it.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from sweepstack.teardown.box_facts import BoxFacts
 
 RUN_SECONDS = 900.0
 LAG_SECONDS = 60.0
-"""So long a state that leads nowhere may be what the platform showed before it heard of us."""
+"""For so long the platform may show a state that is older than our request, and leads nowhere."""
 RETURN_SECONDS = 600.0
-"""So long a box that was told to run may be shown as ended."""
+"""For so long a box that was told to run may be shown as ended."""
 ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.2
 
 
 def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, *, told: bool = False) -> BoxRecord:
-    """Blocks until the box runs and has its address, at most the operation's timeout. One that stands still is started,
-    which costs money; where the platform has no stop, and so no start, it is returned as it is.
+    """Blocks until the box runs and has its address, for the operation's timeout at most, and returns it. A stopped box
+    is started, which costs money. If the platform has no stop, and so no start, the box is returned as it is.
 
     `told`: the platform was just given a reason to start it by itself (a raised bid), so it gets time for that.
 
     Raises StillCreating on deadline, on cancel, and for a box that does not come up (its outputs are the platform's:
-    the caller completes them); NoCapacity when there is no room for it; SweepstackError when it is gone.
+    the caller completes them); NoCapacity if the platform has no room for it; SweepstackError if it is gone.
     """
     look = _Looking(op, box, state, told)
     off = settled(box)
@@ -66,7 +67,7 @@ def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, 
 
 @dataclass
 class _Looking:
-    """Look after look at one box, with what lasts."""
+    """Repeated looks at one box, with the time since its phase changed."""
 
     op: Operation
     box: BoxContext
@@ -89,21 +90,21 @@ class _Looking:
         return self.box.platform.over_ssh
 
     def once(self) -> BoxRecord:
-        """The box now, or as it was last seen where nobody tells of it for a moment."""
+        """The box now; or as it was last seen, if the platform does not answer for a moment."""
         facts = self.facts
         try:
             record = look_up(self.box.platform, facts.native_id, facts.account, rented=self.state.teardown.rented)
         except Unreachable as error:
             if self.seen is None:
                 raise
-            self.problem = f"; nobody tells of it now: {error}"
+            self.problem = f"; its platform does not answer now: {error}"
             return self.seen
         if record.emptied:
             raise SweepstackError(manual_end.out_of_the_bill(self.op, self.state.teardown, record, facts.name))
         if record.phase in (Phase.GONE, Phase.ENDING):
             how = "is gone, and nothing of it bills" if record.phase is Phase.GONE else "is being destroyed"
             raise SweepstackError(
-                f"box {facts.name} ({facts.native_id}) {how}: somebody ended it. "
+                f"box {facts.name} ({facts.native_id}) {how}: a person or the platform ended it. "
                 f"Next: pulumi up --stack {self.op.stack}"
             )
         if self.seen is not None and record.phase is not self.seen.phase:
@@ -112,14 +113,14 @@ class _Looking:
         return record
 
     def stood(self) -> float:
-        """Seconds for which it has been in the phase that was seen last."""
+        """Seconds since its phase changed."""
         return time.monotonic() - self._since
 
     def left(self) -> float:
         return max(0.0, self._begin + self._deadline - time.monotonic())
 
     def go_on(self) -> None:
-        """Tells of it and waits a little. Raises StillCreating when there is no more to wait for."""
+        """Shows progress, and waits a little. Raises StillCreating when there is nothing more to wait for."""
         assert self.seen is not None
         phase, now = self.seen.phase, time.monotonic()
         if phase is Phase.UNKNOWN and self.stood() >= paced(RETURN_SECONDS if self.told else LAG_SECONDS):
@@ -151,7 +152,7 @@ def _started(op: Operation, look: _Looking) -> BoxRecord:
 
 
 def _until_answers(op: Operation, platform: Platform, record: BoxRecord) -> None:
-    """Gives a box that has just come up some time to answer. One that does not is its queue's to tell of."""
+    """Gives a box that has just come up some time to answer. If it does not, its queue reports that."""
     end = time.monotonic() + paced(ANSWER_SECONDS)
     op.progress(f"{record.native_id} runs; waiting for it to answer")
     while time.monotonic() < end:

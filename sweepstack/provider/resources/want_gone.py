@@ -1,6 +1,6 @@
-"""Boxes, and kept volumes, that leave the program in the same change that approves their end (`want: gone`).
+"""Clears boxes that leave the program in the change that approves their end (`want: gone`).
 
-Such a box has no inputs any more that could carry its approval. The engine updates before it deletes, so the identity
+Such a box has no inputs any more that could carry its approval. The engine updates before it deletes. So the Identity
 takes the approval, checks it in full, and writes it down as the box's clearance; the deletes find it there and check
 again.
 """
@@ -22,7 +22,7 @@ from sweepstack.teardown.check import may_end
 
 LASTS = timedelta(hours=1)
 VERB = "destroy"
-"""The only one that a box may leave by (TeardownFacts). A word for a stop is none for that."""
+"""The only verb by which a box may leave the program (TeardownFacts). An approval of a stop does not count."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rules:
 
 
 def judge_leaving(evidence: Evidence, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
-    """One judgement for each box that the approval names and that has not ended."""
+    """One judgement for each box that the approval names and that has not ended. Empty if the records can't be read."""
     try:
         births = evidence.store.births()
     except EvidenceError:
@@ -50,7 +50,7 @@ def judge_leaving(evidence: Evidence, approval: Approval, rules: Rules, *, full:
 def judge_birth(
     evidence: Evidence, birth: Birth, native_id: str, approval: Approval | None, rules: Rules, *, full: bool
 ) -> Judgement:
-    """Whether the box of this record may end by `approval`: all that is asked about one without inputs."""
+    """Whether the box of this record may end by `approval`: the check of a box that has no inputs."""
     facts = BoxFacts(
         identity=evidence.store.marker.identity,
         evidence=evidence.uri,
@@ -73,7 +73,7 @@ def judge_birth(
 
 
 def clear(op: Operation, evidence: Evidence, approval: Approval, rules: Rules) -> None:
-    """Writes the clearances. Raises before anything is deleted when one of the boxes may not end."""
+    """Writes the clearances. Raises SweepstackError, before anything is deleted, if one of the boxes may not end."""
     judged = judge_leaving(evidence, approval, rules, full=True)
     for judgement in judged:
         if not judgement.verdict.allowed:
@@ -86,7 +86,7 @@ def clear(op: Operation, evidence: Evidence, approval: Approval, rules: Rules) -
 
 
 def take_back(evidence: Evidence, withdrawn: Approval, kept: Approval | None) -> None:
-    """Forgets the clearances of boxes that an earlier change approved to leave, and this one does not."""
+    """Deletes the clearances of boxes that an earlier change approved to leave, and that this one does not."""
     still = {action.native_id for action in kept.actions} if kept else set()
     store = evidence.store
     for action in withdrawn.actions:
@@ -95,6 +95,7 @@ def take_back(evidence: Evidence, withdrawn: Approval, kept: Approval | None) ->
 
 
 def for_this_change(approval: Approval) -> Approval:
-    """The deletes come within minutes. A clearance that outlives a change cut off half-way must not count for days."""
+    """The approval, for an hour at most. The deletes come within minutes, and a clearance that an interrupted change
+    leaves must not count for days."""
     soon = datetime.now(UTC) + LASTS
     return approval.model_copy(update={"expires": min(approval.expires, soon)})

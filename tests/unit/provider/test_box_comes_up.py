@@ -164,7 +164,7 @@ def test_a_box_that_was_ended_meanwhile_is_said_to_be(spot: Spot) -> None:
     spot.outbid()
     spot.sim.act("take", {"machine": 1, "gpus": 1})
     spot.on_line.append(("it is stopped", lambda: spot.sim.act("vanish", {"id": spot.native_id})))
-    with pytest.raises(SweepstackError, match="is gone, and nothing of it bills: somebody ended it"):
+    with pytest.raises(SweepstackError, match="is gone, and nothing of it bills: a person or the platform ended it"):
         spot.update(bid=0.9)
 
 

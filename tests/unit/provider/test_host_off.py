@@ -129,7 +129,7 @@ def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> No
     bill = bill_of(parked, box)
     assert (bill.ended_how, bill.per_hour) == ("power-off", 0.01), "the disk bills until it is released"
     assert parked.store.teardown() is None
-    assert "nobody here watches it any more: released at 20" in parked.said.warnings
+    assert "sweepstack does not watch it any more: released at 20" in parked.said.warnings
     assert "bills $0.01/h until it is released: (release) in its console; then sweepctl confirm-gone" in (
         parked.said.warnings
     )

@@ -79,7 +79,7 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
     assert birth.asked_at is not None
     assert birth.shown_by == birth.asked_at + timedelta(seconds=paced(LAG))
     sweep.store.write_birth(birth.model_copy(update={"shown_by": datetime.now(UTC)}))  # the moment has come
-    with pytest.raises(OutcomeUnknown, match="without your word") as caught:
+    with pytest.raises(OutcomeUnknown, match="without your confirmation") as caught:
         up(sweep)
     typed = 'sweepctl confirm-gone --stack sweep-t box-0 --never-rented --saw "'
     assert typed in str(caught.value)
@@ -99,7 +99,7 @@ def test_a_person_says_that_nothing_was_rented_and_what_shows_up_later_is_named(
     sim.faults.add("lost_request", CREATE)
     with pytest.raises(OutcomeUnknown):
         up(sweep, list_lag=0.0)
-    with pytest.raises(OutcomeUnknown, match="without your word"):
+    with pytest.raises(OutcomeUnknown, match="without your confirmation"):
         up(sweep, list_lag=0.0)
     assert confirm(sweep, monkeypatch) == 0
     birth = sweep.store.births()[0]
