@@ -15,7 +15,8 @@ BALANCE_SECONDS = 5.0
 
 
 def left_at(adapter: str) -> Left | None:
-    """None where the platform has no balance, or the key may not see it. Reads only; never raises."""
+    """What the account has left; None if the platform has no balance, or the key may not see it. Reads only; never
+    raises."""
     try:
         platform = load_platform(adapter)
     except SweepstackError:

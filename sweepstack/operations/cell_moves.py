@@ -28,9 +28,9 @@ from sweepstack.teardown.close_box import close_gone
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another box. `resting`: it is stopped, so that its copied journal may speak for it where it does not answer.
-    `gone`: its platform proves that it is no more, as it has to for a delete; an outage proves nothing. `emptied`: its
-    rented host proves that nothing of it is left, and bills on: its records stay open."""
+    """Another box. `resting`: it is stopped, so its copied journal counts if it does not answer. `gone`: its platform
+    proves that it does not exist any more, as a delete requires; an outage proves nothing. `emptied`: its rented host
+    proves that nothing of it is left, and bills on; its records stay open."""
 
     channel: Channel | None
     resting: bool = False
@@ -39,12 +39,12 @@ class Neighbour:
 
 
 Find = Callable[[Birth], Neighbour]
-"""Looks a box up on its platform; a neighbour without a channel is one that nothing is known of."""
+"""Looks a box up on its platform. A neighbour without a channel is one of which nothing is known."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What changed hands. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
+    """What was moved. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
     `unknown`: cell → why its box can't be told; `left`: cells that this queue no longer has."""
 
     taken: Mapping[str, str] = field(default_factory=dict)
@@ -64,11 +64,11 @@ def settle(
     elsewhere: Mapping[str, str],
     find: Find,
 ) -> Moved:
-    """Lets go what this box's queue has and is not to have, and takes over what it is to have from other boxes.
+    """Takes out of this box's queue what it is not to have, and takes over from other boxes what it is to have.
 
     `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others, with the first digits
     of their config (`staying` until they are taken); `keep`: further ones that are not to be touched (dropped by name).
-    Idempotent; reads and appends on other boxes, starts nothing. Raises for this box's own queue only.
+    Idempotent. Reads and appends on other boxes, and starts nothing. Raises only for this box's own queue.
     """
     others = {launch.box: launch for launch in living(store) if launch.box != box}
     held = {cell: launch for launch in others.values() for cell in launch.cells}
@@ -80,7 +80,7 @@ def settle(
     left = release(store, own, channel, moved, MOVED) if moved else set()
     if surplus - moved:
         left |= release(store, own, channel, surplus - moved, "taken off the roster before it started")
-    left = {name for name in left if present[name].get("op") == "add"}  # what was let go before is no news
+    left = {name for name in left if present[name].get("op") == "add"}  # not those that an earlier call took out
     taken: dict[str, str] = {}
     kept: dict[str, str] = {}
     unknown: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _take_from(
 ) -> set[str]:
     if birth is None:
         raise EvidenceError("it has no birth record")
-    with hands_on(launch.native_id):  # before it is looked at: one that rests must not begin to run meanwhile
+    with hands_on(launch.native_id):  # before the look: a stopped box must not begin to run meanwhile
         neighbour = find(birth)
         if not neighbour.gone:
             return _taken(store, launch, names, neighbour, box)
@@ -135,7 +135,7 @@ def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Nei
             f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "
             f"sweepctl approve --abandon {launch.box}"
         )
-    # Nothing runs there. Before its runner is started again, `settle` takes out of its queue what others hold.
+    # Nothing runs there. Before its runner starts again, `settle` takes out of its queue what others have.
     return _forget(store, launch, {name for name in names if not started(journal.cells.get(name))})
 
 

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from sweepstack.core.journal import Journal
 
 SILENT_SECONDS = 60.0
-"""After the host took a command, it must be silent for so long before the command counts as carried out."""
+"""After the host accepted a command, it must be silent for so long before the command counts as carried out."""
 AGAIN_SECONDS = 30.0
-"""A host that answers on for so long after it took the command is given it again."""
+"""If a host still answers so long after it accepted the command, it is given it again."""
 POLL_SECONDS = 2.0
 LEAST_SECONDS = 0.1
 
 
 def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
-    """What is known of a box whose stop or end is over by the evidence, and whose host does not answer now. None in
+    """What is known of a box whose stop or end is finished by the evidence, while its host does not answer. None in
     every other case: then the box itself is asked."""
     if not box.evidence.uri or not has_address(box.adapter):
         return None
@@ -54,7 +54,7 @@ def settled(box: BoxAt) -> tuple[Observation, BoxRecord | None] | None:
     if known is None or not known.over(box.native_id):
         return None
     answered = answers(box.platform, known)
-    if answered and known.confirmed is None:  # it was started again: its silence then proves nothing of the next one
+    if answered and known.confirmed is None:  # it was started again: its silence then proves nothing about this command
         with contextlib.suppress(EvidenceError):
             forget_handover(box.evidence.usable, box.native_id)
     if answered is not False:
@@ -82,7 +82,7 @@ def answers(platform: Platform, known: Handover) -> bool | None:
 
 
 def told(known: Handover) -> str:
-    """How it is known, in one line."""
+    """How that is known, in one line."""
     if known.confirmed is not None:
         word = known.confirmed
         return f"{word.by} saw at {word.at:%Y-%m-%d %H:%M} UTC: {word.saw}"
@@ -90,7 +90,7 @@ def told(known: Handover) -> str:
 
 
 def _journal(evidence: Evidence, known: Handover) -> Journal | None:
-    """The copy of its journal, where it is the whole of it: nothing has run there since."""
+    """The copy of its journal, if it is complete: nothing has run there since."""
     try:
         store = evidence.store
         birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
@@ -106,8 +106,8 @@ def _journal(evidence: Evidence, known: Handover) -> Journal | None:
 
 @dataclass(frozen=True)
 class Command:
-    """A verb that is issued on the host itself: its name there, and what is typed. `bills_after`, `release`: see
-    `Handover`."""
+    """A command that is run on the host itself: its verb, the platform's name for it, and what is typed. `bills_after`,
+    `release`: see `Handover`."""
 
     verb: Literal["stop", "destroy"]
     native: str
@@ -126,10 +126,10 @@ def issue(
     wait: Wait,
     say: Callable[[str], None],
 ) -> Handover:
-    """Issues a verb over SSH, and waits for the proof: the host took the command, and does not answer any more.
+    """Runs a command on the host over SSH, and waits for the proof: the host accepted it, and does not answer any more.
 
-    Ends the box's processes first. Idempotent, and resumed by the next call after a crash: what the host took is on
-    record. Raises OutcomeUnknown with the reason when it is not proved in time: then it must not count as done.
+    Ends the box's processes first. Idempotent; after a crash the next call resumes, since it is on record what the host
+    accepted. Raises OutcomeUnknown with the reason if it is not proved in time: then it must not count as done.
     """
     known = _begun(store, facts, asked)
     begin, silent, problem, tried = time.monotonic(), None, "nothing was asked yet", -float("inf")
@@ -166,7 +166,7 @@ def issue(
 def finish(
     store: EvidenceStore | None, platform: Platform, native_id: str, *, wait: Wait, say: Callable[[str], None]
 ) -> None:
-    """Goes on with the wait of a command that was cut off: it is on record what the host took, and the host does not
+    """Resumes the wait for a command that was cut off: the record says that the host accepted it, and the host does not
     answer. Issues nothing. Returns when there is nothing (more) to wait for: the record says how it stands."""
     known = handover_of(store, native_id)
     if known is None or known.by != "ssh" or known.accepted_at is None or known.silent_at is not None:
@@ -183,7 +183,7 @@ def finish(
 
 
 def _begun(store: EvidenceStore | None, facts: BoxFacts, asked: Command) -> Handover:
-    """The record of this verb: a new one, unless the host took the same command and has been silent since."""
+    """The record of this verb: a new one, unless the host accepted the same command and has been silent since."""
     before = begun_before(store, facts.native_id, asked.way)
     known = Handover(
         box=facts.name,

@@ -24,8 +24,8 @@ from sweepstack.teardown.host_shutdown import known_handover
 
 @dataclass(frozen=True)
 class Ahead:
-    """What will be asked after `observe`, of the same box context: it is then asked in the same round trip, where the
-    way to the box can do that. `questions` about the box, and `tagged` for every box whose tag begins so."""
+    """What the caller will ask after `observe` with the same box context. It is read in the same round trip if the
+    channel can do that (prefetch). `questions`: about the box; `tagged`: for every box whose tag begins so."""
 
     questions: Sequence[Question] = ()
     tagged: str = ""
@@ -36,10 +36,10 @@ def observe(
 ) -> tuple[Observation, BoxRecord | None]:
     """Asks the platform for the box, then the box for its journal. The record is None unless the box exists.
 
-    `files`: whether the box's files are listed, too, which takes longer. Only for what never asks whether it may end:
-    a box whose files were not seen is locked. Without the evidence, where an end or a stop without an API is on record,
-    a host that does not answer is unknown. `also`: for a look that goes on to ask more, and decides nothing. `rented`:
-    as in `look_up`.
+    `files`: also list the box's files, which takes longer. Pass False only if the caller never asks whether the box may
+    end: a box whose files were not seen is locked. If the evidence is missing, which may record an end or a stop
+    without an API, a host that does not answer is unknown. `also`: for a caller that goes on to ask more and decides
+    nothing. `rented`: as in `look_up`.
     """
     adapter, native_id, account, evidence = box.adapter, box.native_id, box.account, box.evidence.uri
     try:
@@ -90,9 +90,9 @@ def observe(
 
 
 def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -> BoxRecord:
-    """The box, as `Platform.get`. Where its folder is gone from a host that is rented and answers, it is no `GONE`: it
-    is `emptied`, and bills on. So its host says; `rented` is for what an older version made, which left no word there:
-    no API ends its bill, or (`rented_at`) it was born at a price."""
+    """The box, as `Platform.get`. If its folder is gone from a rented host that answers, the box is not `GONE` but
+    `emptied`, and bills on. The host says whether it is rented. `rented` is for boxes that an older version made, which
+    left no mark there: no API ends their bill, or (`rented_at`) their birth record has a price."""
     record = platform.get(native_id, account)
     if record.phase is Phase.GONE and rented and has_address(platform.name):
         return replace(record, phase=Phase.ENDING, note=RENTED_ON)
@@ -100,19 +100,18 @@ def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -
 
 
 def rented_at(price_per_hour: float | None) -> bool:
-    """Whether a host that a record of birth, or the ledger, has at this price is rented: one of the user's own is at
-    0."""
+    """Whether a host is rented that a birth record, or the ledger, has at this price: the user's own hosts are at 0."""
     return price_per_hour != 0
 
 
 def _questions(files: bool) -> list[Question]:
-    """What is asked below, in this order: the journal before the lock."""
+    """What `observe` asks, in this order: the journal before the lock."""
     asked = [prefetch.read(box_layout.JOURNAL), prefetch.lock_held(box_layout.RUNNER_LOCK)]
     return [*asked, *(prefetch.walk(folders, **how) for folders, how in _walks())] if files else asked
 
 
 def _walks() -> tuple[tuple[Sequence[str], dict[str, Any]], ...]:
-    """Folders, and how they are walked: the box's own tiers, then the cells' own folders."""
+    """The folders to list, and how: the box's own tiers, then the cells' own folders."""
     bounds = {"limit": unclaimed.FILES, "seconds": unclaimed.SECONDS}
     return (box_layout.OWN_TIERS, {"skip": (*unclaimed.SKIP, box_layout.CELLS), **bounds}), (
         (box_layout.CELLS,),
@@ -121,9 +120,9 @@ def _walks() -> tuple[tuple[Sequence[str], dict[str, Any]], ...]:
 
 
 def _listing(channel: Channel) -> Listing:
-    """The files on the box's own tiers; what was in the way of seeing them is in its `problem`.
+    """The files on the box's own tiers; its `problem` says why not all could be seen.
 
-    The cells' own folders come last and are no problem: ten thousand of them take seconds, and what is in them was
+    The cells' own folders come last and cause no problem: ten thousand of them take seconds, and what is in them was
     sealed, or keeps the box by its cell's state. A look at them finds what came later.
     """
     try:
@@ -134,7 +133,7 @@ def _listing(channel: Channel) -> Listing:
 
 
 def read_journal(channel: Channel) -> Journal:
-    """The box's journal; an empty one where none was ever begun. Raises JournalDamaged, Unreachable."""
+    """The box's journal; an empty one if none was ever begun. Raises JournalDamaged, Unreachable."""
     try:
         return parse_journal(channel.read(box_layout.JOURNAL))
     except FileNotFoundError:

@@ -38,7 +38,7 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
 
 
 def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
-    """Asks the platform for the volume, then for every box that a user's records say mounted it. Reads only."""
+    """Asks the platform for the volume, and for every box that mounted it by the records of a user. Reads only."""
     facts = volume.facts
     try:
         platform = need(volume.platform, HasVolumes)
@@ -77,7 +77,8 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
 
 
 def _alive(user: User, birth: Birth) -> Iterator[str]:
-    """A line where a box is not proved gone. A record that says "ended" is asked after, too: it may be wrong."""
+    """A line if the box is not proved gone. A box whose record says "ended" is asked about, too: the record may be
+    wrong."""
     what = f"box {birth.box} of {user.stack} ({birth.native_id or birth.tag}) mounts it"
     try:
         platform = BoxAt.of(birth).platform
@@ -95,7 +96,7 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
 
 
 def _holds(platform: Platform, native_id: str) -> tuple[str, ...] | None:
-    """The names at the top of the volume, where it can be read without a box."""
+    """The names at the top of the volume, if it can be read without a box."""
     try:
         channel = volume_channel(platform, native_id, box_layout.DURABLE)
         return tuple(sorted(entry.name for entry in channel.listdir(box_layout.DURABLE)))

@@ -42,14 +42,14 @@ from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
 
 RUNNER_SECONDS = 40.0
-"""The runner's own grace for its cells is 20 s, and it needs some to say so."""
+"""The runner gives its cells 20 s to end, and needs some seconds more to report it."""
 STOP_SECONDS = 300.0
 POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Pause:
-    """The check's answer about a stop, with what it was based on. The facts of `box` are those of the verb stop."""
+    """The stop check's answer, and what it is based on. The facts of `box` are those of the verb stop."""
 
     box: BoxContext
     seen: Observation
@@ -59,12 +59,12 @@ class Pause:
 
     @property
     def facts(self) -> BoxFacts:
-        """Those of the verb stop."""
+        """The facts of the box for the verb stop."""
         return self.box.facts
 
     @property
     def at_rest(self) -> bool:
-        """Whether it stands still already: nothing is left to be killed."""
+        """Whether the box is stopped already: a stop kills nothing more."""
         return self.record is not None and self.record.phase.at_rest
 
 
@@ -80,7 +80,7 @@ def judge_stop(box: BoxContext, paths: dict[str, str], approval: Approval | None
 
 
 def risk_on(box: BoxContext, paths: dict[str, str], journal: Journal | None) -> AtRisk:
-    """What the stop would kill that is nowhere else."""
+    """What the stop would kill that exists nowhere else."""
     try:
         return look_for_risk(box.channel(), box.facts.kills, paths, journal)
     except PlatformError as error:
@@ -88,7 +88,8 @@ def risk_on(box: BoxContext, paths: dict[str, str], journal: Journal | None) -> 
 
 
 def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) -> bool:
-    """Whether every cell that the box's queue was given has ended. Unknown is no, and so is a queue without cells."""
+    """Whether every cell that the box's queue was given has ended. False if that is not known, and for a queue without
+    cells."""
     try:
         launch = store.launch(box, generation)
         journal = seen.journal or store.journal(box, generation)
@@ -104,9 +105,10 @@ def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) 
 
 
 def end_runner(platform: Platform, native_id: str, account: str, *, grace: float = RUNNER_SECONDS) -> None:
-    """SIGTERM to the runner, which hands it to its cells and waits for them. Idempotent; returns when it has ended.
+    """Sends SIGTERM to the runner, which passes it to its cells and waits for them. Idempotent; returns when the runner
+    has ended.
 
-    Raises PlatformError when it survives, or the box can't be reached.
+    Raises PlatformError if it survives, or if the box can't be reached.
     """
     channel = platform.channel(native_id, account)
     if not channel.lock_held(box_layout.RUNNER_LOCK):
@@ -120,8 +122,8 @@ def end_runner(platform: Platform, native_id: str, account: str, *, grace: float
 
 
 def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:
-    """Copies the journal into the evidence, since a stopped box may not answer, with the word that it is whole: its
-    runner has ended. Returns why not, where it can't."""
+    """Copies the journal into the evidence, marked as complete, since its runner has ended and a stopped box may not
+    answer. Returns why that failed, "" if it did not."""
     try:
         data = platform.channel(facts.native_id, facts.account).read(box_layout.JOURNAL)
         head = store.write_journal(facts.name, facts.generation, data).head
@@ -137,7 +139,7 @@ def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> s
 
 
 def bring_to_rest(platform: CanStop, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
-    """Issues the stop until the platform says `stopped`. Raises NotYetStopped with the reason, and what it costs."""
+    """Sends the stop until the platform says `stopped`. Raises NotYetStopped with the reason, and what it costs."""
     begun, problem = time.monotonic(), "the platform does not say that it is stopped"
     while True:
         try:
@@ -166,8 +168,8 @@ def stop_box(
 ) -> BoxRecord:
     """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
 
-    `pause` must allow it. `issued`: how the verb is issued where no API does it. Raises SweepstackError when there is
-    more at risk than the check was told; EvidenceError, and then nothing was stopped, where the evidence can't be used.
+    `pause` must allow it. `issued`: how the verb is issued if no API does it. Raises SweepstackError if more is at risk
+    than the check saw; EvidenceError, and then nothing was stopped, if the evidence can't be used.
     """
     box, facts, store = pause.box, pause.facts, pause.box.store
     platform = need(box.platform, CanStop)
@@ -196,7 +198,7 @@ def stop_box(
 
 
 class Issued(Protocol):
-    """A stop that no API issues, as the state has it: by whom, the platform's word for it, the command on the box."""
+    """A stop that no API issues, as the state has it: by whom, the platform's name for it, the command on the box."""
 
     @property
     def by(self) -> str: ...
@@ -230,9 +232,10 @@ def _bring_to_rest_by_command(
 
 
 def start_box(box: BoxContext, *, wait: Wait) -> BoxRecord:
-    """Brings a stopped box back. Costs money. Raises StillCreating when it is not ready in time.
+    """Starts a stopped box again. Costs money. Blocks. Raises StillCreating when it is not ready in time.
 
-    It bills at the price of `facts`, which follows the config; the platform's record has that of the day it was rented.
+    It bills at the price of `facts`, which follows the config; the platform's record has the price of the day it was
+    rented.
     """
     facts, store, platform = box.facts, box.store, need(box.platform, CanStop)
     record = platform.start(facts.native_id, facts.account, wait=wait)
@@ -244,7 +247,8 @@ def start_box(box: BoxContext, *, wait: Wait) -> BoxRecord:
 def write_phase(
     store: EvidenceStore, adapter: str, facts: BoxFacts, phase: LedgerPhase, price_per_hour: float | None
 ) -> None:
-    """Into the ledger: from now on it is in this phase. A ledger that can't be written stops no box."""
+    """Writes into the ledger that it is in this phase from now on. A ledger that can't be written stops no box: never
+    raises for it."""
     with contextlib.suppress(EvidenceError):
         record_phase(
             store,

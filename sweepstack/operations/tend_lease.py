@@ -21,7 +21,7 @@ NAME = "tend.json"
 
 
 class Tending(Record):
-    """A claim. `until`: when it has run out, if it is not renewed."""
+    """A claim. `until`: when it runs out, unless it is renewed."""
 
     host: str
     pid: int
@@ -31,11 +31,11 @@ class Tending(Record):
 
 
 class AlreadyTended(SweepstackError):
-    """Another process tends this sweep; the message says who, and when that runs out."""
+    """Another process tends this sweep; the message says which, and when its claim runs out."""
 
 
 def claim(store: EvidenceStore, lasts: timedelta, mine: Tending | None, *, now: datetime | None = None) -> Tending:
-    """Claims the sweep, or renews the claim `mine`. Raises AlreadyTended; idempotent; talks to the evidence only."""
+    """Claims the sweep, or renews the claim `mine`. Idempotent. Talks to the evidence only. Raises AlreadyTended."""
     now = now or datetime.now(UTC)
     host, pid = host_identity(), os.getpid()
     found = store.record(NAME, Tending)

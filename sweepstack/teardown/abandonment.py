@@ -23,14 +23,14 @@ VERB = "destroy"
 
 @dataclass
 class Kept:
-    """Where an abandonment is on record now, and what was in the way of other places. For people."""
+    """For people: where an abandonment is on record now, and why it could not be written elsewhere."""
 
     where: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def alone(approval: Approval, entry: Abandonment) -> Approval:
-    """What `approval` says of this one box that is given up, and nothing else of it."""
+    """The part of `approval` that gives up this one box, as an approval of its own."""
     return Approval(
         receipt=None,
         actions=(Action(verb=entry.verb, box=entry.box, native_id=entry.native_id),),
@@ -42,20 +42,21 @@ def alone(approval: Approval, entry: Abandonment) -> Approval:
     )
 
 
-def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kept:
-    """Puts the abandonment of one box (`alone`) on record wherever something can be written. Raises nothing.
+def keep(store: EvidenceStore | None, approval: Approval, decision: Decision) -> Kept:
+    """Records the abandonment of one box (`alone`) in the evidence and on this computer, as far as they can be written.
+    Raises nothing.
 
-    `decision`: the same for this computer's record, which counts only where the evidence takes nothing, or where its
-    list of what was revoked can't be read.
+    `decision`: the record for this computer. It counts only if the evidence can't be written, or if the evidence's list
+    of revocations can't be read.
     """
     kept = Kept()
     if store is not None:
         try:
-            store.write_clearance(decision.native_id, word)
+            store.write_clearance(decision.native_id, approval)
             kept.where.append(f"the evidence ({store.shown})")
         except EvidenceError as error:
             kept.problems.append(str(error))
-    expires = None if kept.where and not decision.unread else word.expires
+    expires = None if kept.where and not decision.unread else approval.expires
     try:
         path = record_decision(decision.model_copy(update={"what": ABANDONED, "expires": expires}))
         kept.where.append(f"this computer ({path})")
@@ -65,7 +66,8 @@ def keep(store: EvidenceStore | None, word: Approval, decision: Decision) -> Kep
 
 
 def on_record(box: BoxContext) -> Iterator[Approval]:
-    """The approvals on record for this box, the evidence's first. Each proves nothing: it is to be checked."""
+    """The approvals on record for this box, the evidence's first. They allow nothing by themselves: the check still has
+    to be asked."""
     try:
         found = box.store.clearance(box.native_id)
     except EvidenceError:
@@ -78,7 +80,7 @@ def on_record(box: BoxContext) -> Iterator[Approval]:
 
 
 def take_back(facts: BoxFacts, by: str, reason: str) -> None:
-    """What this computer has on record for the box counts no more. Idempotent. Raises SweepstackError."""
+    """Revokes what this computer has on record for the box. Idempotent. Raises SweepstackError."""
     standing = _standing(facts)
     if standing is not None:
         now = datetime.now(UTC).replace(microsecond=0)
@@ -87,8 +89,8 @@ def take_back(facts: BoxFacts, by: str, reason: str) -> None:
 
 
 def revoke_here(facts: BoxFacts, *, platform: str, stack: str, by: str, at: datetime) -> None:
-    """Records on this computer, too, that every approval for the box counts no more which was given at `at` or before:
-    the state may still hold an abandonment when the evidence can't be asked. Raises SweepstackError."""
+    """Records on this computer, too, that no approval of the box counts that was given at `at` or before: the state may
+    still hold an abandonment when the evidence can't be read. Raises SweepstackError."""
     record_decision(
         Decision(
             what=TAKEN_BACK,
@@ -119,7 +121,7 @@ def _on_this_computer(facts: BoxFacts) -> Approval | None:
 
 
 def _standing(facts: BoxFacts) -> Decision | None:
-    """The last that was decided of this very box, where that counts (`keep`)."""
+    """This computer's last decision about this very box, if it counts (see `keep`)."""
     try:
         found = [known for known in decisions(facts.native_id) if known.what in (ABANDONED, TAKEN_BACK)]
     except SweepstackError:

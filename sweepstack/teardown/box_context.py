@@ -14,8 +14,8 @@ from sweepstack.teardown.box_facts import BoxFacts
 class BoxAt:
     """A box as its platform knows it, and the evidence that may say how it ended or was stopped.
 
-    Made by an entry (a command, a handler, the answer to an invoke) and passed on: what is below opens no evidence and
-    loads no platform. To make one contacts nothing and reads nothing.
+    An entry (a command, a handler, the answer to an invoke) makes it and passes it on: the code below opens no evidence
+    and loads no platform. To make one contacts no machine and reads no file.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class BoxAt:
 
     @classmethod
     def of(cls, birth: Birth, evidence: Evidence | None = None) -> BoxAt:
-        """The box of a birth record. Its id is "" where none is on record."""
+        """The box of a birth record. Its id is "" if none is on record."""
         return BoxAt(birth.platform, birth.native_id or "", birth.account, evidence)
 
     @property
@@ -43,12 +43,12 @@ class BoxAt:
         return self._platform
 
     def channel(self) -> Channel:
-        """The way to the box. Raises PlatformError."""
+        """A channel to the box. Raises PlatformError."""
         return self.platform.channel(self.native_id, self.account)
 
 
 class BoxContext(BoxAt):
-    """The same with the facts by which the check decides about its end."""
+    """The same, with the facts by which the check decides about its end."""
 
     def __init__(
         self, facts: BoxFacts, adapter: str, evidence: Evidence | None = None, platform: Platform | None = None
@@ -62,5 +62,5 @@ class BoxContext(BoxAt):
         return self.evidence.store
 
     def about(self, facts: BoxFacts) -> BoxContext:
-        """The same box with other facts: what is open stays open."""
+        """The same box with other facts. What is open stays open."""
         return BoxContext(facts, self.adapter, self.evidence, self._platform)

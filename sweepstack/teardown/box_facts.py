@@ -10,7 +10,7 @@ from sweepstack.billing.cost import BoxCosts
 
 @dataclass(frozen=True)
 class BoxFacts:
-    """What the state remembers of a box: enough to end it weeks later from another machine."""
+    """What the state remembers of a box: enough to end it weeks later from another computer."""
 
     identity: str
     evidence: str

@@ -2,7 +2,7 @@
 
 Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
 `sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
-engine's state. A box may end in one of six ways, and all need the right account:
+engine's state. A box may end in one of five ways, and all need the right account:
 
     cleared           an approval names this verb and native id, its receipt still holds, every cell is settled
     gone              the platform proves that the native id no longer exists
@@ -39,7 +39,7 @@ Way = Literal["cleared", "gone", "emptied", "nothing-launched", "abandoned", "no
 
 @dataclass(frozen=True)
 class CellLine:
-    """A cell of this box as a person should read it."""
+    """A cell of this box, as it is shown to a person."""
 
     name: str
     state: str
@@ -48,10 +48,11 @@ class CellLine:
 
 @dataclass
 class Verdict:
-    """May it end? If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the sweep's.
+    """Whether the box may end. If not, `reasons` say why; `cells` are this box's cells, `verified` and `total` the
+    sweep's.
 
-    `launched`: whether its queue was ever given cells; None if that can't be known. `unclaimed`: the files that
-    the verb would kill and that no record covers; `held_by_unclaimed`: they alone keep the box.
+    `launched`: whether its queue was ever given cells; None if that can't be known. `unclaimed`: the files that the
+    verb would kill and that no record covers; `held_by_unclaimed`: they alone keep the box.
     """
 
     allowed: bool = False
@@ -65,11 +66,11 @@ class Verdict:
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
     held_by_unclaimed: bool = False
     silent: str = ""
-    """Why what is on it could not be read just now; "" where it could, or where nothing of it is left."""
+    """Why what is on it could not be read just now; "" if it could, or if nothing of it is left."""
     account_problem: str = ""
-    """Why it is another account's box: then no word of anybody ends it from here."""
+    """Why it is another account's box; then no approval ends it from here. "" if it is ours."""
     evidence: bool = True
-    """Whether the evidence could be opened, and is this sweep's."""
+    """Whether the evidence could be opened and is this sweep's."""
     approved: bool = False
     """Whether an approval that holds names this box, verb and native id."""
 
@@ -80,7 +81,8 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """Stable words for a diff: they change when the verdict changes, not while cells make progress."""
+        """The verdict in fixed words, for a diff: they change when the verdict changes, not while cells make
+        progress."""
         if self.allowed and self.way == "cleared":
             return f"cleared by receipt {self.receipt}, {self.verified}/{self.total} verified"
         if self.allowed and self.way == "abandoned":
@@ -181,7 +183,7 @@ def may_end(
     reasons = {waiver.cell: waiver.reason for waiver in approval.waive}
     verdict.allowed, verdict.way, verdict.receipt = True, "cleared", approval.receipt
     verdict.verified, verdict.total = receipt.verified, receipt.total
-    if receipt is not latest or seen.existence is not Existence.EXISTS:  # else it was counted by this very receipt
+    if receipt is not latest or seen.existence is not Existence.EXISTS:  # else it was already measured by this receipt
         verdict.unclaimed = _unclaimed(facts, seen, receipt, store)
     verdict.cells = [
         CellLine(line.name, "waived", reasons[line.name]) if line.name in reasons else line for line in verdict.cells
@@ -202,7 +204,7 @@ def _unclaimed(facts: BoxFacts, seen: Observation, receipt: Receipt | None, stor
 
 
 def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> Verdict:
-    """The verdict, taken back where other files would die unseen than a person has let go by name."""
+    """The verdict; no longer allowed if other files would die than those that a person has given up by name."""
     ours = (w for w in approval.unclaimed if w.box == facts.name and w.native_id == facts.native_id)
     reason = unclaimed.lock_reason(verdict.unclaimed, next(ours, None))
     if verdict.allowed and reason:
@@ -227,7 +229,7 @@ def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
 
 
 def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | None, now: datetime) -> str:
-    """Empty while the approval holds. A teardown that has begun may be finished after the expiry."""
+    """Why the approval has expired; "" while it holds. A teardown that has begun may be finished after the expiry."""
     if now < approval.expires:
         return ""
     if store and _begun(store, facts, approval):
@@ -236,9 +238,9 @@ def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | N
 
 
 def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
-    """Whether a teardown by this very approval's receipt has begun for this native id: then it may finish. Stopping
-    the runner is part of it, and the journal records that. One that began after the approval had expired is another's:
-    abandonments have no receipt to tell them apart."""
+    """Whether a teardown by this approval's receipt has begun for this native id: then it may be finished. It includes
+    stopping the runner, which the journal records. If it began after the approval had expired, it belongs to another
+    approval: abandonments have no receipt to tell them apart."""
     try:
         teardown = store.teardown()
     except EvidenceError:
@@ -249,7 +251,7 @@ def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
 
 
 def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
-    """A verified cell whose copy is no longer what the receipt says is not shown as verified."""
+    """The line; `damaged` for a verified cell whose copy is no longer what the receipt says."""
     named = [problem.removeprefix(f"{line.name}: ") for problem in problems if problem.startswith(f"{line.name}: ")]
     return CellLine(line.name, "damaged", "; ".join(named)) if named and line.state == "verified" else line
 
@@ -257,8 +259,8 @@ def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:
 def _cell_lines(
     launch: Launch | None, seen: Observation, latest: Receipt | None, copy: Journal | None
 ) -> list[CellLine]:
-    """This box's cells by the latest receipt where it still fits the journal, else by the journal alone; by the last
-    `copy` of it where the box can't be read now."""
+    """This box's cells by the latest receipt if it still fits the journal, else by the journal alone; by the last
+    `copy` of the journal if the box can't be read now."""
     journal = seen.journal if seen.journal is not None or seen.lost else copy
     stale = "as of the last copy of the journal" if seen.journal is None else ""
     verified = {cell.name: cell for cell in latest.cells} if latest else {}
@@ -287,7 +289,7 @@ def _cell_lines(
 
 
 def _ran_by(receipt: Receipt | None, native_id: str) -> bool:
-    """Whether the receipt says that something ran on the box, whatever the box itself says now."""
+    """Whether the receipt says that a cell ran on the box, whatever the box itself says now."""
     ours = [box for box in receipt.boxes if box.native_id == native_id] if receipt is not None else []
     return any(box.cells or box.journal_head != GENESIS for box in ours)
 

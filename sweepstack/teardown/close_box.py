@@ -23,9 +23,9 @@ def close_books(
     at: datetime,
     bills_after: float | None = 0.0,
 ) -> None:
-    """Writes down that it ended, `at`, and `how`. Idempotent; what stands there already stays, as does the record of
-    another native id. `bills_after`: what it goes on to cost where its end only made it stand still (USD per hour, None
-    not known); until `release_books` the ledger has it as stopped. Raises EvidenceError."""
+    """Records that the box ended, `at`, and `how`. Idempotent: what is recorded already stays, as does the record of
+    another native id. `bills_after`: USD per hour that it goes on to cost if its end only stopped it (None: not known);
+    until `release_books` the ledger has it as stopped. Raises EvidenceError."""
     birth = store.birth(box, generation)
     if birth is not None and birth.ended_at is None and birth.native_id in (None, native_id):
         store.write_birth(birth.model_copy(update={"ended_at": at, "ended_how": how, "rests": bills_after != 0}))
@@ -52,8 +52,8 @@ def close_books(
 
 
 def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: str) -> None:
-    """The same for a box that is proved gone: it ended when its handover says so, where there is one, and else now.
-    Idempotent. Raises EvidenceError."""
+    """The same for a box that is proved gone. If it was handed to its host or to a person, it ended when that record
+    says; else now. Idempotent. Raises EvidenceError."""
     try:
         known = handover_of(store, native_id)
     except EvidenceError:  # damaged: that it is gone was proved without it
@@ -69,8 +69,8 @@ def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: st
 
 @dataclass(frozen=True)
 class StillBilled:
-    """A box whose end made it stand still, and that bills until it is released. `price_per_hour`: USD, None not known;
-    `step`: what a person does to release it, "" where no record says so."""
+    """A box that has ended but only stands still, and bills until it is released. `price_per_hour`: USD, None if not
+    known; `step`: what a person does to release it, "" if no record says so."""
 
     box: str
     native_id: str
@@ -81,7 +81,7 @@ class StillBilled:
     step: str
 
     def text(self, stack: str) -> str:
-        """What still bills, what ends it, and what to type then."""
+        """What still bills, what ends that, and the command to type then."""
         price = "an unknown price" if self.price_per_hour is None else f"${self.price_per_hour:.2f}/h"
         return (
             f"box {self.box} ({self.native_id}) stands still ({self.how}) and bills {price} until it is released: "
@@ -89,13 +89,13 @@ class StillBilled:
         )
 
     def confirm(self, stack: str) -> str:
-        """What a person types once the console shows that it is released."""
+        """The command that a person types once the console shows that it is released."""
         return f'sweepctl confirm-gone --stack {stack} {self.box} --saw "…"'
 
 
 def still_billed(store: EvidenceStore, bills: Spent, births: Iterable[Birth]) -> list[StillBilled]:
-    """The boxes that ended by the records and go on to bill. `births`: all of them, so that a look reads no record of a
-    box that runs. Reads only. Raises EvidenceError."""
+    """The boxes that have ended by the records and go on to bill. `births`: all birth records; no record of a box that
+    runs is read. Reads only. Raises EvidenceError."""
     found, born = [], {birth.native_id: birth for birth in births}
     for bill in bills.bills:
         birth = born.get(bill.native_id)
@@ -109,7 +109,7 @@ def still_billed(store: EvidenceStore, bills: Spent, births: Iterable[Birth]) ->
 
 
 def release_books(store: EvidenceStore, box: StillBilled, *, how: str, at: datetime) -> None:
-    """Writes down that a box which stood still is released: it bills no more. Idempotent. Raises EvidenceError."""
+    """Records that such a box is released: it bills no more. Idempotent. Raises EvidenceError."""
     birth = store.birth(box.box, box.generation)
     if birth is None or birth.native_id != box.native_id:
         return

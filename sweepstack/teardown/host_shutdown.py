@@ -1,8 +1,8 @@
 """Records of ends and stops that the host itself, or a person at a console, has to finish.
 
-One record for each native id, in the evidence (`records/handovers/`) or, where that takes nothing, on this computer:
-what we did, what the host took, since when nothing answers there, and a person's word. None of it counts for a host
-that answers: that is asked anew at every look.
+There is one record for each native id, in the evidence (`records/handovers/`), or on this computer if the evidence
+can't be written. It says what we did, what the host accepted, since when nothing answers there, and what a person
+confirmed. None of it counts for a host that answers: each look asks the host first.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Confirmation(Record):
-    """A person's word that the bill has ended: what the console showed (`saw`), and when (`at`).
+    """A person's confirmation that the bill has ended: what the console showed (`saw`), and when (`at`).
 
-    `tried`: what a connect said at that moment; `other_keys`: of another machine that has the address now, which they
-    named."""
+    `tried`: how a connection at that moment failed; `other_keys`: host keys of another machine that has the address
+    now, as the person named them.
+    """
 
     box: str
     native_id: str
@@ -40,12 +41,12 @@ class Confirmation(Record):
 
 
 class Handover(Record):
-    """A verb that was allowed and begun. `by`: who finishes it; `native`: the platform's word; `way`: why it was
-    allowed; `manual`: the person's step.
+    """A verb that was allowed and has begun. `by`: who finishes it; `native`: the platform's name for it; `way`: why it
+    was allowed; `manual`: the person's step.
 
-    `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it took the command;
-    `silent_at`: since when nothing answered there, once that had lasted. `bills_after`: USD per hour that it costs
-    while it stands still after that, None where that is not known; `release`: the person's step that ends that, too.
+    `ended_at`: when the host proved that nothing of the box is left, or runs; `accepted_at`: when it accepted the
+    command; `silent_at`: since when nothing answered there, set once that had lasted. `bills_after`: USD per hour that
+    it costs while it stands still after that, None if not known; `release`: the person's step that ends that cost, too.
     """
 
     box: str
@@ -64,7 +65,7 @@ class Handover(Record):
     release: str = ""
 
     def over(self, native_id: str) -> bool:
-        """Whether it is over for this very id, provided that nothing answers at its address now."""
+        """Whether the verb is finished for this very id, provided that nothing answers at its address now."""
         if self.native_id != native_id:
             return False
         if self.confirmed is not None:
@@ -81,8 +82,8 @@ class Handover(Record):
 
 
 def handover_of(store: EvidenceStore | None, native_id: str) -> Handover | None:
-    """The record of this native id: this computer's, where the evidence took nothing, else the evidence's. None where
-    there is none. Raises EvidenceError."""
+    """The record of this native id; None if there is none. One on this computer, which is there only if the evidence
+    could not be written, comes first. Raises EvidenceError."""
     here = kept_here(native_id)
     if here is not None or store is None:
         return here
@@ -90,8 +91,8 @@ def handover_of(store: EvidenceStore | None, native_id: str) -> Handover | None:
 
 
 def begun_before(store: EvidenceStore | None, native_id: str, way: str) -> Handover | None:
-    """The same for an end that is allowed by `way`: what was given up by name needs no record that reads. Raises
-    EvidenceError for any other."""
+    """The same for an end that is allowed by `way`. For a box that was given up by name, None if the evidence can't be
+    read; for any other, raises EvidenceError."""
     try:
         return handover_of(store, native_id)
     except EvidenceError:
@@ -101,7 +102,7 @@ def begun_before(store: EvidenceStore | None, native_id: str, way: str) -> Hando
 
 
 def known_handover(box: BoxAt) -> Handover | None:
-    """The same of a box, opening its evidence; None also where it can't be read: then nothing is over."""
+    """The record of this box; None also if the evidence can't be read: then nothing counts as finished."""
     try:
         return handover_of(box.evidence.usable, box.native_id)
     except EvidenceError:
@@ -109,10 +110,11 @@ def known_handover(box: BoxAt) -> Handover | None:
 
 
 def keep_handover(store: EvidenceStore | None, known: Handover) -> Handover:
-    """Writes the record, over whatever stood there for this id. Raises EvidenceError.
+    """Writes the record, in place of an earlier one for this id, and returns it. Raises EvidenceError.
 
-    A box that was given up by name ends without evidence, too: its record is kept on this computer where the evidence
-    takes nothing (`kept_here`; docs/adr/015)."""
+    A box that was given up by name ends without evidence, too: if the evidence can't be written, its record is kept on
+    this computer (`kept_here`; docs/adr/015).
+    """
     try:
         if store is None:
             raise EvidenceMissing("the evidence can't be used")
@@ -132,15 +134,15 @@ def keep_handover(store: EvidenceStore | None, known: Handover) -> Handover:
 
 
 def forget_handover(store: EvidenceStore | None, native_id: str) -> None:
-    """Nothing of it holds any more: the box runs. Idempotent. Raises EvidenceError."""
+    """Removes the record, since the box runs. Idempotent. Raises EvidenceError."""
     _take_away(native_id)
     if store is not None:
         store.update_record(_name(native_id), Handover, lambda _before: None)
 
 
 def _take_away(native_id: str) -> None:
-    """Takes this computer's record away, which counts before the evidence's. Raises EvidenceMissing where it would go
-    on to count; on a disk that takes nothing there mostly is none, and then nothing is lost."""
+    """Removes this computer's record, which counts before the evidence's. Raises EvidenceMissing if it is there and
+    can't be removed."""
     try:
         _file(native_id).unlink(missing_ok=True)
     except OSError as error:
@@ -152,7 +154,7 @@ def _take_away(native_id: str) -> None:
 
 
 def kept_here(native_id: str) -> Handover | None:
-    """The record on this computer, where the evidence took nothing; None where there is none that reads."""
+    """The record on this computer; None if there is none that can be read."""
     try:
         return Handover.model_validate_json(_file(native_id).read_bytes())
     except (OSError, ValidationError):

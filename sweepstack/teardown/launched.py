@@ -18,7 +18,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 
 def unnamed_cells(journal: Journal | None, launch: Launch | None, receipt: Collection[str] = ()) -> list[str]:
     """Cells that the box's own journal knows as started and that neither the launch record nor the receipt (its cells)
-    names. What a person dropped is in neither, and no such cell."""
+    names. Cells that a person dropped are in neither, and are left out."""
     known = {*receipt, *(launch.cells if launch else ()), *(launch.dropped if launch else ())}
     cells = journal.cells if journal is not None else {}
     started = (n for n, cell in cells.items() if cell.config_digest is not None and cell.state != "dropped")
@@ -26,10 +26,10 @@ def unnamed_cells(journal: Journal | None, launch: Launch | None, receipt: Colle
 
 
 def signs_of_a_launch(store: EvidenceStore, box: str, generation: int, native_id: str) -> list[str]:
-    """What in the evidence speaks against "nothing was launched on this box"; empty when all of it agrees.
+    """What in the evidence contradicts "nothing was launched on this box"; empty if all of it agrees.
 
-    Asks for the copy of its journal, launch records under any name, receipts, and manifests of pulled cells; what can't
-    be read is a sign, too. Reads every manifest: for a box that is to end without a receipt only.
+    Reads the copy of its journal, launch records under any name, receipts, and the manifests of pulled cells. What
+    can't be read is a sign, too. Reads every manifest, so it is called only for a box that is to end without a receipt.
     """
     return list(_signs(store, box, generation, native_id))
 
@@ -60,7 +60,7 @@ def _signs(store: EvidenceStore, box: str, generation: int, native_id: str) -> I
 
 
 def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
-    """The last pulled copy of a box's journal; None where there is none that reads."""
+    """The last pulled copy of a box's journal; None if there is none that can be read."""
     if store is None:
         return None
     try:

@@ -31,13 +31,13 @@ from sweepstack.teardown.ownership import Owner
 from sweepstack.teardown.receipt_check import receipt_problems
 
 SHOWN = 6
-"""Cells that are named; the rest are counted."""
+"""Number of cells that are named; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Stray:
-    """A box of an account that no state has. `identity`, `box`, `generation`: by its tag; "" and 0 where that is
-    unreadable. `ours`: its sweep's evidence is named by this checkout, or its owner is the person who asks."""
+    """A box of an account that no state has. `identity`, `box`, `generation`: by its tag; "" and 0 if that can't be
+    read. `ours`: this checkout names the evidence of its sweep, or its owner is the person who asks."""
 
     platform: str
     native_id: str
@@ -50,9 +50,10 @@ class Stray:
 
 @dataclass(frozen=True)
 class OnIt:
-    """What was read of it just now. `given`: cells that its queue was ever given; None where that is not known.
+    """What was just read of it. `given`: cells that its queue was ever given; None if that is not known.
 
-    `holds`: evidence (its URI) that lies on this very box, and which of its folders: no copy there is one."""
+    `holds`: evidence (its URI) that is stored on this very box, and in which folder: no copy in it counts.
+    """
 
     seen: Observation
     owner: Owner | None = None
@@ -60,7 +61,7 @@ class OnIt:
     holds: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self) -> dict[str, str]:
-        """cell → its state by the box's own journal and queue. Empty where nothing ran, or nothing could be read."""
+        """Cell → its state by the box's own journal and queue. Empty if nothing ran, or nothing could be read."""
         journal = self.seen.journal
         found = dict.fromkeys(sorted(self.given or ()), "pending")
         for name, progress in sorted(journal.cells.items()) if journal is not None else ():
@@ -70,12 +71,12 @@ class OnIt:
 
     @property
     def unsettled(self) -> frozenset[str]:
-        """The cells that count: all but those that a person dropped."""
+        """The cells that keep the box: all but those that a person dropped."""
         return frozenset(name for name, state in self.cells().items() if state != "dropped")
 
     @property
     def words(self) -> str:
-        """What is on it, for a person, in one line."""
+        """What is on it, in one line for a person."""
         if self.seen.existence is Existence.GONE:
             return "gone"
         if self.seen.journal is None or self.given is None:
@@ -91,7 +92,7 @@ class OnIt:
 
 @dataclass(frozen=True)
 class Word:
-    """What the person who asks has said. `reason`: why it may be lost; "" where it is not abandoned. `agreed`: the
+    """What the person who asks has declared. `reason`: why it may be lost; "" if it is not abandoned. `agreed`: the
     owner who, they say, has agreed."""
 
     person: str
@@ -101,9 +102,10 @@ class Word:
 
 @dataclass
 class StrayVerdict:
-    """May it end? If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their state.
+    """Whether the box may end. If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their
+    state.
 
-    `held`: by whom else and until when; then no abandonment helps.
+    `held`: which other person holds it, and until when; then no abandonment helps.
     """
 
     allowed: bool = False
@@ -118,8 +120,8 @@ def may_end_stray(
 ) -> StrayVerdict:
     """Decides whether the box may be ended without its state, and why not.
 
-    `evidence`: all that could be opened; what is of another sweep is left out here. `full` re-hashes every file of a
-    receipt. Never raises for damaged evidence: that is a reason to refuse. Reads files; costs no money.
+    `evidence`: all that could be opened; that of other sweeps is ignored. `full` re-hashes every file of a receipt.
+    Never raises for damaged evidence: that is a reason to refuse. Reads files; costs no money.
     """
     now, seen = now or datetime.now(UTC), on_it.seen
     verdict = StrayVerdict()
@@ -170,19 +172,19 @@ def may_end_stray(
 
 
 def _signs(store: EvidenceStore, box: Stray) -> list[str]:
-    """What this evidence has against "nothing was launched on it"."""
+    """What this evidence has that contradicts "nothing was launched on it"."""
     try:
         birth = store.birth(box.box, box.generation)
     except EvidenceError as error:
         return [str(error)]
     another = birth is not None and birth.native_id not in (None, box.native_id)
-    # Two boxes under one tag: what is on record by name and generation is the other one's. There is no generation 0.
+    # Two boxes have one tag: the records by name and generation are the other one's. There is no generation 0.
     found = signs_of_a_launch(store, box.box, 0 if another else box.generation, box.native_id)
     return [f"{store.shown}: {sign}" for sign in found]
 
 
 def _held(box: Stray, on_it: OnIt, word: Word, now: datetime) -> str:
-    """Who else holds it, and until when; empty where the box is ours, or not held, or the owner has agreed."""
+    """Which other person holds it, and until when; "" if the box is ours, or not held, or the owner has agreed."""
     owner = on_it.owner
     if box.ours or owner is None or owner.person in (word.person, word.agreed):
         return ""
@@ -203,7 +205,7 @@ def _unsafe_words(cells: dict[str, str]) -> str:
 
 
 def _copies(box: Stray, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: bool) -> tuple[list[str], bool]:
-    """What the records say against its end, and whether one of them proves that all that ran on it is copied."""
+    """What the records have against its end, and whether one of them proves that all that ran on it is copied."""
     problems: list[str] = []
     for store in stores:
         try:
@@ -246,7 +248,7 @@ def _receipt_problems(
         keeps=(),
         roster_digest=receipt.roster_digest,
     )
-    # It names the receipt that is asked about, and no action: it lets nothing go.
+    # It names the receipt that is asked about and no action: it allows no end.
     asked = Approval(
         receipt=digest,
         actions=(),

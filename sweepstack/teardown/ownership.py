@@ -22,17 +22,18 @@ from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import PlatformError
 
 HELD = timedelta(hours=24)
-"""So long a box counts as held after the last sign of its owner, or of its own work."""
+"""For so long a box counts as held after the last sign of its owner, or of its own work."""
 RENEWED_EVERY = timedelta(hours=1)
-"""A look that comes sooner after the last one leaves the file as it is."""
+"""A look that comes sooner than this after the last one does not write the file again."""
 MOST = 65536
 """Bytes of the file that are read."""
 
 
 class Owner(BaseModel):
-    """What a box says of itself. `person`: `user@host` of the last `pulumi up`. `backend`: its URL without credentials.
+    """What a box says of its owner. `person`: `user@host` of the last `pulumi up`. `backend`: its URL without
+    credentials.
 
-    Keys of a newer version pass; "" stands for what is not known.
+    Keys of a newer version are accepted; "" stands for what is not known.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, populate_by_name=True)
@@ -50,7 +51,7 @@ class Owner(BaseModel):
     held_until: AwareDatetime
 
     def held_at(self, now: datetime, journal: Journal | None = None) -> datetime | None:
-        """Until when it is held; None where that is over. What the box did last counts, too."""
+        """Until when it is held; None if that time is over. The last entry of the box's journal counts, too."""
         last = journal.last_at if journal is not None else None
         until = self.held_until if last is None else max(self.held_until, last + HELD)
         return until if until > now else None
@@ -77,14 +78,15 @@ def former_selves() -> tuple[str, ...]:
 
 
 def sign(channel: Channel, owner: Owner) -> None:
-    """Writes it on the box. Idempotent. Raises PlatformError, OSError."""
+    """Writes the owner on the box. Idempotent. Raises PlatformError, OSError."""
     channel.write(box_layout.OWNER, canonical_json(owner.model_dump(mode="json", by_alias=True)) + b"\n")
 
 
 def read_owner(channel: Channel) -> Owner | None:
-    """What the box says; None where it says nothing, nothing that reads, or speaks of another box.
+    """What the box says; None if it says nothing, nothing that can be read, or names another box.
 
-    Raises PlatformError, OSError when it can't be asked."""
+    Raises PlatformError, OSError when it can't be asked.
+    """
     try:
         owner = Owner.model_validate_json(channel.read(box_layout.OWNER, limit=MOST))
     except (FileNotFoundError, ValidationError):
@@ -93,7 +95,8 @@ def read_owner(channel: Channel) -> Owner | None:
 
 
 def renew(channel: Channel, now: datetime | None = None) -> None:
-    """The box counts as held for `HELD` from now on, by whom it was. Never raises: a look goes on without."""
+    """Extends the time for which the box is held to `HELD` from now, for the same owner. Never raises: a look goes on
+    without it."""
     now = now or datetime.now(UTC)
     with contextlib.suppress(PlatformError, OSError):
         owner = read_owner(channel)

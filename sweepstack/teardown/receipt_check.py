@@ -23,8 +23,8 @@ def receipt_problems(
     teardown_begun: bool,
     full: bool,
 ) -> list[str]:
-    """Why the approval's receipt does not let this box go. Empty when it does. `teardown_begun`: by this very approval;
-    the end of the runner is part of it. `full`: see `may_end`."""
+    """Why the approval's receipt does not allow the end of this box; empty if it does. `teardown_begun`: by this very
+    approval; then the end of the runner is part of it. `full`: see `may_end`."""
     if approval.receipt is None:
         return ["the approval names no receipt, and cells were launched on this box"]
     try:
@@ -35,7 +35,7 @@ def receipt_problems(
         return [f"the receipt is of another sweep ({receipt.identity})"]
     if receipt.roster_digest != facts.roster_digest:
         return ["the roster changed after the receipt"]
-    if facts.artifacts_digest not in (None, receipt.artifacts_digest):  # None: the state is of before it knew them
+    if facts.artifacts_digest not in (None, receipt.artifacts_digest):  # None: an older version wrote the state
         return ["the artifacts of the stack file changed after the receipt: `sweepctl verify` judges by the new ones"]
     box = next((b for b in receipt.boxes if b.native_id == facts.native_id), None)
     if box is None or box.generation != facts.generation:
@@ -51,7 +51,7 @@ def receipt_problems(
 
 
 def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
-    """Whether nothing happened on the box since the receipt. A teardown that has begun stops the runner itself."""
+    """Whether nothing has happened on the box since the receipt. A teardown that has begun stops the runner itself."""
     since = journal.after(head)
     if since is None:
         return False
@@ -67,7 +67,7 @@ def _cell_problems(
     waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
     problems = []
     to_check = []
-    # A launch record put back from a backup may know less than the journal. What a person dropped is in no receipt.
+    # A launch record from a backup may know less than the journal. Cells that a person dropped are in no receipt.
     ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
     for name in unnamed_cells(journal, launch, known):
         if name not in waived:
@@ -82,7 +82,7 @@ def _cell_problems(
             problems.append(f"{name} ran on this box and is not in the receipt")
         elif cell.config_digest != config_digest:
             problems.append(f"{name} ran with another config than the receipt's")
-        elif cell.state != "verified":  # a waiver is the approval's to give, never a receipt's
+        elif cell.state != "verified":  # only an approval can waive a cell, never a receipt
             problems.append(f"{name} is {cell.state} in the receipt")
         else:
             to_check.append(name)

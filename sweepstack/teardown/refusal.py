@@ -11,7 +11,7 @@ from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.unclaimed import lock_reason
 
 SHOWN = 12
-"""Cells listed one by one; the rest are counted."""
+"""Number of cells that are listed one by one; the others are counted."""
 
 
 def refusal_text(
@@ -23,11 +23,12 @@ def refusal_text(
     others: Sequence[str] = (),
     said: MutableMapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """The refusal for one box, as lines of text. The first is the one word for the engine's row; then: nothing was
+    """The refusal for one box, as lines of text. The first line is for the engine's row, in one word; then: nothing was
     deleted, and how far the box is.
 
-    `others`: boxes of the sweep that are locked, too: one line then gives all of them up. `said`: what this command has
-    said of other boxes; what would be the same here is named and not repeated. It takes in what is said now.
+    `others`: boxes of the sweep that are locked, too: one line then gives all of them up. `said`: rows that this
+    command has printed for other boxes. A row that would be the same here is named and not repeated. The function adds
+    the rows of this box.
     """
     settled = len(verdict.cells) - len(verdict.unsettled)
     far = "its cells are not known" if verdict.launched is None else f"{settled} of {len(verdict.cells)} cells verified"
@@ -60,7 +61,8 @@ def refusal_text(
 def _unsaid(
     rows: Sequence[tuple[str, str]], box: str, said: MutableMapping[tuple[str, str], str]
 ) -> list[tuple[str, str]]:
-    """The rows without those that were said of another box, word for word, and a last one that names both."""
+    """The rows without those that were printed, word for word, for another box; and a last row that names them and that
+    box."""
     kept, same = [], {}
     for row in rows:
         label, _ = row
@@ -100,7 +102,7 @@ def next_commands(
         ]
     rows = []
     if verdict.silent:
-        # Approved, and every cell verified: the same destroy goes through once its journal can be read again.
+        # Approved, and every cell verified: the same destroy succeeds once its journal can be read again.
         again = destroy if verdict.approved and not verdict.unsettled else f"sweepctl finish --stack {stack}"
         return [
             ("next", f"{again}    (once it answers; `sweepctl status` says why it does not)"),
@@ -121,17 +123,17 @@ def next_commands(
 
 
 def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
-    """What to type where boxes are another account's: neither a pull nor an abandonment helps with the one at hand."""
+    """The commands when boxes are another account's: neither a pull nor an abandonment helps with the present one."""
     named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
     back = f"sweepctl status --stack {stack}    (with the account that the box was rented with)"
     return [*named, back]
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:
-    """Price per hour and day, and what was spent so far; says so where the price is unknown. `short`: for a table,
-    without what is the whole sweep's.
+    """Price per hour and day, and what was spent so far; says so if the price is unknown. `short`: for a table, without
+    the whole sweep's.
 
-    By the ledger, where `facts.costs` has it: it knows of stops and of changed prices, and of the sweep's budget.
+    By the ledger, if `facts.costs` has it: the ledger knows of stops, of changed prices, and of the sweep's budget.
     """
     costs = facts.costs
     price = facts.price_per_hour if costs is None or costs.per_hour is None else costs.per_hour
@@ -151,7 +153,7 @@ def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = 
 
 
 def _kept(facts: BoxFacts) -> list[str]:
-    """The tiers that survive, with what they cost a month where that is known."""
+    """The tiers that survive, with what they cost a month if that is known."""
     kept = facts.costs.kept if facts.costs is not None else {}
     return [f"{tier} (${kept[tier]:.2f}/month)" if tier in kept else tier for tier in facts.keeps]
 

@@ -21,7 +21,8 @@ REVOKED = "revoked.json"
 
 
 class Revocation(Record):
-    """Every approval given at `at` or before counts no more, nor do `approvals` (their digests, whenever given)."""
+    """No approval counts that was given at `at` or before, nor do those in `approvals` (digests), whenever they were
+    given."""
 
     approvals: tuple[Digest, ...] = ()
     at: AwareDatetime
@@ -29,12 +30,12 @@ class Revocation(Record):
 
 
 def approval_digest(approval: Approval) -> str:
-    """What one approval is called in the record."""
+    """The digest by which the record names an approval."""
     return digest_of(approval.model_dump(mode="json"))
 
 
 def revocation_problem(store: RecordShelf, approval: Approval) -> str:
-    """Why this approval counts no more; empty when it does. What can't be read is a reason, too."""
+    """Why this approval counts no more; "" if it counts. If the record can't be read, that is a reason, too."""
     try:
         found = store.record(REVOKED, Revocation)
     except EvidenceDamaged as error:
@@ -47,10 +48,10 @@ def revocation_problem(store: RecordShelf, approval: Approval) -> str:
 
 
 def abandonment_problem(store: RecordShelf | None, approval: Approval, native_id: str, identity: str) -> str:
-    """The same where the approval gives this one box up, which needs no evidence.
+    """The same for an approval that gives this one box up, which needs no evidence.
 
-    Without evidence this computer's record says what was revoked. Where there is evidence, and its list can't be read,
-    only an abandonment counts that was given on this computer since then: it is younger than whatever the list says.
+    Without evidence, this computer's record says what was revoked. If there is evidence and its list can't be read, an
+    abandonment counts only if it was given on this computer since then: it is younger than all that the list says.
     """
     problem = ""
     if store is not None:
@@ -67,7 +68,7 @@ def abandonment_problem(store: RecordShelf | None, approval: Approval, native_id
 
 
 def readable(store: RecordShelf) -> bool:
-    """Whether the evidence can say what was revoked."""
+    """Whether the evidence's list of revocations can be read."""
     try:
         store.record(REVOKED, Revocation)
     except EvidenceError:
@@ -80,7 +81,7 @@ def _revoked(found: Revocation | Decision) -> str:
 
 
 def _here(native_id: str) -> list[Decision]:
-    """What this computer has on record of the box; nothing where that can't be read."""
+    """This computer's decisions about the box; empty if they can't be read."""
     try:
         return decisions(native_id)
     except SweepstackError:
@@ -88,9 +89,9 @@ def _here(native_id: str) -> list[Decision]:
 
 
 def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: datetime, by: str) -> None:
-    """Takes back `approvals`, and all that were given until `at`. Idempotent; what was taken back stays so.
+    """Revokes `approvals`, and all that were given until `at`. Idempotent; what was revoked stays revoked.
 
-    `approvals` matter where the clock of the person who gave one was ahead. Raises EvidenceError.
+    `approvals` are needed if the clock of the person who gave one was ahead. Raises EvidenceError.
     """
     digests = {approval_digest(approval) for approval in approvals}
     at = at.replace(microsecond=0)
@@ -102,13 +103,13 @@ def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: d
 
     try:
         store.update_record(REVOKED, Revocation, later)
-    except EvidenceDamaged:  # nothing can be told from it; all that was given until now is taken back here
+    except EvidenceDamaged:  # it can't be read: all that was given until now is revoked
         store.write_record(REVOKED, later(None))
 
 
 def given_at(store: RecordShelf | None, now: datetime, native_ids: Collection[str] = ()) -> datetime:
-    """When an approval that is given now is dated: later than what was revoked, even if a clock is behind.
-    `native_ids`: the boxes that it is for."""
+    """The date for an approval that is given now: later than all revocations, even if a clock is behind. `native_ids`:
+    the boxes that it is for."""
     before = [one.at for native_id in native_ids for one in _here(native_id) if one.what == TAKEN_BACK]
     try:
         found = store.record(REVOKED, Revocation) if store is not None else None

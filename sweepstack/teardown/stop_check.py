@@ -24,18 +24,19 @@ from sweepstack.teardown.refusal import waiting_cost
 
 STOP = "stop"
 MOST_FILES = 20_000
-"""Where so many were counted, the count is a lower bound."""
+"""A count stops at so many files; it is a lower bound then."""
 SHOWN = 5
 CELL_SCRATCH = "sweep"
-"""Below the scratch tier: `sweep/<cell>/<attempt>` is what a cell was told to use (`SWEEPSTACK_SCRATCH`)."""
+"""Scratch folders of cells: `sweep/<cell>/<attempt>` on the scratch tier is what a cell was told to use
+(`SWEEPSTACK_SCRATCH`)."""
 
 
 @dataclass(frozen=True)
 class AtRisk:
-    """What a verb would kill that is nowhere else, as far as it was looked at.
+    """What a verb would kill that exists nowhere else, as far as it was looked at.
 
-    `home`: the runner's own folder dies, and so every cell that is not verified. `unknown`: what was in the way of
-    looking, "" when everything was seen. `largest`: up to five (path, bytes). `more`: the counts are lower bounds.
+    `home`: the runner's own folder dies, and so every cell that is not verified. `unknown`: why not all could be seen,
+    "" if all was. `largest`: up to five (path, bytes). `more`: the counts are lower bounds.
     """
 
     files: int = 0
@@ -47,7 +48,7 @@ class AtRisk:
 
     @property
     def nothing(self) -> bool:
-        """Proved: nothing is lost."""
+        """Whether it is proved that nothing is lost."""
         return not (self.files or self.home or self.unknown)
 
     def words(self, tiers: Iterable[str]) -> str:
@@ -64,7 +65,7 @@ class AtRisk:
 
 
 def look_for_risk(channel: Channel, kills: Iterable[str], paths: Mapping[str, str], journal: Journal | None) -> AtRisk:
-    """Reads names and sizes on the tiers that die, never content. What can't be seen is at risk, never nothing."""
+    """Reads names and sizes on the tiers that die, never content. What can't be seen counts as at risk."""
     risk = AtRisk()
     for tier in kills:
         path = paths.get(tier)
@@ -87,7 +88,7 @@ def look_for_risk(channel: Channel, kills: Iterable[str], paths: Mapping[str, st
 
 
 def _dispensable(tier: str, journal: Journal | None) -> frozenset[str]:
-    """Scratch folders of cells that need them no more."""
+    """The scratch folders of cells that need them no more."""
     if journal is None:
         return frozenset()
     done = (name for name, progress in journal.cells.items() if progress.state in ("sealed", "dropped"))
@@ -116,7 +117,7 @@ def _files(channel: Channel, path: str, skipped: frozenset[str]) -> Iterable[tup
 
 
 def stop_facts(facts: BoxFacts, kills: tuple[str, ...], keeps: tuple[str, ...]) -> BoxFacts:
-    """The same box, asked about its stop."""
+    """The facts of the same box for the check of a stop."""
     return replace(facts, verb=STOP, kills=kills, keeps=keeps)
 
 
@@ -129,8 +130,8 @@ def may_stop(
     now: datetime | None = None,
     full: bool,
 ) -> Verdict:
-    """Decides whether a box with the facts of `stop_facts` may be stopped. As `may_end`, and freely where nothing is at
-    risk."""
+    """Decides whether a box with the facts of `stop_facts` may be stopped. If nothing is at risk, no approval is
+    needed; else as `may_end`."""
     if seen.account_problem:
         return Verdict(reasons=[seen.account_problem])
     if seen.existence is Existence.UNKNOWN:
@@ -154,7 +155,7 @@ def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | 
 
 
 def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str, now: datetime | None = None) -> str:
-    """What a person reads when a stop is refused. First line: nothing was stopped."""
+    """The text when a stop is refused. First line: nothing was stopped."""
     word = f"sweepctl approve --stack {stack} --verb {STOP}"
     why = [reason for reason in verdict.reasons if reason != risk.words(facts.kills)]  # said on a line of its own
     rows = [

@@ -27,16 +27,16 @@ from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 
 ABOVE = 100_000_000
-"""Bytes. More than this needs a person's word."""
+"""Bytes. More than this keeps the box until a person gives it up."""
 LARGEST = 5
 SHOWN = 200
-"""Characters of a path that are shown."""
+"""Characters of a path that are printed."""
 SKIP = (f"{box_layout.HOME}/envs/" + "[0-9a-f]" * 16,)
-"""Environments that set-up makes anew, as it names them: not worth a look at each file."""
+"""Names of environments that set-up makes anew; their files are not looked at one by one."""
 CACHES = ("__pycache__",)
 FILES = 200_000
 SECONDS = 2.0
-"""A look at a box counts no further than this: what is not counted is unknown."""
+"""Seconds that a look at a box counts files. What is not counted then is unknown."""
 
 _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
@@ -45,7 +45,7 @@ _OURS = re.compile(
     r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:(?:common|runner)/)?)?[a-z_]+)\.py"
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
 )
-"""All that runner, channel and launch write below our folder. What only looks like it is a job's."""
+"""All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
 _LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
 _BESIDE_OUT = (["log.txt"], ["pid"])
@@ -55,9 +55,10 @@ _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 
 @dataclass(frozen=True)
 class Unclaimed:
-    """How much there is, in bytes, and the largest files (path, bytes). `problem`: why not all could be counted.
+    """The number and bytes of unclaimed files, and the largest of them (path, bytes). `problem`: why not all could be
+    counted.
 
-    `listed`: the digest of the whole list, with each file's size and when it last changed, empty where there is none.
+    `listed`: the digest of the whole list, with each file's size and last change; "" if there is none.
     """
 
     files: int = 0
@@ -90,11 +91,11 @@ def measure(
     receipt: Receipt | None,
     codes: Callable[[], Collection[str]] = tuple,
 ) -> Unclaimed:
-    """What on the tiers in `kills` (all that a box has, where that is empty) belongs to no sealed cell.
+    """The files on the tiers in `kills` (on all tiers, if that is empty) that belong to no sealed cell.
 
-    `listing`: what was seen of the box's own tiers, None when nothing could be. `receipt`: the one whose verified
-    cells say which of a sealed attempt's files were sealed; cells that it does not have answer for all that is theirs.
-    `codes`: the versions of the code (`sha256:<hex>`) that were ever shipped; asked where the journal knows not all.
+    `listing`: what was seen of the box's own tiers, None if nothing could be. `receipt`: its verified cells say which
+    files of a sealed attempt were sealed; a cell that it does not have covers all its own files. `codes`: the versions
+    of the code (`sha256:<hex>`) that were ever shipped; asked only if the journal does not know all.
     """
     if listing is None:
         return Unclaimed(problem="the box could not be read")
@@ -102,19 +103,19 @@ def measure(
     found = sorted(
         (path, size, changed)
         for path, size, changed in listing.files
-        if (not kills or path.split("/", 1)[0] in kills) and not known.spoken_for(path, size, changed)
+        if (not kills or path.split("/", 1)[0] in kills) and not known.is_claimed(path, size, changed)
     )
     largest = sorted(found, key=lambda file: (-file[1], file[0]))[:LARGEST]
     shown = tuple((_shown(path), size) for path, size, _ in largest)
-    # A file's ctime can't be set back: another one in its place, or other bytes in it, have another.
+    # A file's ctime can't be set back: another file in its place, or other bytes in it, changes it.
     listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
     return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed)
 
 
 def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:
-    """Why what is there keeps the box; empty when it is little, or exactly what a person has let go.
+    """Why these files keep the box; "" if they are few bytes, or exactly those that a person gave up.
 
-    Where not all could be counted, no two lists are the same: then a word that covers this holds up to its counts.
+    If not all could be counted, lists can't be compared: then a waiver that covers this holds up to its counts.
     """
     if found.problem and not (waiver and waiver.uncounted):
         return f"what else lies on it could not all be counted: {found.problem}"
@@ -153,20 +154,18 @@ class _Known:
         self._first_use = _first_use(journal)
         self._codes, self._shipped = codes, dict[str, bool]()
 
-    def spoken_for(self, path: str, size: int, changed: float) -> bool:
-        """Whether this file of the box is ours, was shipped, or is a cell's."""
+    def is_claimed(self, path: str, size: int, changed: float) -> bool:
+        """Whether this file of the box is claimed: it is ours, was shipped, or is a cell's."""
         parts = path.split("/")
         if path.endswith(".pyc") and any(part in CACHES for part in parts[:-1]):
             return True
         if parts[:2] == ["scratch", "sweep"] and len(parts) > 3:
-            return (
-                parts[2] in self._cells
-            )  # declared to go once the cell is sealed; before that, the cell keeps the box
+            return parts[2] in self._cells  # not kept once the cell is sealed; before that, the cell keeps the box
         if parts[: len(_HOME)] != _HOME or len(parts) <= len(_HOME):
             return False
         kind, *rest = parts[len(_HOME) :]
         if kind == "code":
-            # Shipped before the first cell that ran it began. What came into it since is what jobs wrote beside it.
+            # Code is shipped before the first cell that runs it begins. What came later, jobs wrote beside it.
             shipped = len(rest) > 1 and self._is_code(rest[0])  # `../outputs` is a job's
             return shipped and changed < self._first_use.get(rest[0], float("inf"))
         if kind == "cells":
@@ -184,10 +183,11 @@ class _Known:
         return self._shipped[name]
 
     def _cells_own(self, rest: list[str], size: int) -> bool:
-        """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only what its manifest names.
+        """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only files that its manifest
+        names are the cell's.
 
-        What lies beside `out`, or beside the attempts, is in no manifest: a job's `{out}/../best.pt`. So is what lies
-        in an attempt that the journal does not know.
+        Files beside `out`, or beside the attempts, are in no manifest (a job's `{out}/../best.pt`), and neither are
+        files in an attempt that the journal does not know.
         """
         cell, attempt, *inside = rest
         if f"{cell}/{attempt}" not in self._attempts or (inside[0] != "out" and inside not in _BESIDE_OUT):
@@ -200,7 +200,8 @@ class _Known:
 
 
 def _escaped(path: str) -> tuple[str, ...]:
-    """The names under which the runner may have sealed a file whose own no store holds (onbox/runner/names.py)."""
+    """The names under which the runner may have sealed a file whose own name no evidence can hold
+    (onbox/runner/names.py)."""
     whole = os.fsencode(path)
     by_part = "/".join(
         "%_" + quote_from_bytes(os.fsencode(part), safe=_AS_IT_IS) if _is_odd(part) else part
@@ -226,7 +227,7 @@ def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, dic
 
 
 def _first_use(journal: Journal | None) -> dict[str, float]:
-    """Code (bare hex) → when the first cell that ran it began, by the box's clock."""
+    """Code (bare hex) → when the first cell that ran with it began, by the box's clock."""
     found: dict[str, float] = {}
     for entry in journal.entries if journal else ():
         if entry["event"] == "cell-started":
@@ -237,7 +238,7 @@ def _first_use(journal: Journal | None) -> dict[str, float]:
 
 
 def _shown(path: str) -> str:
-    """For people: a digest in it is cut, and enough of it left for the shell to complete."""
+    """The path for people: a digest in it is cut to its first 12 digits and `*`, which a shell can complete."""
     return printable(re.sub(r"(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])", r"\1*", path), SHOWN)
 
 
