@@ -2,7 +2,7 @@
 
 Every path that ends a box, or wipes a tier of it, asks `may_end`: the provider's deletes, the provider's previews,
 `sweepctl status` and `sweepctl approve`. It reads the evidence and what the platform said; it trusts no flag in the
-engine's state. A box may end in one of five ways, and all need the right account:
+engine's state. A box may end in one of six ways, and all need the right account:
 
     cleared           an approval names this verb and native id, its receipt still holds, every cell is settled
     gone              the platform proves that the native id no longer exists
