@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -22,6 +24,7 @@ def holding(base: Path, value: str) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.proof
 def test_secret_scan(make_stack: Callable[..., Stack]) -> None:
     """State, logs, queue, spec, journal, manifests, receipts, screens, argv: none holds the value. The cell gets it."""
     stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))

@@ -31,6 +31,7 @@ def refused(stack: Stack, *cells: str) -> Result:
     return result
 
 
+@pytest.mark.proof
 def test_a03_yesterday_s_success_is_not_today_s(make_stack: Make) -> None:
     """The log says that all is done, of an earlier queue: running while something runs, dead when its runner is."""
     stack = make_stack(cells=("seed0",), boxes=("box-0",))

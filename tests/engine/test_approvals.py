@@ -294,6 +294,7 @@ def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
     still_refused(cleared, box=box_of(cleared, cleared.cells[0]), reason=cleared.cells[0])
 
 
+@pytest.mark.proof
 def test_approved_again(cleared: Stack) -> None:
     """After the lock, the same three commands as before clear the boxes again."""
     retry(cleared, cleared.cells[0])

@@ -128,6 +128,7 @@ def test_copy_changed_after_the_pull(many: Stack, name: str) -> None:
         assert cell in table.text, str(table)
 
 
+@pytest.mark.proof
 def test_cell_folder_missing(verified: Stack) -> None:
     """A cell of the roster without a copy is missing, not forgotten."""
     shutil.rmtree(verified.evidence / "cells" / verified.cells[0])
@@ -214,6 +215,7 @@ def bad_job(make_stack: Callable[..., Stack]) -> Iterator[Stack]:
     stack.close()
 
 
+@pytest.mark.proof
 def test_a02_job_left_something_else_behind(make_stack: Callable[..., Stack]) -> None:
     """NaN, infinity, a missing key, no file, half a file, and exit code 0: most of it is sealed, none of it verified.
     The hash of half a file is right: the box took it from that."""

@@ -46,6 +46,7 @@ def one_more(stack: Stack, want: str = "running") -> None:
     stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=[0, 1, 2, 3]))
 
 
+@pytest.mark.proof
 def test_past_the_budget_nothing_is_rented_and_all_else_goes_on(dear: Stack) -> None:
     stack = dear
     before = stack.native_ids()

@@ -342,6 +342,7 @@ def test_an_approval_made_up_by_the_program(attack: Attack) -> None:
     attack.refused(attack.stack.destroy(), state=False)
 
 
+@pytest.mark.proof
 def test_retain_on_delete(attack: Attack) -> None:
     """`retain_on_delete` makes the engine forget a box without asking it: the box runs on, and `up` adopts it again."""
     stack = attack.stack

@@ -110,6 +110,7 @@ def test_row_21_then_destroy(edited: Edited) -> None:
     edited.safe(result)
 
 
+@pytest.mark.proof
 def test_row_22_stack_removed_by_force(edited: Edited) -> None:
     """`stack rm --force` forgets both boxes: `status` names them, and a new stack of the same name adopts them."""
     stack = edited.stack
@@ -146,6 +147,7 @@ def claims(receipt: str) -> Callable[[list[dict[str, Any]]], None]:
     return edit
 
 
+@pytest.mark.proof
 def test_state_edited_to_cleared(edited: Edited) -> None:
     """A state that says `cleared` by a receipt that nobody has is not believed: the destroy is refused."""
     edited.stack.edit_state(claims("sha256:" + "a" * 64))

@@ -113,6 +113,7 @@ def test_provider_killed_in_create_and_given_up(stack: Stack) -> None:
     assert [birth["native_id"] for birth in stack.births()] == [native_id]
 
 
+@pytest.mark.proof
 def test_cli_killed_in_create(stack: Stack) -> None:
     """kill -9 of the CLI: the plugin ends by itself, and after `pulumi cancel` the next `up` adopts."""
     process = creating(stack)

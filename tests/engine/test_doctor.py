@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
 
+@pytest.mark.proof
 def test_a_machine_that_is_well_and_a_lock_that_was_left(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack(cells=("seed0",), boxes=("box-0",))
     well = stack.sweepctl("doctor", "--json")

@@ -72,6 +72,7 @@ def training(small: Stack) -> Stack:
     return small
 
 
+@pytest.mark.proof
 def test_create_failed_before_the_queue_existed(small: Stack) -> None:
     """The box was rented, then its creation failed: nothing ran on it, and an approval without a receipt suffices."""
     up = small.up(env={"SWEEPSTACK_DRILL_CREATE": "fail-after-create"})
@@ -312,6 +313,7 @@ def test_a_failed_cell_is_waived(small: Stack) -> None:
     out.is_over()
 
 
+@pytest.mark.proof
 def test_the_work_dir_is_not_on_this_machine(small_finished: Stack) -> None:
     """The code is on another machine, or was thrown away since: what was trained with it can end all the same."""
     small = small_finished
@@ -349,6 +351,7 @@ def test_finish_is_one_command(small_finished: Stack) -> None:
     assert {path.name for path in (small.evidence / "cells").iterdir()} == set(small.cells)
 
 
+@pytest.mark.proof
 def test_finish_without_a_person(finished: Stack) -> None:
     """Without a terminal `finish` pulls and verifies, and ends nothing: nobody has given a word."""
     text = finished.config_file.read_text()

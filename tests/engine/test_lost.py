@@ -35,6 +35,7 @@ def test_evidence_deleted(small_finished: Stack) -> None:
     assert len(small_finished.births()) <= 1
 
 
+@pytest.mark.proof
 def test_evidence_deleted_of_a_cleared_sweep(cleared: Stack) -> None:
     """A clearance without the files that it stands on is none."""
     shutil.rmtree(cleared.evidence / "cells")
@@ -113,6 +114,7 @@ def test_volume_deleted_by_hand(cleared: Stack) -> None:
     assert cleared.native_ids() == []
 
 
+@pytest.mark.proof
 def test_volume_deleted_before_anything_was_pulled(small_finished: Stack) -> None:
     """The durable tier is gone with the only sealed copies: the boxes stay locked, and the cells are not verified."""
     shutil.rmtree(small_finished.platform_root / "volumes")

@@ -63,6 +63,7 @@ def test_new_boxes_take_over_unstarted_cells_only(one_box: Stack) -> None:
     assert ran(stack) == Counter(SEEDS)
 
 
+@pytest.mark.proof
 def test_cells_of_a_box_that_is_refused_go_on_where_they_are(one_box: Stack) -> None:
     """The second box's smoke run fails, when the first one's queue has been brought up: it runs those cells, as if
     nothing had been asked; until the box is there, and takes what has not started."""
@@ -190,6 +191,7 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next_up(one_box: Stack) -> N
     assert ran(stack) == Counter(SEEDS)
 
 
+@pytest.mark.proof
 def test_a_refused_change_of_resources_names_the_way_and_the_way_works(one_box: Stack) -> None:
     """The recipe's own lines, typed: the unstarted cells run on the new box, and the old one is ended early."""
     stack = one_box

@@ -89,6 +89,7 @@ def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
             assert not path.is_file() or not any(word.encode() in path.read_bytes() for word in secrets), path
 
 
+@pytest.mark.proof
 def test_a_folder_moves_there_and_the_state_follows(verified: Stack, minio: Minio) -> None:
     """A made-up place is refused; publish → up (in place) → approve → up → destroyed from another machine."""
     stack = verified

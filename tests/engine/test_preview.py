@@ -94,6 +94,7 @@ def test_of_an_approval(cleared: Stack) -> None:
         assert words in result.text, f"{words!r} is not shown\n{result}"
 
 
+@pytest.mark.proof
 def test_of_a_vanished_box(verified: Stack) -> None:
     """A preview that sees a box gone shows its next generation and records nothing yet."""
     verified.vanish("box-1")

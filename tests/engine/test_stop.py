@@ -82,6 +82,7 @@ def test_a_box_is_stopped_and_comes_back(at_work: Stack) -> None:
     assert stack.native_ids() == []
 
 
+@pytest.mark.proof
 def test_what_dies_with_a_stop_and_is_nowhere_else_must_be_let_go(at_work: Stack) -> None:
     """Refused in preview and `up`; a word for destroy is none for stop, nor the other way round; then it stops."""
     stack = at_work
@@ -142,6 +143,7 @@ def test_both_boxes_stopped_and_destroyed_from_there(finished: Stack) -> None:
     assert finished.native_ids() == []
 
 
+@pytest.mark.proof
 def test_a_box_stopped_or_started_behind_our_back_is_put_right(finished: Stack) -> None:
     """Wanted running and stopped by somebody, with cells to run: started. Wanted stopped and started: stopped."""
     stack = finished
@@ -174,6 +176,7 @@ def test_a_stop_rents_nothing(make_stack: Callable[..., Stack]) -> None:
     assert stack.native_ids() == []
 
 
+@pytest.mark.proof
 def test_one_approval_with_both_verbs(finished: Stack) -> None:
     """A stop of one box and the end of the other, in one change; the stop is no part of the teardown."""
     stack = finished

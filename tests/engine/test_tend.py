@@ -101,6 +101,7 @@ def test_a_box_with_something_unsaved_on_scratch_is_kept(at_work: Stack) -> None
     assert (stack.box_dir("box-1") / "scratch" / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.proof
 def test_a_gone_box_is_rented_anew_only_with_replace(at_work: Stack) -> None:
     """Said in each round; `--replace` lets `up` make the next generation where there is a cell for it. It runs nothing
     that is verified."""
@@ -119,6 +120,7 @@ def test_a_gone_box_is_rented_anew_only_with_replace(at_work: Stack) -> None:
     assert not set(stack.started("box-1")) & set(verified)
 
 
+@pytest.mark.proof
 def test_a_box_with_nothing_to_do_takes_cells_that_wait(make_stack: Callable[..., Stack]) -> None:
     """box-1 has finished its two cells, and box-0 is held in its first: the second goes to box-1. What was
     edited meanwhile is not brought in by that; a person is told."""
@@ -167,6 +169,7 @@ def test_an_interrupt_leaves_nothing_half_done(at_work: Stack) -> None:
     assert stack.sweepctl("tend", "--once").rc == 1
 
 
+@pytest.mark.proof
 def test_a_wanted_stop_is_not_undone(at_work: Stack) -> None:
     """`want: stopped` is a person's word; tend neither starts the box nor counts it as work."""
     stack = at_work

@@ -6,6 +6,8 @@ import shutil
 import socket
 from typing import Any
 
+import pytest
+
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack, copy_checkout
 
@@ -39,6 +41,7 @@ def test_destroy_from_another_clone_before_the_clearance(verified: Stack) -> Non
     verified.assert_unchanged(before, result)
 
 
+@pytest.mark.proof
 def test_up_from_another_clone_without_the_approval(cleared: Stack) -> None:
     """An `up` from a clone that lacks the approval takes it out of the state: locked again, visibly, and refused."""
     other = clone(cleared)

@@ -136,6 +136,7 @@ def test_two_people_pull_and_verify(finished: Stack) -> None:
     assert [one["verified"] for one in receipts] == [4, 4]
 
 
+@pytest.mark.proof
 def test_one_destroys_while_the_other_brings_up(cleared: Stack) -> None:
     """Approved and cleared: whichever comes first, at the end each box was rented once and nothing is left half."""
     stack = cleared

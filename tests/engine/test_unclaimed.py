@@ -23,6 +23,7 @@ def leave(stack: Stack, box: str, name: str, size: int) -> Path:
     return path
 
 
+@pytest.mark.proof
 def test_unclaimed_bytes_are_shown(verified: Stack) -> None:
     """What a job left outside of its cells would die unseen: the refusal and the approval say how much, and name it."""
     for box in verified.boxes:

@@ -41,6 +41,7 @@ def test_box_vanished_with_sealed_cells_that_nobody_pulled(finished: Stack) -> N
     ok(finished.destroy())
 
 
+@pytest.mark.proof
 def test_box_vanished_while_cleared(cleared: Stack) -> None:
     """What was cleared and vanished needs no new box to be destroyed."""
     births = len(cleared.births())

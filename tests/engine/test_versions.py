@@ -128,6 +128,7 @@ def test_a_new_cell_may_be_pinned_to_the_old_code(half_done: Stack) -> None:
     assert steps(stack) == {}
 
 
+@pytest.mark.proof
 def test_what_failed_is_tried_again_without_any_other_change(half_done: Stack) -> None:
     """Nothing in the config changes: the record alone makes the next `up` do something."""
     stack = half_done

@@ -29,6 +29,7 @@ def want(stack: Stack, box: str, what: str) -> None:
     stack.edit_config(lambda sweep: sweep["boxes"].update({box: {"want": what}}))
 
 
+@pytest.mark.proof
 def test_one_box_goes_while_the_other_trains(half_done: Stack) -> None:
     """Approved for box-1 alone: it goes, box-0's runner is the same process, and its cells are trained once."""
     stack = half_done

@@ -311,6 +311,7 @@ def test_rows_21_and_22_a_box_that_the_state_forgot(locked: Locked) -> None:
     stack.assert_unchanged(locked.before, destroyed, state=False)
 
 
+@pytest.mark.proof
 def test_a_state_that_was_edited_to_another_host(locked: Locked) -> None:
     """There is such a machine, it lets us in, and has no such box: not gone, and `status` names the real one."""
     stack = locked.stack

@@ -141,6 +141,7 @@ def events(stack: HostStack) -> list[str]:
     return [str(entry["event"]) for entry in stack.journal("box-0")]
 
 
+@pytest.mark.proof
 def test_a_person_ends_it_and_the_word_is_kept(rent: Callable[..., HostStack]) -> None:
     """A destroy ends what is ours and names the person's step; the word counts only while nobody answers there."""
     stack = rent("paperspace", "keep", network={"caches": {"HF_HOME": False}})

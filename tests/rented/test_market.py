@@ -43,6 +43,7 @@ def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
     assert (writes(world), world.rentals()) == (0, set())
 
 
+@pytest.mark.proof
 def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
     placed = ok(world.stack.sweepctl("place", timeout=120))
     assert "$/H" in placed.text

@@ -36,6 +36,7 @@ def stack(tmp_path: Path) -> Iterator[HostStack]:
         server.stop()
 
 
+@pytest.mark.proof
 def test_odd_names_and_what_failed_outlive_box_and_stack_file(stack: HostStack) -> None:
     train = stack.job / "train.py"
     train.write_text(train.read_text().replace("\nwhile (control", WRITES, 1))

@@ -45,6 +45,7 @@ def store(tmp_path: Path) -> EvidenceStore:
     return EvidenceStore.found(f"file://{host_identity()}{tmp_path}/evidence", IDENTITY, "project", "stack")
 
 
+@pytest.mark.proof
 def test_a_tree_of_twenty_thousand_files(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[str] = Counter()
     request = ssh_link.Link.request
