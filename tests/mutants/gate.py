@@ -108,8 +108,8 @@ GATE = (
     _mutant(
         "gate: a box that is adopted keeps the clearance of the state that lost it",
         "sweepstack/provider/resources/box.py",
-        "store.write_clearance(existing.native_id, None)  # the state",
-        "None  # the state",
+        "store.write_clearance(existing.native_id, None)  # another state",
+        "None  # another state",
         "tests/unit/provider/test_box_create.py::test_an_adopted_box_keeps_no_clearance_of_the_state_that_lost_it",
     ),
     _mutant(

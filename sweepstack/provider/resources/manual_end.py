@@ -60,8 +60,8 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
     box, way = judgement.box, judgement.verdict.way or ""
     store: EvidenceStore | None = None
     try:
+        require_marker(box.store.shelf)  # read anew: the check can take minutes
         store = box.store
-        require_marker(store.shelf)  # read anew: the check can take minutes
     except EvidenceError as error:
         if way != "abandoned":  # one that was given up by name ends without evidence
             raise SweepstackError(f"box {state.name} is not ended: its records can't be written ({error})") from error

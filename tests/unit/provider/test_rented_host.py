@@ -213,7 +213,7 @@ def test_a_machine_that_died_is_given_up_confirmed_and_closed(
 def test_a_host_that_is_given_up_ends_without_its_evidence(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch, lost: Callable[[HostSweep], str]
 ) -> None:
-    """Its end, and the word that its bill is over, are on record on this computer alone. Each way in is tried."""
+    """Its end, and the confirmation that its bill is over, are on this computer alone. Each way in is tried."""
     box = rented.trained()
     box = box.model_copy(update={"evidence": lost(rented)})
     with pytest.raises(TeardownRefused):
@@ -221,7 +221,7 @@ def test_a_host_that_is_given_up_ends_without_its_evidence(
     recorded(rented, box)
     with pytest.raises(NotYetGone, match="nothing of the box is left on the host"):
         delete(rented, box)
-    assert "on record on this computer alone" in rented.said.warnings
+    assert "only this computer has on record" in rented.said.warnings
     assert rented.listed() == []
     rented.host.stop()
     with pytest.raises(NotYetGone):
