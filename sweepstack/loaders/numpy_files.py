@@ -28,7 +28,7 @@ MAX_HEADER = 4 * MAX_TEXT + 12
 """Bytes of a header."""
 MAX_DIMENSIONS = 64
 """Of an array in numpy 2."""
-MAX_RECORD = BLOCK
+MAX_RECORD = 1 << 19
 """Bytes of one element: an array of larger records has no use, and a reader no room."""
 SPARE = 4 << 30
 """Bytes that a compressed file may unpack to beside what `zipdir` lets it: arrays of zeros shrink a thousandfold, and
@@ -184,7 +184,7 @@ def _region(header: Header, name: str, start: int, end: int, crc: int | None) ->
 
 def _stored(file: OpenFile, header: Header, start: int, end: int) -> Iterator[bytes]:
     """The bytes of an array's elements as they lie in the file, whole elements at a time."""
-    step = BLOCK - BLOCK % header.dtype.itemsize
+    step = max(1, BLOCK // header.dtype.itemsize) * header.dtype.itemsize
     while start < end:
         yield file.read(start, min(step, end - start))
         start += step

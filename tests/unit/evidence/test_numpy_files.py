@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
+from sweepstack.loaders.scan import BLOCK
 
 LONG = np.linspace(-1, 1, 400_000)
 RECORD = np.dtype([("step", "i4"), ("loss", "f8"), ("pair", "f4", (2,)), ("tag", "U3")])
@@ -93,6 +94,21 @@ def test_records_are_judged_field_by_field(path: Path, save: Callable[..., None]
     table["pair"][99_999] = [np.inf, 1]
     save(table=table)
     assert npz(path).reasons == ("2 non-finite (table)",)
+
+
+def test_an_element_may_be_larger_than_a_block(path: Path, save: Callable[..., None]) -> None:
+    """A text of 75,000 characters takes 300 kB in each element of its array."""
+    wide = np.zeros(3, [("text", "U75000"), ("loss", "f8")])
+    wide["text"][2], wide["loss"][1] = "x" * 75_000, np.nan
+    assert wide["text"].itemsize > BLOCK
+    save(words=np.array(["x" * 75_000, "nan"]), table=wide, numbers=LONG)
+    read = npz(path)
+    assert read.reasons == ("1 non-finite (table)",)
+    assert read.notes == ("has null or a text in place of a number (words)",)
+    save(words=np.array(["x" * (1 << 17)]), numbers=LONG)
+    assert npz(path).ok
+    save(words=np.array(["x" * ((1 << 17) + 1)]), numbers=LONG)
+    assert npz(path).reasons == ("words.npy has elements of 524,292 bytes, 1 to 524,288 are read",)
 
 
 def test_one_array(path: Path) -> None:
