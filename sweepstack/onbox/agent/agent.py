@@ -24,6 +24,7 @@ from typing import Any
 from sweepstack.onbox.agent.file_walk import newest
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
+from sweepstack.onbox.common.mount_points import mount_points
 
 HEADER = struct.Struct(">cI")
 CHUNK = 1 << 20
@@ -143,7 +144,7 @@ class BoxChannel(LocalChannel):
 
     def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
         base, parts = super()._split(path)
-        if base in self._own_mounts and os.path.realpath(base) not in _mount_points():
+        if base in self._own_mounts and os.path.realpath(base) not in {point for point, _ in mount_points()}:
             raise Unreachable(f"nothing is mounted at {base} of {self.native_id}, where its volume has to be")
         return base, parts
 
@@ -151,12 +152,6 @@ class BoxChannel(LocalChannel):
         """Makes the root of a new box. Idempotent."""
         assert self._root is not None
         self._root.mkdir(parents=True, exist_ok=True)
-
-
-def _mount_points() -> set[str]:
-    with open("/proc/self/mountinfo", "rb") as handle:
-        fields = (line.split()[4] for line in handle)
-        return {os.fsdecode(field.decode("unicode_escape").encode("latin-1")) for field in fields}
 
 
 class Agent:

@@ -20,7 +20,6 @@ import errno
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.common.mount_points import sweep
 from sweepstack.onbox.host.platform import Wait
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -271,8 +271,8 @@ class LocalStore:
                 raise Unreachable(f"{why}; nothing was made or ended")
             with answering(self.root):
                 for folder in (self.staging, self.trash):
-                    shutil.rmtree(folder, ignore_errors=True)
                     folder.mkdir(exist_ok=True)
+                    sweep(folder)
             yield
 
     def admit(self, staged: Path, folder: Path) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -25,6 +24,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable
+from sweepstack.onbox.common.mount_points import sweep
 from sweepstack.onbox.host import removal
 from sweepstack.onbox.host.box_folders import (
     TAG,
@@ -148,7 +148,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 removal.record_rented(box / _ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
-            shutil.rmtree(self._store.trash, ignore_errors=True)
+            sweep(self._store.trash)
 
     def stop(self, native_id: str, account: str) -> None:
         self._store.require(account)

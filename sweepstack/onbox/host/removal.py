@@ -11,9 +11,9 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.onbox.common.mount_points import mounted_below, refuse_mounted
 from sweepstack.onbox.host.box_folders import read_facts
 
-MOUNTS = Path("/proc/self/mountinfo")
 BUCKET = "fuse.rclone"
 """The file system type of a bucket that the runner mounts."""
 UNMOUNT_SECONDS = 30.0
@@ -127,25 +127,12 @@ def _open_up(folder: Path) -> None:
 
 
 def _refuse_mounted(box: Path) -> None:
-    """Raises NotYetGone when something is mounted inside the box: it is not ours to delete. A bucket that the box
-    itself mounted is unmounted: its process was ended before, and a killed process leaves a dead mount behind."""
-    for point, kind in _mounted(box):
+    """`refuse_mounted`, but a bucket that the box itself mounted is unmounted: its process was ended before, and a
+    killed process leaves a dead mount behind."""
+    for point, kind in mounted_below(box):
         if kind == BUCKET:
             _let_go(point)
-    for point, _ in _mounted(box):
-        raise NotYetGone(f"{point} is mounted inside the box: `umount` it, then run this again")
-
-
-def _mounted(box: Path) -> list[tuple[str, str]]:
-    """The mounts inside a folder: (mount point, file system type)."""
-    inside, found = os.fsencode(f"{box.resolve()}{os.sep}"), []
-    with contextlib.suppress(FileNotFoundError):  # no /proc here
-        for line in MOUNTS.read_bytes().splitlines():
-            point = line.split(b" ")[4].replace(b"\\040", b" ")
-            if point.startswith(inside):
-                kind = line.partition(b" - ")[2].partition(b" ")[0]
-                found.append((os.fsdecode(point), kind.decode("ascii", "replace")))
-    return found
+    refuse_mounted(box, "box")
 
 
 def _let_go(point: str) -> None:

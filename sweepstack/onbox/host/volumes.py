@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -21,6 +20,7 @@ from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
+from sweepstack.onbox.common.mount_points import refuse_mounted, sweep
 from sweepstack.onbox.host.box_folders import (
     CLAIM,
     TAG,
@@ -134,10 +134,12 @@ class LocalVolumes:
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(volume):
             if not os.path.lexists(volume):  # another delete was first
                 return
+            own = os.path.lexists(volume / _OWN_DISK) and not (volume / "content").is_symlink()
+            refuse_mounted(volume, "volume", then=f" && rm {volume / _OWN_DISK}" if own else "")
             self._store.found()  # an old registry is marked while a volume still proves which folder it is
             os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.volumes)
-            shutil.rmtree(self._store.trash, ignore_errors=True)  # the next command removes what is left
+            sweep(self._store.trash)  # the next command removes what is left
 
     def where_volume(self, native_id: str) -> Path:
         """The folder of the volume's content. Raises Unreachable when it is not there (any more), WrongAccount."""

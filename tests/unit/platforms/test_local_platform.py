@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweepstack.onbox.common import processes
+from sweepstack.onbox.common import mount_points, processes
 from sweepstack.onbox.common.errors import (
     NotYetGone,
     PlatformError,
@@ -25,7 +25,7 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.host import box_folders, removal
+from sweepstack.onbox.host import box_folders
 from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
@@ -525,12 +525,25 @@ def test_something_mounted_inside_the_box_is_not_deleted(
     (point / "picture").write_text("x")
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"22 1 0:21 / /proc rw - proc proc rw\n99 1 8:1 / {point} rw - ext4 /dev/sdb1 rw\n")
-    monkeypatch.setattr(removal, "MOUNTS", mounts)
-    with pytest.raises(NotYetGone, match="umount"):
+    monkeypatch.setattr(mount_points, "MOUNTS", mounts)
+    with pytest.raises(NotYetGone, match=re.escape(f"is mounted inside the box: `umount {point}`, which leaves what")):
         platform.destroy(record.native_id, record.account)
     assert (point / "picture").exists()
     mounts.write_text("")
     platform.destroy(record.native_id, record.account)
+
+
+def test_something_mounted_is_found_where_there_is_no_proc(
+    root: Path, platform: LocalPlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = rent(platform)
+    point, is_mount = root / "boxes" / record.native_id / "data" / "dataset", os.path.ismount
+    (point / "deep").mkdir(parents=True)
+    monkeypatch.setattr(mount_points, "MOUNTS", tmp_path / "nowhere")
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path).startswith(str(point)) or is_mount(path))
+    with pytest.raises(NotYetGone, match=re.escape(f"`umount {point}`")):
+        platform.destroy(record.native_id, record.account)
+    assert point.is_dir()
 
 
 @pytest.mark.parametrize("left", ["box.json", "tag", "everything"])

@@ -1,0 +1,128 @@
+"""Disks that are mounted in the local platform's folders: what lies on one is neither deleted nor taken for gone.
+
+Each test mounts file systems in a namespace of its own, so it needs no root.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+
+ROOT = Path(__file__).parents[3]
+VOLUME_TAG = "sweepstack-a1b2c3-volume-a"
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.unit.platforms import test_local_disks
+getattr(test_local_disks, sys.argv[1])(Path(sys.argv[2]))
+"""
+
+
+@functools.cache
+def why_no_mounts() -> str:
+    """Why nothing can be mounted in a namespace here; "" when it can."""
+    try:
+        words = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60).stderr.strip()
+    except OSError as error:
+        return str(error)
+
+
+def in_a_namespace(scenario: Callable[[Path], None], folder: Path) -> None:
+    """Runs a function of this module in a process that may mount; what it mounts ends with it."""
+    if why_no_mounts():
+        pytest.skip(f"NOT TESTED: nothing can be mounted in a namespace here: {why_no_mounts()}")
+    words = ["unshare", "-rm", sys.executable, "-c", PROGRAM, scenario.__name__, str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def mount(point: Path, *, of: Path | None = None) -> None:
+    """An empty file system; or the folder `of`, which is on the same file system as the point."""
+    point.mkdir(parents=True, exist_ok=True)
+    what = ["--bind", str(of)] if of else ["-t", "tmpfs", "none"]
+    subprocess.run(["mount", *what, str(point)], check=True)
+
+
+def umount(point: Path) -> None:
+    subprocess.run(["umount", str(point)], check=True)
+
+
+def word(error: BaseException) -> str:
+    """The command that the message names."""
+    found = re.search(r"`([^`]*)`", str(error))
+    assert found
+    return found[1]
+
+
+def volume_in(root: Path) -> tuple[LocalPlatform, str, Path]:
+    platform = LocalPlatform(root)
+    volume = platform.ensure_volume(VOLUME_TAG, "a").native_id
+    return platform, volume, root / "volumes" / volume / "content"
+
+
+def a_delete_below_which_a_disk_is_mounted(folder: Path) -> None:
+    for point, of in (("content", None), ("content/deep/er", folder / "disk"), ("content/a b", folder / "disk")):
+        (folder / "disk").mkdir(exist_ok=True)
+        platform, volume, content = volume_in(folder / "root")
+        mount(content.parent / point, of=of)
+        platform.ensure_volume(VOLUME_TAG, "a")
+        precious = content.parent / point / "thesis"
+        precious.write_text("x")
+        with pytest.raises(NotYetGone, match=f"{point} is mounted inside the volume: `umount .* leaves") as caught:
+            platform.delete_volume(volume, platform.account())
+        assert precious.read_text() == "x"
+        assert platform.get_volume(volume) is not None
+        own_disk = f" && rm {content.parent / 'own-disk'}" if of is None else ""
+        assert word(caught.value) == f"umount {content.parent / point}{own_disk}"
+        umount(content.parent / point)
+        if own_disk:
+            (content.parent / "own-disk").unlink()
+        platform.delete_volume(volume, platform.account())
+        assert platform.get_volume(volume) is None
+        assert of is None or (of / "thesis").read_text() == "x"
+        assert not list((folder / "root" / "trash").iterdir())
+
+
+def test_a_delete_empties_no_disk_that_is_mounted_on_the_volume(tmp_path: Path) -> None:
+    in_a_namespace(a_delete_below_which_a_disk_is_mounted, tmp_path)
+
+
+def a_disk_in_the_trash(folder: Path) -> None:
+    """An older version moved it there; a disk may also be mounted while a box or volume ends."""
+    root, disk = folder / "root", folder / "disk"
+    platform, volume, _ = volume_in(root)
+    disk.mkdir()
+    left = [root / "trash" / name for name in ("volume-x/content", "local-x/data/deep", "whole")]
+    left.append(root / "staging" / "local-y" / "data")
+    for point in left:
+        mount(point, of=disk)
+    mount(root / "trash" / "other-fs" / "content")
+    (root / "trash" / "other-fs" / "content" / "thesis").write_text("x")
+    (root / "trash" / "plain" / "content").mkdir(parents=True)
+    (root / "trash" / "file").write_text("x")
+    (root / "trash" / "link").symlink_to(disk)
+    (disk / "thesis").write_text("x")
+    platform.ensure_volume(VOLUME_TAG + "b", "b")
+    platform.delete_volume(volume, platform.account())
+    assert (disk / "thesis").read_text() == "x"
+    assert (root / "trash" / "other-fs" / "content" / "thesis").read_text() == "x"
+    assert {path.name for path in (root / "trash").iterdir()} == {"volume-x", "local-x", "whole", "other-fs"}
+    for point in [*left, root / "trash" / "other-fs" / "content"]:
+        umount(point)
+    platform.ensure_volume(VOLUME_TAG + "b", "b")
+    assert not [*(root / "trash").iterdir(), *(root / "staging").iterdir()]
+    assert (disk / "thesis").read_text() == "x"
+
+
+def test_no_later_command_empties_a_disk_in_the_trash(tmp_path: Path) -> None:
+    in_a_namespace(a_disk_in_the_trash, tmp_path)
