@@ -70,3 +70,11 @@ def sweep(folder: Path) -> None:
                     entry.unlink()
             else:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def mount_point_of(path: Path) -> Path:
+    """The mount point of the file system on which a path lies, by the path's real name."""
+    point = Path(os.path.realpath(path))
+    while point != point.parent and not os.path.ismount(point):
+        point = point.parent
+    return point

@@ -41,7 +41,7 @@ from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
 from sweepstack.onbox.host.drills import drills
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.onbox.host.power import Switch, closed, phase_of
-from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes, note_own_disk
+from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
@@ -290,8 +290,6 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             if why := "it is not there any more" if record is None else record.lost:
                 raise PlatformError(f"{request.name} was not made: its volume {volume} can't be mounted: {why}")
         with answering(staged):
-            for volume in request.mounts.values():
-                note_own_disk(self._store.volumes / volume)
             for tier in ("scratch", "data", "mnt"):
                 (staged / tier).mkdir(parents=True)
             for mount, volume in request.mounts.items():

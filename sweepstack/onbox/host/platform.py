@@ -147,7 +147,8 @@ class VolumeRecord:
 
     `region`: where a box must be to mount it; "" for anywhere. `price_per_month`: USD, None when unknown.
     `mounted_by`: native ids of the boxes that mount it now; None when the platform does not say. `lost`: why its files
-    can't be read any more, "" when they can; a lost volume can be deleted, and is never mounted.
+    can't be read any more, "" when they can; a lost volume can be deleted, and is never mounted. `unknown`: `lost` says
+    why they can't be read now, and they need not be lost; it can't be deleted.
     """
 
     native_id: str
@@ -161,6 +162,7 @@ class VolumeRecord:
     account: str = ""
     mounted_by: tuple[str, ...] | None = None
     lost: str = ""
+    unknown: bool = False
 
 
 def _silent(_line: str) -> None:

@@ -2,8 +2,9 @@
 
 <root>/volumes/<id>/volume.json  facts, written once
                     content/     what is on it
-                    own-disk     there once `content` was seen on a file system of its own: while it is on none,
-                                 that disk is not mounted, and what is on the volume is not known
+                    own-disk     there once `content` was seen on a disk of its own, with that disk's mount point (one
+                                 below this folder by its path from here). While `content` does not lie on what is
+                                 mounted there, or below it, what is on the volume is not known
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
-from sweepstack.onbox.common.mount_points import refuse_mounted, sweep
+from sweepstack.onbox.common.mount_points import mount_point_of, refuse_mounted, sweep
 from sweepstack.onbox.host.box_folders import (
     CLAIM,
     TAG,
@@ -57,7 +58,7 @@ class LocalVolumes:
                 record = self._volume(folder)
                 if record.tag == tag:
                     self._require_content(record)
-                    note_own_disk(folder)
+                    _note_own_disk(folder)
                     return record
             self._store.require_volumes(registry)
             native_id = f"volume-{registry.id}-{random_id()}"
@@ -104,6 +105,7 @@ class LocalVolumes:
                 self._store.require_volumes(registry, f"{host_identity()}/{match[1]}")
                 return None
             self._require_disk(folder)
+            _note_own_disk(folder)
             return replace(self._volume(folder), mounted_by=self._mounted_by(native_id))
 
     def _mounted_by(self, native_id: str) -> tuple[str, ...]:
@@ -166,7 +168,7 @@ class LocalVolumes:
     def _volume(self, folder: Path) -> VolumeRecord:
         registry = self._store.registry()
         try:
-            facts = read_facts(folder / _FACTS)
+            facts, away = read_facts(folder / _FACTS), self._away(folder)
             record = VolumeRecord(
                 folder.name,
                 str(facts["tag"]),
@@ -174,7 +176,8 @@ class LocalVolumes:
                 place(folder / "content"),
                 account=registry.account if registry else "",
                 price_per_month=0.0,
-                lost=self._away(folder) or self._lost(folder),
+                lost=away or self._lost(folder),
+                unknown=bool(away),
             )
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the volume at {folder} can't be read ({error}): it is not known whose it is") from error
@@ -187,12 +190,14 @@ class LocalVolumes:
 
     def _away(self, folder: Path) -> str:
         """Why the volume's content is not known, since its own disk is not mounted; "" when it is known."""
-        if not os.path.lexists(folder / _OWN_DISK) or _on_own_disk(folder):
+        noted = _noted(folder)
+        if noted is None or _is_there(_own_disk(folder), noted, folder):
             return ""
         content, where = folder / "content", " on that host" if self._store.remote else ""
+        was = f"on the disk mounted at {noted}, and is not" if os.path.isabs(noted) else ""
         return (
-            f"{content} was the mount point of a disk, and is on none now: what is on it is not known. Mount it; if it "
-            f"is lost, or lies in that folder now, say so with `rm {folder / _OWN_DISK}`{where}"
+            f"{content} was {was or 'the mount point of a disk, and is on none'} now: what is on it is not known. "
+            f"Mount it; if it is lost, or lies in that folder now, say so with `rm {folder / _OWN_DISK}`{where}"
         )
 
     def _lost(self, folder: Path) -> str:
@@ -205,19 +210,44 @@ class LocalVolumes:
         return f"its content folder {place(content)} is not there: what was on it is lost, or elsewhere"
 
 
-def note_own_disk(volume: Path) -> None:
-    """Records that the volume is on a disk of its own, if it is. Call it while holding the lock, before each use."""
-    if not os.path.lexists(volume / _OWN_DISK) and _on_own_disk(volume):
-        (volume / _OWN_DISK).touch()
-        fsync_directory(volume)
+def _note_own_disk(volume: Path) -> None:
+    """Records that the volume is on a disk of its own, if it is. Best effort: a look at a folder that can't be written
+    to goes on. It makes no folder: another command may have ended the volume meanwhile."""
+    found, noted = _own_disk(volume), _noted(volume)
+    if found and found != noted and (noted is None or _is_there(found, noted, volume)):
+        staged = volume / f".{_OWN_DISK}.{random_id()}"
+        with contextlib.suppress(OSError):
+            staged.write_bytes(os.fsencode(f"{found}\n"))
+            os.replace(staged, volume / _OWN_DISK)
+            fsync_directory(volume)
 
 
-def _on_own_disk(volume: Path) -> bool:
-    """Whether the content is a folder on another file system than the volume's facts."""
+def _noted(volume: Path) -> str | None:
+    """The mount point on record; None without a record. "": an older version wrote it, and it was not named."""
+    try:
+        return os.fsdecode((volume / _OWN_DISK).read_bytes()).rstrip("\n")
+    except FileNotFoundError:
+        return None
+
+
+def _own_disk(volume: Path) -> str:
+    """The mount point of the disk on which the content lies; "" when that is the disk of the volume's facts, or one
+    below which that is mounted: then it is mounted as surely as the facts are read.
+
+    The path tells disks apart: device numbers, and the ids of most file systems, change from one mount to the next.
+    """
+    content, real = volume / "content", Path(os.path.realpath(volume))
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return _device(volume / "content") != _device(volume)
-    return False
+        os.stat(os.path.join(content, ""))  # an automounter mounts it now
+        point = mount_point_of(content)
+        if point == real / "content":
+            return "content"
+        return "" if point in (real, *real.parents) else str(point)
+    return ""
 
 
-def _device(path: Path) -> int:
-    return path.stat().st_dev
+def _is_there(found: str, noted: str, volume: Path) -> bool:
+    """Whether the disk on which the content was `found` is that on record, or mounted below it: then the folder that
+    was noted was the mount point of a disk that came later."""
+    point = volume / found
+    return bool(found) and (not noted or volume / noted in (point, *point.parents))

@@ -156,6 +156,23 @@ def test_one_that_lost_its_content_is_listed_and_ends_where_every_cell_is_verifi
     assert not is_there(world)
 
 
+def test_one_whose_own_disk_is_not_mounted_is_unknown_and_not_lost(world: World) -> None:
+    destroyed(world)
+    mark = world.volume_folder.parent / "own-disk"
+    mark.write_text("content\n")
+    shown = world.run("audit", stack=None, fresh=False)
+    assert "; what is on it is not known: its own disk is not mounted" in shown.out
+    assert "lost" not in shown.out
+    listed = world.run("audit", "--json", stack=None, fresh=False).json
+    (phase,) = [found["phase"] for found in listed["findings"] if found["native_id"] == world.volume]
+    assert phase == "unknown"
+    refused = end(world)
+    assert refused.code == 1
+    assert f"`rm {mark}`" in " ".join(refused.err.split())
+    mark.unlink()
+    assert end(world).code == 0
+
+
 def test_one_that_lost_its_content_is_kept_for_a_cell_that_is_verified_nowhere(world: World) -> None:
     first, second = world.full()
     over(world, first, second)

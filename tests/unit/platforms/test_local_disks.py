@@ -6,6 +6,7 @@ Each test mounts file systems in a namespace of its own, so it needs no root.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.common.errors import NotYetGone
+from sweepstack.onbox.common.errors import NotYetGone, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 
 ROOT = Path(__file__).parents[3]
@@ -126,3 +127,112 @@ def a_disk_in_the_trash(folder: Path) -> None:
 
 def test_no_later_command_empties_a_disk_in_the_trash(tmp_path: Path) -> None:
     in_a_namespace(a_disk_in_the_trash, tmp_path)
+
+
+def a_look_at_a_mounted_disk(folder: Path) -> None:
+    platform, volume, content = volume_in(folder / "root")
+    mount(content)
+    assert platform.get_volume(volume) is not None
+    umount(content)
+    with pytest.raises(Unreachable, match="was the mount point of a disk, and is on none now"):
+        platform.get_volume(volume)
+    mount(content)
+    assert platform.get_volume(volume) is not None
+
+
+def test_a_look_that_sees_the_disk_notes_it(tmp_path: Path) -> None:
+    """`pulumi up` of a stack whose volume and boxes are there already only looks."""
+    in_a_namespace(a_look_at_a_mounted_disk, tmp_path)
+
+
+def a_look_that_cannot_note(folder: Path) -> None:
+    platform, volume, content = volume_in(folder / "root")
+    mount(content)
+    subprocess.run(["mount", "--bind", str(content.parent), str(content.parent)], check=True)
+    mount(content)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(content.parent)], check=True)
+    assert platform.get_volume(volume) is not None
+    assert not (content.parent / "own-disk").exists()
+
+
+def test_a_look_goes_on_where_it_can_t_note_the_disk(tmp_path: Path) -> None:
+    in_a_namespace(a_look_that_cannot_note, tmp_path)
+
+
+def links_to_a_disk(folder: Path) -> None:
+    a_link_to_a_disk(folder / "a" / "home", folder / "a" / "mnt" / "disk")
+    mount(folder / "b" / "mnt")
+    a_link_to_a_disk(folder / "b" / "home", folder / "b" / "mnt" / "disk")
+
+
+def a_link_to_a_disk(home: Path, disk: Path) -> None:
+    mount(home)
+    disk.mkdir(parents=True)
+    platform, volume, content = volume_in(home / "root")
+    content.rmdir()
+    content.symlink_to(disk)
+    assert platform.get_volume(volume) is not None, "never seen mounted, so not missed"
+    mount(disk)
+    assert platform.get_volume(volume) is not None
+    umount(disk)
+    said = re.escape(f"{content} was on the disk mounted at {disk}, and is not now")
+    for ask in (
+        lambda: platform.get_volume(volume),
+        lambda: platform.delete_volume(volume, platform.account()),
+        lambda: platform.ensure_volume(VOLUME_TAG, "a"),
+    ):
+        with pytest.raises(Unreachable, match=said):
+            ask()
+    disk.rmdir()
+    with pytest.raises(Unreachable, match=said):
+        platform.get_volume(volume)
+    mount(disk)
+    assert platform.get_volume(volume) is not None
+
+    umount(disk)
+    content.unlink()
+    content.symlink_to(home)
+    with pytest.raises(Unreachable, match=said) as caught:
+        platform.get_volume(volume)
+    subprocess.run(["/bin/sh", "-c", word(caught.value)], check=True)
+    assert platform.get_volume(volume) is not None
+
+
+def test_the_disk_behind_a_link_is_missed_wherever_the_volumes_lie(tmp_path: Path) -> None:
+    """They lie on a file system of their own, so the disk's empty mount point is on another one than they are: on that
+    of `/`, or on one between."""
+    in_a_namespace(links_to_a_disk, tmp_path)
+
+
+def a_mark_without_a_name(folder: Path) -> None:
+    platform, volume, content = volume_in(folder / "root")
+    disk = folder / "disk"
+    content.rmdir()
+    content.symlink_to(disk)
+    mount(disk)
+    (content.parent / "own-disk").touch()
+    assert platform.get_volume(volume) is not None
+    assert (content.parent / "own-disk").read_text() == f"{disk}\n"
+    (content.parent / "own-disk").write_text("")
+    umount(disk)
+    with pytest.raises(Unreachable, match="is on none now"):
+        platform.get_volume(volume)
+
+
+def test_an_older_mark_does_not_say_where_the_disk_was_and_is_completed(tmp_path: Path) -> None:
+    in_a_namespace(a_mark_without_a_name, tmp_path)
+
+
+def moved_with_its_disk(folder: Path) -> None:
+    platform, volume, content = volume_in(folder / "root")
+    mount(content)
+    assert platform.get_volume(volume) is not None
+    umount(content)
+    os.rename(folder / "root", folder / "elsewhere")
+    platform = LocalPlatform(folder / "elsewhere")
+    mount(folder / "elsewhere" / "volumes" / volume / "content")
+    assert platform.get_volume(volume) is not None
+
+
+def test_the_platform_s_folder_may_move_with_the_mount_point(tmp_path: Path) -> None:
+    in_a_namespace(moved_with_its_disk, tmp_path)

@@ -677,11 +677,11 @@ def test_a_volume_that_lost_its_content_is_listed_and_can_be_ended(tmp_path: Pat
 def test_a_volume_whose_own_disk_is_not_mounted_is_unknown_and_neither_empty_nor_gone(
     root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, left: str, seen_by: str
 ) -> None:
-    """A mount takes root: the numbers of the file systems are given here. The volume was made before its disk came."""
+    """The mount point is given here; test_local_disks.py mounts. The volume was made before its disk came."""
     volume = platform.ensure_volume(VOLUME_TAG, "a")
     content, disk = root / "volumes" / volume.native_id / "content", root / "disk"
-    devices = {content: 2}
-    monkeypatch.setattr("sweepstack.onbox.host.volumes._device", lambda path: path.stat() and devices.get(path, 1))
+    points, is_mount = {content}, os.path.ismount
+    monkeypatch.setattr(os.path, "ismount", lambda path: path in points or is_mount(path))
     (content / "weights").write_bytes(b"weights")
     if seen_by == "an up":
         assert not platform.ensure_volume(VOLUME_TAG, "a").created
@@ -694,7 +694,7 @@ def test_a_volume_whose_own_disk_is_not_mounted_is_unknown_and_neither_empty_nor
     assert not record.lost
 
     os.rename(content, disk)
-    devices.clear()
+    points.clear()
     if left == "an empty folder":
         content.mkdir()
     asked: dict[str, Callable[[], object]] = {
@@ -717,9 +717,9 @@ def test_a_volume_whose_own_disk_is_not_mounted_is_unknown_and_neither_empty_nor
     if left == "an empty folder":
         content.rmdir()
     os.rename(disk, content)
-    devices[content] = 2
+    points.add(content)
     assert platform.volume_channel(volume.native_id).read("weights") == b"weights"
-    devices.clear()
+    points.clear()
     word = str(caught.value).rpartition(" `")[2].partition("`")[0]
     subprocess.run(["/bin/sh", "-c", word], check=True)  # copied onto the first disk, and the person says so
     assert platform.volume_channel(volume.native_id).read("weights") == b"weights"

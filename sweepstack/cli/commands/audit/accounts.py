@@ -28,6 +28,7 @@ from sweepstack.platforms.registry import adapters, has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 
 ASK = "no command is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
+DISK_AWAY = "what is on it is not known: its own disk is not mounted"
 ASK_SECONDS = 300.0
 """The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
 
@@ -233,7 +234,7 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
         record.native_id,
         record.tag,
         standing,
-        "lost" if record.lost else "kept",
+        "unknown" if record.unknown else "lost" if record.lost else "kept",
         price_per_month=record.price_per_month,
         where=record.region or record.location,
         whose=whose,
@@ -326,7 +327,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
         if finding.kind == "volume" and finding.stray:
             size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
             over = finding.standing == "survived"
-            size += "; its content is lost" if finding.phase == "lost" else ""
+            size += {"lost": "; its content is lost", "unknown": f"; {DISK_AWAY}"}.get(finding.phase, "")
             out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
             if over or not finding.next:
                 out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
