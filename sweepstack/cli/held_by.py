@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.config.project import project_name
 from sweepstack.core.paths import data_folder
-from sweepstack.evidence.backend_lease import engine_locks, file_folder, named, same
+from sweepstack.evidence.backend_lease import engine_locks, file_folder, folder_here, is_local, named, same
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine.state import backend_url
+from sweepstack.status.engine.state import StackMissing, backend_url, read_state
 
 
 def backend_of(root: Path) -> str:
@@ -55,3 +57,38 @@ def held_by_another(store: EvidenceStore | None, root: Path) -> bool:
         return lease is not None and not same(lease.backend, backend_of(root))
     except SweepstackError:
         return False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What another backend says of a stack. `there`: the command that goes on there if it still holds the stack; "" if
+    it holds nothing of it, or can't be asked."""
+
+    backend: str
+    words: str
+    there: str = ""
+
+
+def ask_backend(held: str, stack: str, root: Path) -> Answer:
+    """Asks the backend `held`, by its name in a lease, for this stack. Blocks as `read_state`. Never raises
+    SweepstackError."""
+    folder = folder_here(held)
+    if is_local(held) and folder is None:
+        return Answer(held, "is on another computer: it can't be asked from here")
+    bare = Answer(held, "shows no state now, but its disk may not be mounted: mount it first")
+    if folder is not None and not folder.is_dir():
+        return bare
+    empty = folder is not None and not any(folder.iterdir())  # like a mount point without its disk
+    if "://" not in held:
+        return Answer(held, "can't be asked")
+    url = f"file://{folder}" if folder is not None else held
+    try:
+        state = read_state(stack, root, backend=url)
+    except StackMissing:
+        return bare if empty else Answer(held, "answers, and has no such stack")
+    except SweepstackError as error:
+        return Answer(held, f"does not answer as a backend: {error}")
+    if state.empty:
+        return Answer(held, "answers, and holds nothing of this stack")
+    there = f"PULUMI_BACKEND_URL={shlex.quote(url)} sweepctl status --stack {shlex.quote(stack)}"
+    return Answer(held, f"answers and still holds {stack}", there)

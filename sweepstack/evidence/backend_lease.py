@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease, Record
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged, EvidenceError, SweepstackError
 
 TAKEOVERS = "takeovers.json"
 
@@ -127,6 +127,15 @@ def take_over(store: EvidenceStore, taken: Takeover) -> None:
     except EvidenceDamaged:
         store.release_lease()
     store.write_lease(lease)
+
+
+def taken_over(store: EvidenceStore, held_by: str, ours: str) -> bool:
+    """Whether a person decided that what the backend `held_by` held is that of `ours`. No if that is unreadable."""
+    try:
+        known = store.record(TAKEOVERS, Takeovers)
+    except EvidenceError:
+        return False
+    return known is not None and any(same(one.held_by, held_by) and same(one.taken_to, ours) for one in known.takeovers)
 
 
 def _logged_in() -> str:

@@ -179,8 +179,9 @@ def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
     """What adopts them. Before it what a platform names that can't tell; where a lost backend comes first, the end of
     each in one command as well: to take the sweep over, and then to train what is left, takes many."""
     helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
+    lost = "(gives it up, where that backend is lost; refused while it answers)"
     ends = [
-        f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"    (gives it up)'
+        f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"    {lost}'
         for orphan in orphans
         if orphan.next.startswith("sweepctl adopt ") and orphan.kind == "box" and orphan.native_id is not None
     ]

@@ -9,7 +9,8 @@ that can be found. It may end in one of four ways, with the account that it was 
     cleared           a receipt of its sweep still holds, and every cell that ran on it is verified there
     abandoned         a person said, with a reason, that what is on it may be lost
 
-While its owner holds it, no other person ends it, unless they say that the owner has agreed.
+While its owner holds it, no other person ends it, unless they say that the owner has agreed. While another backend's
+state answers and has its sweep, no person ends it here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ SHOWN = 6
 @dataclass(frozen=True)
 class Stray:
     """A box of an account that no state has. `identity`, `box`, `generation`: by its tag; "" and 0 if that can't be
-    read. `ours`: this checkout names the evidence of its sweep, or its owner is the person who asks."""
+    read. `ours`: its owner is the person who asks, or this checkout names the evidence of its sweep and no other
+    backend holds that. `gate`: as text, which other backend answers and still has its stack; then it ends only
+    there."""
 
     platform: str
     native_id: str
@@ -46,6 +49,7 @@ class Stray:
     box: str = ""
     generation: int = 0
     ours: bool = False
+    gate: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,8 +188,12 @@ def _signs(store: EvidenceStore, box: Stray) -> list[str]:
 
 
 def _held(box: Stray, on_it: OnIt, word: Word, now: datetime) -> str:
-    """Which other person holds it, and until when; "" if the box is ours, or not held, or the owner has agreed."""
+    """Which other person or backend holds it, and until when; "" if the box is ours, or not held, or the owner has
+    agreed. An agreement does not count against a backend that still has it."""
     owner = on_it.owner
+    if box.gate:
+        other = owner.person if owner is not None and owner.person != word.person else ""
+        return f"{box.gate}: it ends through its gate there{f'; ask {other}' if other else ''}"
     if box.ours or owner is None or owner.person in (word.person, word.agreed):
         return ""
     until = owner.held_at(now, on_it.seen.journal)

@@ -59,6 +59,21 @@ STRAY = (
         REAL + "test_what_it_did_last_holds_it_too",
     ),
     _mutant(
+        "audit --end: what another backend's state has ends here",
+        CHECK,
+        "    if box.gate:\n",
+        "    if False:\n",
+        ALONE + "test_what_another_backend_s_state_has_ends_there_whatever_is_said",
+        REAL + "test_what_another_backend_holds_ends_there_while_it_answers[me]",
+    ),
+    _mutant(
+        "audit --end: who has the evidence of a sweep that another backend holds owns its boxes",
+        "sweepstack/cli/commands/audit/assess.py",
+        " and not others)",
+        ")",
+        REAL + "test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word",
+    ),
+    _mutant(
         "audit: other projects' states are not asked",
         "sweepstack/cli/commands/audit/known_boxes.py",
         "list_stacks(root, every_project=True)",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.held_by import backend_of
+from sweepstack.cli.held_by import ask_backend, backend_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
@@ -16,12 +16,11 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.local_decisions import Decision, record_decision
-from sweepstack.evidence.backend_lease import Takeover, folder_here, is_local, same, take_over
-from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError, SweepstackError
+from sweepstack.evidence.backend_lease import Takeover, same, take_over
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
-from sweepstack.status.engine.state import StackMissing, read_state
 from sweepstack.teardown.ownership import who
 
 
@@ -134,9 +133,11 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
         out.line(f"this backend ({ours}) holds {target.stack}, or none does: nothing to take over")
         out.next(following)
         return YES
-    answered = ask_backend(held, target)
+    asked = ask_backend(held, target.stack, target.root)
+    if asked.there:
+        raise No(f"the state in {held} {asked.words}: nothing was taken over. Use it", [asked.there])
     out.line(f"held by   the state in {held}")
-    out.line(f"which     {answered}")
+    out.line(f"which     {asked.words}")
     out.line(f"taken to  {ours}")
     if not sys.stdin.isatty():
         raise No(
@@ -149,7 +150,7 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
     if answer(prompt) != target.stack:
         raise No("not taken over; nothing was written", [f"sweepctl status --stack {target.stack}"])
     now = datetime.now(UTC)
-    taken = Takeover(held_by=held, taken_to=ours, by=who(), at=now, reason=reason, answered=answered)
+    taken = Takeover(held_by=held, taken_to=ours, by=who(), at=now, reason=reason, answered=asked.words)
     try:
         take_over(store, taken)
     except EvidenceError as error:
@@ -159,32 +160,6 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
     out.line(f"{target.stack} is held by this backend from now on; recorded in the evidence")
     out.next(following)
     return YES
-
-
-def ask_backend(held: str, target: Target) -> str:
-    """Asks the old backend, and returns its answer as text. Raises No if it still holds the stack."""
-    folder = folder_here(held)
-    if is_local(held) and folder is None:
-        return "is on another computer: it can't be asked from here"
-    bare = "shows no state now, but its disk may not be mounted: mount it first"
-    if folder is not None and not folder.is_dir():
-        return bare
-    empty = folder is not None and not any(folder.iterdir())  # like a mount point without its disk
-    if "://" not in held:
-        return "can't be asked"
-    url = f"file://{folder}" if folder is not None else held
-    try:
-        state = read_state(target.stack, target.root, backend=url)
-    except StackMissing:
-        return bare if empty else "answers, and has no such stack"
-    except SweepstackError as error:
-        return f"does not answer as a backend: {error}"
-    if state.empty:
-        return "answers, and holds nothing of this stack"
-    raise No(
-        f"the state in {held} answers and still holds {target.stack}: nothing was taken over. Use it",
-        [f"PULUMI_BACKEND_URL={url} sweepctl status --stack {target.stack}"],
-    )
 
 
 def _following(sources: Sources) -> list[str]:

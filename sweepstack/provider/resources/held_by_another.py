@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime
 
-from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, folder_here, same
+from sweepstack.evidence.backend_lease import folder_here, same, taken_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import tag_prefix
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.observe import observe
 from sweepstack.provider.backend import backend_name
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.ownership import Owner, read_owner
+from sweepstack.teardown.ownership import read_owner
 
 
 def refuse_held(op: Operation, platform: Platform, store: EvidenceStore, tag: str, on_record: BoxRecord | None) -> None:
@@ -64,7 +64,12 @@ def _refuse(
             f"it, and it does not say whose it is. {undone} It may bill. Next: sweepctl audit, which shows what is on "
             "it and names what ends it"
         )
-    if owner is None or not owner.backend or same(owner.backend, backend_name()) or _taken_over(owner, store):
+    if (
+        owner is None
+        or not owner.backend
+        or same(owner.backend, backend_name())
+        or taken_over(store, owner.backend, backend_name())
+    ):
         return
     seen, _ = observe(BoxAt(platform.name, found.native_id, found.account, platform=platform), files=False)
     until = owner.held_at(datetime.now(UTC), seen.journal)
@@ -83,15 +88,3 @@ def _refuse(
 
 def _on_record(store: EvidenceStore, found: BoxRecord) -> bool:
     return any(birth.tag == found.tag or birth.native_id == found.native_id for birth in store.births())
-
-
-def _taken_over(owner: Owner, store: EvidenceStore) -> bool:
-    """Whether a person decided that this backend takes over what that one held. False if the record can't be read."""
-    try:
-        known = store.record(TAKEOVERS, Takeovers)
-    except EvidenceError:
-        return False
-    ours = backend_name()
-    return known is not None and any(
-        same(one.held_by, owner.backend) and same(one.taken_to, ours) for one in known.takeovers
-    )

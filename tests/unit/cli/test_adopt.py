@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.adopt import ask_backend
-from sweepstack.cli.target import Target
+from sweepstack.cli.held_by import ask_backend
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease
 from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, held_elsewhere, named
@@ -106,14 +105,15 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
     def no_stack(*_: object, **__: object) -> None:
         raise StackMissing("no stack named 'sweep-t' found")
 
-    monkeypatch.setattr("sweepstack.cli.commands.adopt.read_state", no_stack)
+    monkeypatch.setattr("sweepstack.cli.held_by.read_state", no_stack)
     folder = tmp_path / "old"
     if there:
         folder.mkdir()
-    target, held_by = Target.find(STACK, start=world.root), f"file://{socket.gethostname()}{folder}"
-    assert "shows no state now, but its disk may not be mounted: mount it first" in ask_backend(held_by, target)
+    held_by = f"file://{socket.gethostname()}{folder}"
+    said = ask_backend(held_by, STACK, world.root).words
+    assert said == "shows no state now, but its disk may not be mounted: mount it first"
     (folder / ".pulumi").mkdir(parents=True)
-    assert ask_backend(held_by, target) == "answers, and has no such stack"
+    assert ask_backend(held_by, STACK, world.root).words == "answers, and has no such stack"
 
 
 def test_status_names_it_for_a_box_that_another_backend_holds(world: World, backend: str) -> None:
@@ -121,7 +121,10 @@ def test_status_names_it_for_a_box_that_another_backend_holds(world: World, back
     world.save(world.empty())
     held(world, "file://laptop-7/home/me/state")
     seen = world.run("status", "--json", fresh=False)
-    assert f'sweepctl adopt --stack {STACK} --reason "…"' in seen.json["next"][0], seen
+    first, end = seen.json["next"]
+    assert f'sweepctl adopt --stack {STACK} --reason "…"' in first, seen
+    assert end.startswith("sweepctl audit --end local:")
+    assert end.endswith("(gives it up, where that backend is lost; refused while it answers)")
 
 
 def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(world: World, backend: str) -> None:

@@ -14,7 +14,9 @@ from sweepstack.cli.commands.audit.assess import adopts
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
+from sweepstack.evidence.backend_lease import Takeover, take_over
 from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.status.engine.state import StackState
@@ -39,6 +41,8 @@ def elsewhere(world: World, *stacks: str) -> None:
     (other / "Pulumi.yaml").write_text("name: other\nruntime: python\nstackConfigDir: stacks\n")
     world.monkeypatch.chdir(other)
     world.stacks(*stacks)
+    if not stacks:
+        world.engine_says("error: no such bucket")  # no other backend answers
 
 
 def audit_end(world: World, box: Box, *more: str) -> Result:
@@ -93,6 +97,7 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert is_there(world, box)
     world.store.write_lease(Lease(backend="s3://states", host="h", taken_at=datetime.now(UTC)))
     world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.engine_says("error: no such bucket")
     found = world.run("audit", "--json", stack=None)
     assert found.code == 1
     (finding,) = [one for one in found.json["findings"] if one["kind"] == "box"]
@@ -107,7 +112,7 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
 def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World) -> None:
     """State and stack file are gone; the box says where its records are."""
     box = world.add()
-    signed(world, box, who(), evidence=world.uri, project="sweepstack", stack=STACK)
+    signed(world, box, who(), evidence=world.uri, project="sweepstack", stack=STACK, backend="")
     world.stacks()
     world.file.path.unlink()
     refused = audit_end(world, box)
@@ -232,6 +237,76 @@ def test_a_damaged_journal_takes_nothing_from_the_owner(world: World) -> None:
     elsewhere(world)
     assert f"{ALICE} holds it until" in audit_end(world, box, *ABANDON).err
     assert is_there(world, box)
+
+
+# What another backend holds
+
+
+def held_there(world: World, box: Box, person: str) -> None:
+    """A colleague's backend holds the sweep, and the stack file here names its evidence."""
+    signed(world, box, person, backend="s3://states", project="sweepstack", stack=STACK)
+    world.store.write_lease(Lease(backend="s3://states", host="h", taken_at=datetime.now(UTC)))
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.stacks()
+
+
+@pytest.mark.parametrize("person", [ALICE, "me"])
+def test_what_another_backend_holds_ends_there_while_it_answers(world: World, person: str) -> None:
+    """Who has its evidence, and who rented it from another checkout, goes through the gate, too."""
+    box = training(world)
+    held_there(world, box, person.replace("me", who()))
+    there = f"PULUMI_BACKEND_URL=s3://states sweepctl status --stack {STACK}"
+    for more in (ABANDON, (*ABANDON, "--owner-agreed", ALICE)):
+        refused = audit_end(world, box, *more)
+        assert refused.code == 1
+        assert (
+            f"the state in s3://states answers and still holds {STACK}: it ends through its gate there" in refused.err
+        )
+        assert (f"; ask {ALICE}" in refused.err) == (person == ALICE)
+        assert f"next   {there}" in refused.err
+    assert is_there(world, box)
+    assert decisions() == []
+    (finding,) = [one for one in world.run("audit", "--json", stack=None).json["findings"] if one["kind"] == "box"]
+    assert (finding["next"], finding["give_up"]) == (there, None)
+
+
+def test_a_web_address_that_only_the_box_names_is_not_asked(world: World) -> None:
+    """A job can write that file; the engine would send its token there."""
+    box = training(world)
+    signed(world, box, who(), backend="https://states.example/me")
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.stacks()
+    assert audit_end(world, box, *ABANDON).code == 0
+    (kept,) = decisions()
+    assert "which only the box names: it is not asked" in kept.found
+
+
+def test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word(world: World) -> None:
+    box = training(world)
+    held_there(world, box, ALICE)
+    world.engine_says("error: no such bucket")
+    refused = audit_end(world, box, *ABANDON)
+    assert refused.code == 1
+    assert f"{ALICE} holds it until" in refused.err
+    assert f"--owner-agreed {ALICE}" in refused.err
+    assert is_there(world, box)
+    signed(world, box, who(), backend="s3://states")
+    assert audit_end(world, box, *ABANDON).code == 0
+    assert not is_there(world, box)
+    (kept,) = decisions()
+    assert "held by the state in s3://states, which does not answer as a backend" in kept.found
+
+
+def test_what_a_person_took_over_is_not_held_there_any_more(world: World) -> None:
+    """The box still says the old backend, until an `up` signs it."""
+    box = training(world)
+    held_there(world, box, who())
+    assert audit_end(world, box, *ABANDON).code == 1
+    now = datetime.now(UTC)
+    takeover = Takeover(held_by="s3://states", taken_to="s3://other", by=who(), at=now, reason="it is lost")
+    take_over(EvidenceStore.open(world.uri), takeover)
+    assert audit_end(world, box, *ABANDON).code == 0
+    assert not is_there(world, box)
 
 
 # Ours, and no up adopts it

@@ -81,6 +81,15 @@ def test_its_owner_s_word_counts_while_it_is_held_and_no_longer() -> None:
     assert asked(BOX, held).way == "nothing-launched", "a person who has its evidence needs no agreement"
 
 
+def test_what_another_backend_s_state_has_ends_there_whatever_is_said() -> None:
+    gated = replace(BOX, gate="the state in s3://states answers and still holds s")
+    held = replace(IDLE, owner=owner(NOW))
+    assert asked(gated).reasons == [f"{gated.gate}: it ends through its gate there"]
+    refused = asked(gated, held, reason="x", agreed=ALICE)
+    assert (refused.allowed, refused.reasons) == (False, [f"{gated.gate}: it ends through its gate there; ask {ALICE}"])
+    assert asked(gated, seen(existence=Existence.GONE)).way == "gone"
+
+
 def test_what_the_box_did_last_holds_it() -> None:
     entry = {"time": (NOW - HELD + timedelta(seconds=1)).isoformat()}
     journal = replace(parse_journal(b""), entries=(entry,))

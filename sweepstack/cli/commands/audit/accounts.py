@@ -263,7 +263,7 @@ def with_details(findings: Sequence[Finding], root: Path, known: Known) -> list[
     if not strays:
         return list(findings)
     with Progress("reading the boxes that no state has"):
-        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], known)
+        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], root, known)
     return [
         _with_details(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings
     ]

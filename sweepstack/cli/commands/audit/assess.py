@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.held_by import held_by_another
+from sweepstack.cli.commands.audit.other_backend import other_backends
+from sweepstack.cli.held_by import Answer, held_by_another
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
@@ -35,13 +36,20 @@ NOT_IN_TIME = f"it did not answer within {READ_SECONDS:.0f} s"
 @dataclass(frozen=True)
 class Assessed:
     """One box that no state has. `stores`: the evidence of its sweep that can be opened here. `on_record`: the sweep
-    with an open record of it, if that evidence was found only through the box; else ""."""
+    with an open record of it, if that evidence was found only through the box; else "". `others`: the other backends
+    that hold its sweep, with their answers."""
 
     box: Stray
     on_it: OnIt
     stores: tuple[EvidenceStore, ...]
     verdict: StrayVerdict
     on_record: str = ""
+    others: tuple[Answer, ...] = ()
+
+    @property
+    def there(self) -> str:
+        """The command that goes on in the other backend that still holds its sweep; "" if none does."""
+        return next((answer.there for answer in self.others if answer.there), "")
 
     @property
     def owner(self) -> Owner | None:
@@ -72,22 +80,30 @@ class Assessed:
         return f"{self.owner.person}, for {self.owner.sweep}{backend}; {held}"
 
 
-def assess(platform: str, native_id: str, account: str, tag: str, known: Known, word: Word, *, full: bool) -> Assessed:
+def assess(
+    platform: str, native_id: str, account: str, tag: str, root: Path, known: Known, word: Word, *, full: bool
+) -> Assessed:
     """Reads the box, finds the evidence of its sweep, and runs the check. Blocks for seconds; reads only."""
     on_it = read_box(platform, native_id, account, _places(tag, known))
-    return judged(platform, native_id, account, tag, on_it, known, word, full=full)
+    return judged(platform, native_id, account, tag, on_it, root, known, word, full=full)
 
 
 def judged(
-    platform: str, native_id: str, account: str, tag: str, on_it: OnIt, known: Known, word: Word, *, full: bool
+    platform: str,
+    native_id: str,
+    account: str,
+    tag: str,
+    on_it: OnIt,
+    root: Path,
+    known: Known,
+    word: Word,
+    *,
+    full: bool,
 ) -> Assessed:
     """The same for a box that was read already."""
     identity, name, generation = box_layout.box_of(tag) or ("", "", 0)
-    ours = identity != "" and bool(known.stacks_of(identity))
     stores = [store for store in known.stores.values() if store.marker.identity == identity]
     on_record, owner = "", on_it.owner
-    if owner is not None and owner.person in {word.person, *former_selves()}:
-        ours = True
     if owner is not None and owner.evidence and all(store.shelf.uri != owner.evidence for store in stores):
         try:
             store = EvidenceStore.open(owner.evidence)
@@ -97,8 +113,14 @@ def judged(
                 on_record = f"{store.marker.project}/{store.marker.stack}" if any(open_ones) else ""
         except EvidenceError:
             pass  # it is on another host, or needs keys that are missing here
-    box = Stray(platform, native_id, account, identity, name, generation, ours)
-    return Assessed(box, on_it, tuple(stores), may_end_stray(box, on_it, stores, word, full=full), on_record)
+    others = other_backends(stores, owner, root, known)
+    mine = owner is not None and owner.person in {word.person, *former_selves()}
+    # A colleague with another backend may name the same evidence.
+    ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)
+    gate = next((f"the state in {other.backend} {other.words}" for other in others if other.there), "")
+    box = Stray(platform, native_id, account, identity, name, generation, ours, gate)
+    verdict = may_end_stray(box, on_it, stores, word, full=full)
+    return Assessed(box, on_it, tuple(stores), verdict, on_record, others)
 
 
 def _places(tag: str, known: Known) -> tuple[str, ...]:
@@ -134,12 +156,12 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
     return OnIt(seen, owner, given, holds)
 
 
-def assess_all(boxes: Sequence[tuple[str, str, str, str]], known: Known) -> dict[tuple[str, str], Assessed]:
+def assess_all(boxes: Sequence[tuple[str, str, str, str]], root: Path, known: Known) -> dict[tuple[str, str], Assessed]:
     """Assesses many boxes (platform, native id, account, tag), by platform and native id. A box that does not answer in
     time is unknown."""
     read = in_parallel({box: partial(read_box, *box[:3], _places(box[3], known)) for box in boxes}, READ_SECONDS)
     late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
-    return {box[:2]: judged(*box, read.get(box, late), known, word, full=False) for box in boxes}
+    return {box[:2]: judged(*box, read.get(box, late), root, known, word, full=False) for box in boxes}
 
 
 def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled: bool) -> tuple[str, str]:
@@ -147,6 +169,8 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
 
     `recorded`: the stack of this checkout that has it on record; `doubled`: another box has the same tag.
     """
+    if found.there:
+        return found.there, ""
     what = f"{found.box.platform}:{found.box.native_id}"
     give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
     store = next(iter(found.stores), None)

@@ -131,7 +131,7 @@ def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) 
 def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bool) -> Assessed:
     """The assessment, if the check allows the end; else raises No with the content, the owner, and what to do."""
     with Progress(f"reading {finding.native_id}"):
-        found = assess(finding.platform, finding.native_id, finding.account, finding.tag, known, word, full=full)
+        found = assess(finding.platform, finding.native_id, finding.account, finding.tag, root, known, word, full=full)
     if found.verdict.allowed and (word.reason or not found.on_record):
         return found
     doubled = finding.standing == "duplicate"
@@ -139,7 +139,9 @@ def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bo
     lines = [f"REFUSED. Nothing was ended: box {finding.native_id} on {finding.platform}."]
     reasons = found.verdict.reasons or [f"it is on record as rented by {found.on_record}, and ends through its gate"]
     rows = [("locked because", "; ".join(reasons)), ("holds", found.on_it.words), ("owner", found.owner_words)]
-    if found.verdict.held and found.owner is not None:
+    if found.there:
+        pass  # whatever is typed here: it ends through its gate
+    elif found.verdict.held and found.owner is not None:
         again = f'sweepctl audit --end {finding.platform}:{finding.native_id} --abandon --reason "…"'
         rows.append(("once agreed", f"{again} --owner-agreed {found.owner.person}"))
     else:
@@ -169,6 +171,7 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
         aside(f"This ends {words}, with all that is on it. It can't be undone.")
         if isinstance(found, Assessed):
             aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
+            aside(*(f"  state  in {other.backend}, which {other.words}" for other in found.others))
         else:
             aside(f"  holds  {found.words}")
         typed = answer(f"Type its id to go on ({finding.native_id}): ")
@@ -210,7 +213,9 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
     unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""
     why = word.reason or f"the check allowed it: {_way(found, word)}"
     box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
-    holds = f"{found.on_it.words}; owner {found.owner_words}" if isinstance(found, Assessed) else found.words
+    holds = found.words if not isinstance(found, Assessed) else f"{found.on_it.words}; owner {found.owner_words}"
+    if isinstance(found, Assessed):
+        holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
     return Decision(
         what=GIVEN_UP if word.reason else ENDED,
         by=word.person,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
+from sweepstack.cli.held_by import Answer
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Birth
 from sweepstack.evidence.s3.address import evidence_uri
@@ -30,7 +31,7 @@ class Known:
 
     `stores`: stack → its evidence, if it can be opened; `births`: the birth records in it. `named_hosts`: the hosts in
     stack files, as adapters. `problems`: what could not be read. `still_billed`: (stack, box) of boxes that an end only
-    stopped.
+    stopped. `answers`: (backend, project, stack) → what another backend said of it.
     """
 
     states: dict[str, StackState] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Known:
     stores: dict[str, EvidenceStore] = field(default_factory=dict)
     named_hosts: set[str] = field(default_factory=set)
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
+    answers: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
 
     def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
         """The stacks with this box or volume in their state."""

@@ -1,0 +1,67 @@
+"""Asks the other backends that hold the sweep of a box that no state has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.held_by import Answer, ask_backend, backend_of
+from sweepstack.config.project import project_name
+from sweepstack.evidence.backend_lease import same, taken_over
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.teardown.ownership import Owner
+
+Claim = tuple[str, str, str]
+"""Who holds a sweep, and which: (backend, project, stack)."""
+
+
+def other_backends(
+    stores: Sequence[EvidenceStore], owner: Owner | None, root: Path, known: Known
+) -> tuple[Answer, ...]:
+    """The backends, other than the one used here, that hold the sweep: by the lease in its evidence, or by what the box
+    says, if no person took that over. Asks each of them once for `known`."""
+    here = list(known.stores.values())
+    held, trusted = list[Claim](), set[Claim]()
+    for store in stores:
+        held += (claims := _lease(store))
+        trusted |= set(claims) if store in here else set()
+    said = [(owner.backend, owner.project, owner.stack)] if owner is not None and owner.backend else []
+    if not held and not said:
+        return ()
+    try:
+        ours = backend_of(root)
+    except SweepstackError:
+        ours = ""  # then it may be another one: it is asked
+    held += [claim for claim in said if not any(taken_over(store, claim[0], ours) for store in stores)]
+    others = [claim for claim in dict.fromkeys(held) if not same(claim[0], ours)]
+    return tuple(_answer(claim, root, known, trusted=claim in trusted) for claim in others)
+
+
+def _answer(claim: Claim, root: Path, known: Known, *, trusted: bool) -> Answer:
+    """`trusted`: evidence that this checkout names says so. A job can write what the box says, and the engine sends its
+    token to a web address."""
+    backend, project, stack = claim
+    if not trusted and backend.startswith(("http:", "https:")):
+        return Answer(backend, "only the box names: it is not asked")
+    if claim not in known.answers:
+        known.answers[claim] = ask_backend(backend, _spelled(project, stack, root), root)
+    return known.answers[claim]
+
+
+def _lease(store: EvidenceStore) -> list[Claim]:
+    try:
+        lease = store.lease()
+    except EvidenceError as error:
+        return [(f"a lease that can't be read ({error})", store.marker.project, store.marker.stack)]
+    return [(lease.backend, store.marker.project, store.marker.stack)] if lease is not None else []
+
+
+def _spelled(project: str, stack: str, root: Path) -> str:
+    """The stack as the engine knows it in this checkout."""
+    try:
+        here = project_name(root)
+    except SweepstackError:
+        here = ""
+    return stack if not project or project == here else f"organization/{project}/{stack}"
