@@ -9,13 +9,14 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import Orphan, Scene, Sight
-from sweepstack.teardown.refusal import of_another_account
+from sweepstack.teardown.refusal import among, of_another_account
 
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 
 def following(scene: Scene, view: SweepView) -> Sequence[str]:
-    """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up."""
+    """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up.
+    After it there is only what calls boxes gone, with its condition."""
     named = list(_ways_on(scene, view))
     foreign = [problem for sight in scene.sights if (problem := sight.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
@@ -28,10 +29,9 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
     if all(_without_records(sight) or _was_cut(scene, sight) for sight in locked) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
-    named = [*dict.fromkeys(helps), *named]
-    if any("--abandon" in way for way in named):
-        return named
-    return [*named, give_up(scene.state.stack, [sight.box.name for sight in locked])]
+    if not any("--abandon" in way for way in (*helps, *named)):
+        named.append(give_up(scene.state.stack, [sight.box.name for sight in locked]))
+    return among(helps, named)
 
 
 def give_up(stack: str, boxes: Sequence[str]) -> str:
@@ -104,9 +104,9 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
         if locked := [sight for sight in scene.sights if not sight.verdict.allowed]:
             return _out_of_teardown(stack, locked)
         untold = [sight for sight in scene.sights if sight.seen.existence is Existence.UNKNOWN]
-        helps = dict.fromkeys(way for sight in untold for way in _named_in(sight.seen.note))
+        helps = [way for sight in untold for way in _named_in(sight.seen.note)]
         on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
-        return [*helps, *on]
+        return among(helps, on)
     if any(volume.guarded for volume in scene.state.volumes):
         return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
     if not scene.sights and view.settled:
@@ -185,7 +185,7 @@ def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
         for orphan in orphans
         if orphan.next.startswith("sweepctl adopt ") and orphan.kind == "box" and orphan.native_id is not None
     ]
-    return list(dict.fromkeys([*helps, *(orphan.next for orphan in orphans), *ends]))
+    return among(helps, [*(orphan.next for orphan in orphans), *ends])
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:
@@ -238,7 +238,7 @@ def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:
     gives_up = give_up(stack, [sight.box.name for sight in locked])
     if any(sight.seen.existence is Existence.UNKNOWN for sight in locked):
         helps = [way for sight in locked for way in _named_in(sight.seen.note)]
-        return [*dict.fromkeys(helps), f"pulumi destroy --stack {stack}", gives_up]
+        return among(helps, [f"pulumi destroy --stack {stack}", gives_up])
     if any(sight.seen.journal is None and not sight.gone for sight in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
     return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
+from sweepstack.onbox.common.errors import ONLY_IF
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.unclaimed import lock_reason
@@ -124,9 +125,18 @@ def next_commands(
 
 def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
     """The commands when boxes are another account's: neither a pull nor an abandonment helps with the present one."""
-    named = dict.fromkeys(command for problem in problems for command in re.findall(r"`([^`]+)`", problem))
-    back = f"sweepctl status --stack {stack}    (with the account that the box was rented with)"
-    return [*named, back]
+    named = [command for problem in problems for command in re.findall(r"`([^`]+)`", problem)]
+    return among(named, [f"sweepctl status --stack {stack}    (with the account that the box was rented with)"])
+
+
+def among(helps: Iterable[str], ways: Iterable[str]) -> list[str]:
+    """The commands that messages name, then `ways`. Last those that call boxes gone if a condition holds, which only
+    the person knows."""
+    sure: list[str] = []
+    unsure: list[str] = []
+    for command in helps:
+        (unsure if ONLY_IF in command else sure).append(command)
+    return list(dict.fromkeys([*sure, *ways, *unsure]))
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:

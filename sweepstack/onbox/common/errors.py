@@ -29,6 +29,9 @@ from __future__ import annotations
 
 from typing import Any
 
+ONLY_IF = "only if"
+"""So begins, in brackets, the condition of a command in a message that calls something gone."""
+
 
 class SweepstackError(Exception):
     """Root of all errors that sweepstack raises on purpose."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
-from sweepstack.onbox.common.errors import PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.common.errors import ONLY_IF, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import sweep
 from sweepstack.onbox.host.platform import Wait
@@ -84,8 +84,23 @@ class LocalStore:
         self.registry_file = root / "registry.json"
 
     def claim(self, account: str) -> str:
-        """The command with which a person assigns this folder to `account`."""
-        return 'sweepctl adopt BOX --reason "…"' if self.remote else f"{CLAIM} {account}"
+        """The command with which a person assigns this folder to `account`; with its condition, unless the folder is
+        proved to be that account's."""
+        if self.remote:
+            return 'sweepctl adopt BOX --reason "…"'
+        host, _, identifier = account.rpartition("/")
+        return f"{CLAIM} {account}{self._condition(host, identifier) if host else ''}"
+
+    def _condition(self, host: str, identifier: str) -> str:
+        """What has to be true before a person types it: what is not in this folder then counts as gone, and another
+        computer's boxes are not in it. Both marks with this id prove that these are the same folders, and mounted."""
+        marks: set[str] = set()
+        with contextlib.suppress(OSError):
+            marks = {_mark(self.boxes), _mark(self.volumes)}
+        if marks == {identifier}:
+            return "" if host == host_identity() else f"    (if this computer was called {host}, and was renamed)"
+        was = "its registry here was lost" if host == host_identity() else f"this computer was called {host}"
+        return f"    ({ONLY_IF} {was}: what is not here then counts as gone)"
 
     def registry(self, account: str = "") -> Registry | None:
         """The registry; None only when this folder was never used. `account`: named in the message when the registry is
@@ -124,7 +139,7 @@ class LocalStore:
         registry = self.registry(account)
         own = (
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
-            f"`{self.claim(account)}`; what is not found here then counts as gone"
+            f"`{self.claim(account)}`"
         )
         if registry is None and account.rpartition("/")[0] == host_identity():
             raise Unreachable(
@@ -162,7 +177,7 @@ class LocalStore:
         why = "is not there" if not there else f"is another folder than the one that {folder.name} were made in"
         if there and not mark and not marked:
             why = f"is empty and carries no mark that says that {folder.name} were made in it"
-        word = f"{CLAIM} {account or registry.account}"
+        word = f"{CLAIM} {account or registry.account}    ({ONLY_IF} they are really gone)"
         if self.remote:
             word = f"mkdir -p {folder} && echo {registry.id} > {folder / MARK}"
         raise Unreachable(

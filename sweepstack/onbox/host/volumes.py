@@ -23,7 +23,6 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomic
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
 from sweepstack.onbox.common.mount_points import mount_point_of, refuse_mounted, sweep
 from sweepstack.onbox.host.box_folders import (
-    CLAIM,
     TAG,
     LocalStore,
     answering,
@@ -97,7 +96,7 @@ class LocalVolumes:
             at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
             raise WrongAccount(
                 f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
-                f"machine's and the registry was lost: `{CLAIM} {host_identity()}/{match[1]}`"
+                f"machine's and the registry was lost: `{self._store.claim(f'{host_identity()}/{match[1]}')}`"
             )
         with answering(self._store.volumes):
             folder = self._store.volumes / native_id

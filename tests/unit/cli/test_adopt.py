@@ -127,6 +127,24 @@ def test_status_names_it_for_a_box_that_another_backend_holds(world: World, back
     assert end.endswith("(gives it up, where that backend is lost; refused while it answers)")
 
 
+def test_what_calls_another_computer_s_boxes_gone_is_named_last_with_its_condition(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evidence is shared, the box is on the computer that rented it: who follows the first line stays unsure."""
+    box = world.add("box-0")
+    account, claim = box.record.account, f"uv run python -m sweepstack.platforms.local --also {box.record.account}"
+    world.save(world.empty())
+    monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "another-computer")
+    first = world.run("status", "--json", fresh=False).json["next"][0]
+    host = account.partition("/")[0]
+    assert first == f"{claim}    (if this computer was called {host}, and was renamed)", "the very folder of its boxes"
+    world.move_registry()
+    world.platform.account()
+    ways = world.run("status", "--json", fresh=False).json["next"]
+    assert "--also" not in ways[0]
+    assert ways[-1] == f"{claim}    (only if this computer was called {host}: what is not here then counts as gone)"
+
+
 def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(world: World, backend: str) -> None:
     """l02: an `up` here would be refused, and a destroy of an empty state ends nothing."""
     world.add("box-0").launch("lr0.3")

@@ -248,7 +248,7 @@ def test_a_disk_that_is_not_mounted_is_unknown_and_not_gone(root: Path, platform
     for name, ask in asked.items():
         with pytest.raises(Unreachable, match="another folder than the one that boxes were made in") as caught:
             ask()
-        assert f"--also {record.account}" in str(caught.value), name
+        assert f"--also {record.account}    (only if they are really gone)`" in str(caught.value), name
     shutil.rmtree(root / "boxes")
     os.rename(root / "disk", root / "boxes")
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
@@ -346,7 +346,7 @@ def test_an_empty_folder_of_before_there_was_a_mark_proves_nothing_until_a_perso
     if remote:
         subprocess.run(["/bin/sh", "-c", word], check=True)
     else:
-        assert word == f"{box_folders.CLAIM} {record.account}"
+        assert word == f"{box_folders.CLAIM} {record.account}    (only if they are really gone)"
         box_folders.LocalStore(root).answer_for(record.account)
     assert platform.get(record.native_id, record.account).phase is Phase.GONE
     assert rent(platform).phase is Phase.RUNNING
@@ -439,7 +439,7 @@ def test_an_empty_folder_of_volumes_of_before_there_was_a_mark_proves_nothing_un
     if remote:
         subprocess.run(["/bin/sh", "-c", word], check=True)
     else:
-        assert word == f"{box_folders.CLAIM} {volume.account}"
+        assert word == f"{box_folders.CLAIM} {volume.account}    (only if they are really gone)"
         box_folders.LocalStore(root).answer_for(volume.account)
     assert platform.get_volume(volume.native_id) is None
     assert platform.ensure_volume(VOLUME_TAG, "a").created
@@ -465,7 +465,12 @@ def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, mon
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
     with pytest.raises(WrongAccount, match=r"elsewhere") as caught:
         platform.destroy(record.native_id, record.account)
-    assert record.account in str(caught.value)
+    host = record.account.partition("/")[0]
+    assert f"--also {record.account}    (if this computer was called {host}, and was renamed)`" in str(caught.value)
+    os.rename(root / "boxes", root / "away")
+    with pytest.raises(WrongAccount, match=rf"\(only if this computer was called {host}: "):
+        platform.destroy(record.native_id, record.account)
+    os.rename(root / "away", root / "boxes")
     monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
     assert claim(["--also", record.account]) == 0  # the machine was renamed, says a person
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
@@ -474,7 +479,7 @@ def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, mon
 def test_a_fresh_machine_is_not_the_one_that_rented(tmp_path: Path, platform: LocalPlatform) -> None:
     record = rent(platform)
     other = LocalPlatform(tmp_path / "other")
-    with pytest.raises(Unreachable, match="XDG_DATA_HOME"):
+    with pytest.raises(Unreachable, match=r"XDG_DATA_HOME.*\(only if its registry here was lost: "):
         other.get(record.native_id, record.account)
     with pytest.raises(WrongAccount):
         other.get(record.native_id, "far-away/abcdefghij")
