@@ -29,7 +29,8 @@ SEEDS = 100
 RUNNING = 2
 STEPS = 200
 RUN = """
-import sys
+import gc, sys
+gc.disable()  # as the script begins
 import sweepstack.status.engine.call
 engine = sys.argv.pop(1)
 sweepstack.status.engine.call.find_engine = lambda: engine

@@ -1,19 +1,29 @@
-"""The `sweepctl` script."""
+"""The `sweepctl` script: it shortens the start and the end of Python, which cost as much as a look."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
+import threading
 
 
 def main() -> None:
-    """Runs one command. Raises SystemExit with its exit code; an error that no command handles passes through."""
+    """Runs one command and ends the process, by `end`. An error that no command handles passes through."""
     _with_streams()
-    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
+    gc.disable()  # importing makes a hundred thousand objects, and no garbage
     from sweepstack.cli.app import app
 
-    app()
+    gc.freeze()
+    gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
+    gc.enable()
+    try:
+        app()
+    except SystemExit as left:
+        if not isinstance(left.code, int | None):
+            raise
+        end(left.code or 0)
 
 
 def _with_streams() -> None:
@@ -28,3 +38,17 @@ def _with_streams() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def end(code: int) -> None:
+    """Ends the process as Python does, but leaves the memory to the system instead of taking it apart (70 ms). Returns
+    where that would cut something off: while a thread works on that Python would wait for."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # what was said did not arrive: Python's own ending has an exit code for that
+        sys.exit(code)
+    os._exit(code)

@@ -1,4 +1,4 @@
-"""How the `sweepctl` process ends: with the command's exit code, and nothing that was said or begun is lost."""
+"""The `sweepctl` process ends early, and nothing is lost by it."""
 
 from __future__ import annotations
 
