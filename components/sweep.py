@@ -104,7 +104,6 @@ class Sweep(pulumi.ComponentResource):
 
 def _keep(evidence: str, file: Path) -> None:
     """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
-
     try:
         keep_stack_file(evidence, file)
     except (EvidenceError, OSError) as error:

@@ -13,8 +13,10 @@ from sweepstack.status.snapshot import Sight
 def is_idle(sight: Sight) -> bool | None:
     """Whether the box bills for nothing: its runner is not alive, or has nothing that it may start. None: unknown."""
     alive = sight.seen.runner_alive
-    if alive is None or sight.phase == "stopped":
-        return None if alive is None else False
+    if alive is None:
+        return None
+    if sight.phase == "stopped":
+        return False
     return not alive or (sight.blocked is not None and not sight.running)
 
 
