@@ -114,6 +114,11 @@ class Spent:
         """The bill of one native id."""
         return next((bill for bill in self.bills if bill.native_id == native_id), None)
 
+    def per_hour_of(self, native_ids: Iterable[str]) -> float:
+        """What these boxes cost per hour now, as far as it is known."""
+        bills = [bill for native_id in native_ids if (bill := self.of(native_id)) is not None]
+        return sum(bill.per_hour or 0.0 for bill in bills)
+
 
 def record_phase(
     store: EvidenceStore,

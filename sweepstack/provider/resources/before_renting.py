@@ -9,21 +9,19 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.alerts import tell
 from sweepstack.billing.budget import BUDGET, Budget, renting_refused, use_of
-from sweepstack.billing.deadlines import last_seen, running
 from sweepstack.billing.forecast import Outlook, forecast, hours_left, preview_line
-from sweepstack.billing.ledger import bill_of, spent, total
+from sweepstack.billing.ledger import spent, total
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxAt, BoxContext
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
 
 LOOK_SECONDS = 5.0
@@ -116,35 +114,6 @@ def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
     left = left_at(adapter)
     if left is not None:
         (op.warn if left.little(per_hour or 0.0) else op.info)(left.text(per_hour or 0.0))
-
-
-def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
-    """Warns of each danger clock (a deadline of the platform) that runs for a stopped box. Also of one that may run for
-    a box that ends its own bill and does not answer. Never raises."""
-    if not state.teardown.clocks:
-        return
-    now = datetime.now(UTC)
-    try:
-        store = box.store
-        bill = bill_of(store, state.name, state.generation, state.native_id, now)
-        journal = store.journal(state.name, state.generation)
-    except (EvidenceError, JournalDamaged):
-        return  # said elsewhere
-    stop = state.teardown.stop.issue if state.teardown.stop is not None else None
-    ends_itself = state.when_done == "stop" and stop is not None and stop.by == "ssh"
-    off = last_seen(journal, state.created_at) if ends_itself and not answers else None
-    for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
-        op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
-
-
-def bills_still(store: EvidenceStore, native_ids: Iterable[str]) -> str:
-    """`, $1.25/h` for the boxes that still bill, by the ledger; "" if that is not known."""
-    try:
-        found = spent(store, datetime.now(UTC))
-    except EvidenceError:
-        return ""
-    rate = sum(bill.per_hour or 0.0 for one in native_ids if (bill := found.of(one)) is not None)
-    return f", ${rate:.2f}/h" if rate else ""
 
 
 def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:

@@ -239,7 +239,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             record = None  # the problem is said once, below
         else:  # a box is normally locked: no warning
             op.of_stack(line, warns=bool(judgement.seen.note))
-        before_renting.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
+        stop.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": teardown.live_facts(judgement, state.teardown)}

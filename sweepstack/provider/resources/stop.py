@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sweepstack.billing.deadlines import starting
+from sweepstack.billing.deadlines import last_seen, running, starting
+from sweepstack.billing.ledger import bill_of
 from sweepstack.core.observation import Observation
 from sweepstack.evidence.location import require_marker
-from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
@@ -100,6 +101,25 @@ def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
         return drained(box.store, state.name, state.generation, seen)
     except EvidenceError:
         return False
+
+
+def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
+    """Warns of each danger clock (a deadline of the platform) that runs for a stopped box. Also of one that may run for
+    a box that ends its own bill and does not answer. Never raises."""
+    if not state.teardown.clocks:
+        return
+    now = datetime.now(UTC)
+    try:
+        store = box.store
+        bill = bill_of(store, state.name, state.generation, state.native_id, now)
+        journal = store.journal(state.name, state.generation)
+    except (EvidenceError, JournalDamaged):
+        return  # said elsewhere
+    stop = state.teardown.stop.issue if state.teardown.stop is not None else None
+    ends_itself = state.when_done == "stop" and stop is not None and stop.by == "ssh"
+    off = last_seen(journal, state.created_at) if ends_itself and not answers else None
+    for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
+        op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
 
 
 def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:

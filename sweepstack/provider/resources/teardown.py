@@ -27,7 +27,6 @@ from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
-from sweepstack.provider.resources import before_renting
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
@@ -387,7 +386,10 @@ def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
         return
     ended = set(teardown.ended)
     still = [native_id for native_id in teardown.native_ids if native_id not in ended]
-    bills = before_renting.bills_still(store, still)
+    rate = 0.0
+    with contextlib.suppress(EvidenceError):
+        rate = spent(store, datetime.now(UTC)).per_hour_of(still)
+    bills = f", ${rate:.2f}/h" if rate else ""
     raise SweepstackError(
         f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
         f"{', '.join(still)}{bills}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with "
