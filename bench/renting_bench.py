@@ -11,78 +11,37 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from typing import Any
 
-from bench.renting_world import CREATE_SECONDS, PER_MINUTE, Step, world
+from bench.renting_world import CREATE_SECONDS, Step, world
+from tests.simulators.rental import rental, rentals
 
 BOXES = 100
-MOST_BYTES = 300_000_000
 COMMANDS = ("preview", "up", "refresh", "clear", "destroy")
-
-
-@dataclass(frozen=True)
-class Platform:
-    """`scale`: platform's seconds in one of ours. `list_route`: that of the list of boxes."""
-
-    name: str
-    scale: float
-    page: int
-    """Boxes that one answer lists: more of them are more calls for one list."""
-    list_route: str
-    create_route: str
-    needs: str
-    """The calls that the ideal counts."""
-
-    def ideal(self, command: str, boxes: int) -> float:
-        """Seconds: see `needs`."""
-        if self.name == "runpod":
-            # Account, catalogue, list of what is there, a create for each box, a list that shows them all at work; and
-            # at the end account, list, for each box its delete and the look that does not find it, a list without them.
-            calls = 3 + boxes + 1 if command == "up" else 2 + 2 * boxes + 1
-            return (calls - 1) // PER_MINUTE * 60.0 + (CREATE_SECONDS if command == "up" else 0.0)
-        # The last box's create, and the three looks in which it comes up; its delete, and the look at it and the list.
-        every = CREATE_EVERY if command == "up" else DELETE_EVERY
-        looks = 3 * LOOK_EVERY + CREATE_SECONDS if command == "up" else 2 * LOOK_EVERY
-        return (boxes - 1) * every + looks
-
-
-CREATE_EVERY, DELETE_EVERY, LOOK_EVERY = 4.5, 3.0, 2.0
-"""vast.ai: seconds between two creates, two deletes, two looks, of one account."""
-PLATFORMS = (
-    Platform("runpod", 3.0, 100, "GET /v2/pods", "POST /v2/pods", f"{PER_MINUTE} requests a minute, all together"),
-    Platform(
-        "vastai",
-        4.0,
-        25,
-        "GET /api/v1/instances/",
-        "PUT /api/v0/asks/{id}/",
-        f"a create in {CREATE_EVERY:g} s, a destroy in {DELETE_EVERY:g} s",
-    ),
-)
 
 
 def measure(boxes: int = BOXES, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """By platform: each command's seconds, ideal, calls by route, and the plugin's memory and CPU. Raises RuntimeError
     when boxes are missing after an up, or left after a destroy."""
-    return {one.name: _of(one, boxes) for one in PLATFORMS if one.name in only or not only}
+    return {adapter: _of(adapter, boxes) for adapter in rentals() if adapter in only or not only}
 
 
-def _of(platform: Platform, boxes: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"boxes": boxes, "scale": platform.scale, "limits": platform.needs, "commands": {}}
+def _of(adapter: str, boxes: int) -> dict[str, Any]:
+    its = rental(adapter)
+    found: dict[str, Any] = {"boxes": boxes, "scale": its.scale, "limits": its.limits, "commands": {}}
     total: dict[str, int] = {}
-    with world(platform.name, boxes, platform.scale) as stack:
+    with world(adapter, boxes, its.scale) as stack:
         for command in COMMANDS:
             waits = command in ("up", "destroy")
             step = stack.step(command, scaled=command not in ("preview", "refresh"))
-            _must_bill(platform, command, step, boxes)
+            _must_bill(adapter, command, step, boxes)
             for route, count in step.calls.items():
                 total[route] = total.get(route, 0) + count
             found["commands"][command] = {
                 "seconds": step.seconds,
-                "ideal": platform.ideal(command, boxes) if waits else None,
+                "ideal": its.least_seconds(command, boxes, CREATE_SECONDS) if waits else None,
                 "calls": step.calls,
-                "lists": step.calls.get(platform.list_route, 0),
+                "lists": step.calls.get(its.list, 0),
                 "peak_bytes": step.peak,
                 "cpu_seconds": round(step.cpu, 2),
             }
@@ -90,17 +49,17 @@ def _of(platform: Platform, boxes: int) -> dict[str, Any]:
         one = found["commands"][command]
         one["ratio"] = one["seconds"] / one["ideal"]
     found["calls"] = dict(sorted(total.items()))
-    found["pages"] = -(-boxes // platform.page)
+    found["pages"] = -(-boxes // its.page)
     found["calls_per_box"] = sum(total.values()) / boxes
     found["peak_bytes"] = max(one["peak_bytes"] for one in found["commands"].values())
     return found
 
 
-def _must_bill(platform: Platform, command: str, step: Step, boxes: int) -> None:
+def _must_bill(adapter: str, command: str, step: Step, boxes: int) -> None:
     """A figure of something that did not happen is none."""
     expected = 0 if command in ("preview", "destroy") else boxes
     if step.living != expected:
-        raise RuntimeError(f"{platform.name}: {step.living} boxes bill after {command}, not {expected}")
+        raise RuntimeError(f"{adapter}: {step.living} boxes bill after {command}, not {expected}")
 
 
 if __name__ == "__main__":

@@ -39,8 +39,6 @@ TEARDOWN = {"verb": "destroy", "kills": ["scratch", "data", "durable"], "keeps":
 CALL_SECONDS = 1800.0
 CREATE_SECONDS = 2.0
 """What a create takes on the platform."""
-PER_MINUTE = 60
-"""RunPod: requests of one account, all together."""
 LONGEST_QUOTA = 60.0
 OFFERS = 150
 

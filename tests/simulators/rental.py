@@ -49,6 +49,13 @@ class Rental(Protocol):
     """Where a test's volume is to be: not where a box without one would go, which is the cheapest place."""
     volume_month: str
     """What 10 GB cost there by the platform's own books, as our screens say it."""
+    list: str
+    """The route of the list of boxes. `page`: boxes that one answer of it lists."""
+    page: int
+    limits: str
+    """What one account may ask in a time, in words."""
+    scale: float
+    """So many of the platform's seconds may pass in one of ours when its limits are measured."""
 
     def open(
         self,
@@ -70,6 +77,11 @@ class Rental(Protocol):
     def bystanders(self, customers: Customers, url: str, tag: str, *, newest: bool) -> list[str]:
         """Rents a box in each account for another sweep. `newest`: what befalls the account's newest box is to befall
         one that is rented later; else what befalls the oldest."""
+        ...
+
+    def least_seconds(self, command: str, boxes: int, create_seconds: float) -> float:
+        """How long `up` or `destroy` of so many boxes takes at least, with these limits and so long a create: for the
+        calls that the protocol needs."""
         ...
 
     def where(self, sim: Any, native_id: str) -> str:

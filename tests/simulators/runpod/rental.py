@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.simulators.core import VirtualClock
 from tests.simulators.rental import Customers
-from tests.simulators.runpod import CREATE, DELETE, KEY, MENU, OTHER_KEY, Boot, RunPodSim
+from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, MENU, OTHER_KEY, Boot, RunPodSim
 
 PER_MINUTE = 60
 
@@ -25,6 +25,8 @@ class Rental:
     box = "pod"
     preempted = "preempt"
     volume_region, volume_month = "EU-RO-1", "$0.70/month"
+    list, page, scale = LIST, 100, 3.0
+    limits = f"{PER_MINUTE} requests a minute, all together"
 
     def open(
         self,
@@ -69,6 +71,12 @@ class Rental:
             for number, native_id in enumerate(made, start=10**6):
                 customers.sim.pods.all[native_id].number = number
         return made
+
+    def least_seconds(self, command: str, boxes: int, create_seconds: float) -> float:
+        # Account, catalogue, list of what is there, a create for each box, a list that shows them all at work; and at
+        # the end account, list, for each box its delete and the look that does not find it, a list without them.
+        calls = 3 + boxes + 1 if command == "up" else 2 + 2 * boxes + 1
+        return (calls - 1) // PER_MINUTE * 60.0 + (create_seconds if command == "up" else 0.0)
 
     def where(self, sim: Any, native_id: str) -> str:
         return str(sim.pods.all[native_id].place)

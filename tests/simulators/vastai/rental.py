@@ -12,6 +12,8 @@ from tests.simulators.vastai import Machine, VastSimulator
 
 CREATE, DELETE, SEARCH = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/", "POST /api/v0/bundles/"
 LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/*"
+CREATE_EVERY, DELETE_EVERY, LOOK_EVERY = 4.5, 3.0, 2.0
+"""Seconds between two creates, two deletes, two looks, of one account."""
 CREDIT = 1000.0
 CHEAPEST, SPREAD = 0.30, 0.20
 """USD an hour of the first machine, and how much more the last of them is, about."""
@@ -59,6 +61,8 @@ class Rental:
     box = "instance"
     preempted = "stop"
     volume_region, volume_month = "machine:102", "$1.50/month"
+    list, page, scale = LIST, 25, 4.0
+    limits = f"a create in {CREATE_EVERY:g} s, a destroy in {DELETE_EVERY:g} s"
 
     def open(
         self,
@@ -87,6 +91,12 @@ class Rental:
         sim = customers.sim
         free = list(sim.world.market.offers)[::-1]  # the dearest
         return [str(sim.act("rent", {"account": id, "offer": free.pop(0), "label": tag})) for id in sim.customers]
+
+    def least_seconds(self, command: str, boxes: int, create_seconds: float) -> float:
+        # The last box's create, and the three looks in which it comes up; its delete, and the look at it and the list.
+        every = CREATE_EVERY if command == "up" else DELETE_EVERY
+        looks = 3 * LOOK_EVERY + create_seconds if command == "up" else 2 * LOOK_EVERY
+        return (boxes - 1) * every + looks
 
     def where(self, sim: Any, native_id: str) -> str:
         return f"machine:{sim.world.instances[int(native_id)].machine.id}"
