@@ -105,6 +105,21 @@ def wrong_way_imports(root: Path) -> list[str]:
     return complaints
 
 
+def import_circles(root: Path) -> list[str]:
+    """Modules that import each other, by whatever way. An import that waits in a function or for a type checker is one,
+    too: it hides the circle and does not open it."""
+    everywhere = list(modules(root))
+    names = {name for name, _, _ in everywhere}
+    needs = {
+        name: {target if target in names else target.rpartition(".")[0] for _, target in imports(name, path, tree)}
+        & (names - {name})
+        for name, path, tree in everywhere
+    }
+    while free := {name for name, others in needs.items() if not others}:  # it is in no circle
+        needs = {name: others - free for name, others in needs.items() if name not in free}
+    return [f"{name}: imports {', '.join(sorted(others))}, and it comes back" for name, others in needs.items()]
+
+
 def strange_engine(root: Path) -> list[str]:
     return [
         f"{path.relative_to(root)}:{line}: only components/ and the provider know the engine, this imports {target}"
@@ -214,6 +229,7 @@ def second_digest_forms(root: Path) -> list[str]:
 
 RULES = [
     wrong_way_imports,
+    import_circles,
     strange_engine,
     private_modules_abroad,
     stray_platform_names,
@@ -305,6 +321,23 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
 def test_wrong_way_import_is_seen(tree: Callable[[str, str], Path], name: str, text: str) -> None:
     (complaint,) = wrong_way_imports(tree(name, text))
     assert complaint.startswith(f"{name}:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from sweepstack.core import box\n",
+        "def late():\n    import sweepstack.core.box\n",
+        "if TYPE_CHECKING:\n    from sweepstack.core.box import Full\n",
+    ],
+)
+def test_import_circle_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
+    root = tree("sweepstack/core/view.py", text)
+    assert import_circles(root) == []
+    box = root / "sweepstack" / "core" / "box.py"
+    box.write_text(box.read_text() + "from sweepstack.core import view\n")
+    complaints = import_circles(root)
+    assert [complaint.partition(":")[0] for complaint in complaints] == ["sweepstack.core.box", "sweepstack.core.view"]
 
 
 @pytest.mark.parametrize(
