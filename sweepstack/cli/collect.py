@@ -24,7 +24,6 @@ from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
-from sweepstack.core import this_host
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
@@ -118,7 +117,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
-        named_with=_named_with(sources),
+        named_with=sources.named_with,
         known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
@@ -126,12 +125,6 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
     )
-
-
-def _named_with(sources: Sources) -> str:
-    host, _, folder = (sources.evidence or "").removeprefix("file://").partition("/")
-    is_folder = bool(folder) and (sources.evidence or "").startswith("file://")
-    return host if is_folder and sources.store is None and host not in this_host.names() else ""
 
 
 def _looker(

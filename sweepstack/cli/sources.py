@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweepstack.cli.output import Unsure
+from sweepstack.cli.output import Unsure, count
 from sweepstack.cli.target import Target
+from sweepstack.core import this_host
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.engine.state import Export, StackMissing, StackState
-from sweepstack.status.next_commands import give_up
+from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
+from sweepstack.status.next_commands import adopt_renamed, give_up
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,13 @@ class Sources:
     evidence: str | None
     store: EvidenceStore | None
     problem: str
+
+    @property
+    def named_with(self) -> str:
+        """The other host that the evidence's address names, if it is a folder that can't be used here; else ""."""
+        host, _, folder = (self.evidence or "").removeprefix("file://").partition("/")
+        is_folder = bool(folder) and (self.evidence or "").startswith("file://")
+        return host if is_folder and self.store is None and host not in this_host.names() else ""
 
 
 def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
@@ -73,12 +82,38 @@ def _forgotten(target: Target) -> tuple[str | None, str]:
     return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
 
 
-def usable(sources: Sources) -> EvidenceStore:
-    """The evidence. Raises Unsure, with the reason, if it can't be used."""
-    if sources.store is None:
-        again = [] if sources.problem else [f"pulumi up --stack {sources.target.stack}"]
-        raise Unsure(sources.problem or "there is no evidence yet: nothing was ever brought up", again)
-    return sources.store
+def usable(sources: Sources, verb: str) -> EvidenceStore:
+    """The evidence. Raises Unsure, with the reason and the ways out, if it can't be used. `verb`: as in `blocked`."""
+    if sources.store is not None:
+        return sources.store
+    if sources.problem:
+        raise blocked(sources.problem, sources, verb)
+    up = f"pulumi up --stack {sources.target.stack}"
+    raise Unsure("there is no evidence yet: nothing was ever brought up", [up])
+
+
+def blocked(problem: str, sources: Sources, verb: str) -> Unsure:
+    """The error of a command that the evidence stops: what may bill meanwhile, and what to type, once the problem is
+    fixed and where it can't be. `verb`: the command, as it is typed after `sweepctl`."""
+    stack = sources.target.stack
+    return Unsure(
+        problem + _may_bill(sources.state.boxes),
+        [
+            *adopt_renamed(sources.named_with),
+            f"sweepctl {verb} --stack {stack}    (once that is fixed)",
+            *(gives_up(sources) or [f"sweepctl status --stack {stack}    (shows what is left, and the way out)"]),
+        ],
+    )
+
+
+def _may_bill(boxes: Sequence[BoxEntry]) -> str:
+    """What these boxes cost by the state, as the end of a sentence; "" if nothing."""
+    prices = [box.price_per_hour for box in boxes]
+    if not any(price != 0 for price in prices):
+        return ""
+    rate = sum(price or 0.0 for price in prices)
+    known = f", {'at least ' if None in prices else ''}${rate:.2f}/h" if rate else ""
+    return f". {count(len(boxes), 'box')} in the state may still bill{known}"
 
 
 def gives_up(sources: Sources) -> list[str]:

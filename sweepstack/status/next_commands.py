@@ -20,7 +20,7 @@ def following(scene: Scene, view: SweepView) -> Sequence[str]:
     named = list(_ways_on(scene, view))
     foreign = [problem for sight in scene.sights if (problem := sight.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
-        first = _renamed(scene) if scene.evidence_problem else []
+        first = adopt_renamed(scene.named_with) if scene.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(scene.state.stack, foreign)]))
     locked = [sight for sight in scene.sights if not sight.verdict.allowed]
     unseen = [sight for sight in locked if _unseen(scene, sight)]
@@ -204,7 +204,7 @@ def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
 
 def _without_evidence(scene: Scene) -> list[str]:
     """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
-    stack, renamed = scene.state.stack, _renamed(scene)
+    stack, renamed = scene.state.stack, adopt_renamed(scene.named_with)
     if not scene.sights:
         return renamed or [f"sweepctl doctor --stack {stack}"]
     end = f"pulumi destroy --stack {stack}"
@@ -217,10 +217,11 @@ def _without_evidence(scene: Scene) -> list[str]:
     ]
 
 
-def _renamed(scene: Scene) -> list[str]:
-    if not scene.named_with:
+def adopt_renamed(host: str) -> list[str]:
+    """The command for a computer that was renamed, if the evidence names another `host`; none for ""."""
+    if not host:
         return []
-    return [f"sweepctl adopt --renamed-from {scene.named_with}    (if this computer was that, and was renamed)"]
+    return [f"sweepctl adopt --renamed-from {host}    (if this computer was that, and was renamed)"]
 
 
 def _resumes(scene: Scene, locked: Sequence[Sight], what: str = "resumes what waits") -> list[str]:

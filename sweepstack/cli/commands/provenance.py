@@ -27,7 +27,7 @@ def command(
     """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     sources = open_sources(target)
-    store = usable(sources)
+    store = usable(sources, f"provenance {cell}")
     manifest, digest = _sealed(sources, store, cell)
     verified = _verified(store, cell, digest)
     following = [f"sweepctl results {target.named()}"]

@@ -49,7 +49,10 @@ def publish(target: Target, to: str | None, out: Out) -> int:
             progress.say(key)
             progress.done, progress.total = done, total
 
-        done = publish_folder(source, uri, said)
+        try:
+            done = publish_folder(source, uri, said)
+        except EvidenceError as error:
+            raise Unsure(str(error), [f"sweepctl status --stack {stack}"]) from error
     written = target.file.write_pull_to(uri)
     following = [f"pulumi up --stack {stack}    (the state follows; no box is touched)"]
     out.document(

@@ -39,6 +39,11 @@ class Choice:
     all: bool = False
     reason: str = ""
 
+    @property
+    def typed(self) -> str:
+        """The cells, as they are typed."""
+        return "--all" if self.all else "--failed" if self.failed else " ".join(self.cells)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -70,7 +75,7 @@ def command(
     choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
     target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
-    store = usable(sources)
+    store = usable(sources, f"retry {choice.typed}".rstrip())
     with Progress("looking"):
         scene = look(sources)
     _may_run_at_all(scene)
@@ -206,10 +211,9 @@ def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> N
     if not sys.stdin.isatty():
         if choice.reason:
             return
-        spelled = "--all" if choice.all else "--failed" if choice.failed else " ".join(choice.cells)
         raise No(
             f"{what}. There is no terminal to ask at: give a reason as your consent",
-            [f'sweepctl retry --stack {target.stack} {spelled} --reason "…"'],
+            [f'sweepctl retry --stack {target.stack} {choice.typed} --reason "…"'],
         )
     if answer(f"{what}. Run them again? Type yes to go on: ").lower() != "yes":
         raise No("nothing was written", [f"sweepctl status --stack {target.stack}"])

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import pytest
 
+from sweepstack.cli import output
 from sweepstack.cli.app import app
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
@@ -440,6 +441,7 @@ class World:
         if fresh:
             self.save()
         self.monkeypatch.setattr("sys.stdin", Terminal(types + "\n") if types is not None else io.StringIO())
+        self.monkeypatch.setattr(output, "_documents", 0)  # each command is a process of its own
         self.capsys.readouterr()
         try:
             app([*arguments, *(["--stack", stack] if stack else [])])

@@ -358,7 +358,7 @@ def test_what_nobody_foresaw_is_one_message(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr("sweepstack.cli.commands.status.sweep.compose", crash)
     result = world.run("status", "--json")
     assert result.code == 2
-    assert result.out == ""
+    assert result.json["next"] == []
     assert "ZeroDivisionError" in result.err
     assert "Traceback" not in result.err
 

@@ -11,7 +11,7 @@ import pytest
 from sweepstack.cli import output
 from sweepstack.cli.app import app
 from sweepstack.cli.verbs import load, names
-from tests.unit.cli.support import World
+from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
 OF_NO_STACK = {"audit", "init", "new"}
@@ -94,10 +94,51 @@ def test_a_usage_error_is_a_document_too(words: list[str], capsys: pytest.Captur
 )
 def test_an_error_is_one_document(words: list[str], world: World) -> None:
     world.full()
-    output._documents = 0
     result = world.run(*words, "--json")
     assert result.code != 0
     document = json.loads(result.out)
     assert "nosuch" in document["error"]
     assert isinstance(document["next"], list)
     assert document["error"].splitlines()[0] in result.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pull"],
+        ["pull", "--verify"],
+        ["verify"],
+        ["approve"],
+        ["retry", "lr0.1"],
+        ["retry", "--failed"],
+        ["provenance", "lr0.1"],
+        ["tend", "--once"],
+    ],
+    ids=" ".join,
+)
+def test_evidence_that_can_t_be_used_leads_on_and_out(words: list[str], world: World) -> None:
+    """It said only what is damaged: not what bills meanwhile, nor what to type."""
+    world.full()
+    (world.evidence / "sweep.json").write_bytes(b"\0" * 80)
+    shown = world.run(*words)
+    assert shown.code == 2
+    assert "sweep.json is damaged" in shown.err
+    assert "2 boxes in the state may still bill, $1.00/h" in shown.err
+    again, out = world.run(*words, "--json").json["next"]
+    assert again.removeprefix(f"sweepctl {words[0]}").split()[-4:] == ["(once", "that", "is", "fixed)"]
+    assert out == world.run("status", "--json").json["next"][-1]
+    assert f"approve --stack {STACK} --abandon box-0 --abandon box-1" in out
+    for command in (again, out):
+        assert command.partition("    (")[0] in " ".join(shown.err.split())
+
+
+def test_without_a_box_the_way_out_of_damaged_evidence_is_a_look_at_what_is_left(world: World) -> None:
+    (world.evidence / "sweep.json").write_bytes(b"\0" * 80)
+    shown = world.run("pull", "--json")
+    assert shown.code == 2
+    assert "bill" not in shown.json["error"]
+    assert shown.json["next"] == [
+        f"sweepctl pull --stack {STACK}    (once that is fixed)",
+        f"sweepctl status --stack {STACK}    (shows what is left, and the way out)",
+    ]
+    assert world.run("publish", f"s3://bucket/{STACK}", "--json").json["next"] == [f"sweepctl status --stack {STACK}"]

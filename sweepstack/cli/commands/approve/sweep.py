@@ -50,7 +50,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
         )
     sources = open_sources(target)
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
-    store = sources.store if options.abandon and not options.receipt else usable(sources)
+    store = sources.store if options.abandon and not options.receipt else usable(sources, "approve")
     with Progress("looking"):
         scene = with_forgotten(look(sources), store)
     free = _free(options, scene)

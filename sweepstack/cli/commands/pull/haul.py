@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, moved, moved_json, size
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, gives_up, usable
+from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.printable import printable
@@ -132,17 +132,10 @@ class _Second(Out):
 
 def pull(sources: Sources, out: Out) -> int:
     """Exit 0 if every sealed cell is copied; 1 if a copy was refused; 2 if a box was not reached."""
-    store = usable(sources)
+    store = usable(sources, "pull")
     with Progress("pull", unit="bytes") as progress:
         haul = fetch(sources, store, progress)
     return report(sources, haul, out)
-
-
-def tries_again(error: EvidenceError, sources: Sources) -> Unsure:
-    """The error with the commands to type once its cause is fixed, and if it can't be fixed."""
-    return Unsure(
-        str(error), [f"sweepctl pull --stack {sources.target.stack}    (once that is fixed)", *gives_up(sources)]
-    )
 
 
 def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
@@ -153,7 +146,7 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
     try:
         return _fetch(sources, store, progress)
     except EvidenceError as error:
-        raise tries_again(error, sources) from error
+        raise blocked(str(error), sources, "pull") from error
 
 
 def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:

@@ -58,7 +58,7 @@ def tend(target: Target, interval: timedelta, once: bool, replace: bool, timeout
     """Exit 0 if nothing is left to do and every cell is settled (with `once`: if the round went well); 1 if a person is
     needed, or the time is up; 2 if something is not known."""
     memory = Memory(max(interval, timedelta(seconds=LEAST_SECONDS)), replace)
-    store = usable(open_sources(target))
+    store = usable(open_sources(target), "tend")
     try:
         mine = claim(store, memory.interval + GRACE, None)
     except AlreadyTended as error:
@@ -93,14 +93,14 @@ def _rounds(
         if memory.stop.wait(max(wait, 0)):
             note("interrupted between two rounds; the next tend goes on from here")
             return 130
-        mine = claim(usable(open_sources(target)), memory.interval + GRACE, mine)
+        mine = claim(usable(open_sources(target), "tend"), memory.interval + GRACE, mine)
 
 
 def _one(target: Target, memory: Memory, alerts: BudgetAlerts) -> Round:
     """One round. An outage is a problem of this round only: the next round asks again."""
     try:
         sources = open_sources(target)
-        store = usable(sources)
+        store = usable(sources, "tend")
         round_, scene, view = tend_round.look_at(sources, store, memory.verified)
         alerts.look(sources, scene, view)
         if not memory.stop.is_set():

@@ -10,7 +10,7 @@ from sweepstack.cli.collect import look
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
-from sweepstack.cli.sources import Sources, gives_up, usable
+from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.workdir import located
@@ -42,7 +42,7 @@ def verify(sources: Sources, out: Out) -> int:
     If the state has no box, or no queue for cells that ran, the copies are compared with the latest receipt, and no new
     receipt is written.
     """
-    target, store = sources.target, usable(sources)
+    target, store = sources.target, usable(sources, "verify")
     if not sources.state.boxes:
         from sweepstack.cli.commands.verify.reread import reread
 
@@ -55,8 +55,7 @@ def verify(sources: Sources, out: Out) -> int:
     try:
         outcome = run(sources, store, plan)
     except EvidenceError as error:
-        again = f"sweepctl verify --stack {target.stack}    (once that is fixed)"
-        raise Unsure(str(error), [again, *gives_up(sources)]) from error
+        raise blocked(str(error), sources, "verify") from error
     return report(sources, outcome, plan, out, store)
 
 
