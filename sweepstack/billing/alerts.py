@@ -36,8 +36,8 @@ class Notice(Record):
 
 
 @dataclass
-class Telling:
-    """A message on its way, in a thread that dies with the process. `wait` returns why it failed, or ""."""
+class Alert:
+    """An alert that a thread sends; the thread dies with the process. `wait` returns why it failed, or ""."""
 
     threshold: float
     problem: str = ""
@@ -52,7 +52,7 @@ class Telling:
 
 def tell(
     store: EvidenceStore, budget: Budget, use: Use, seen: Forecast, *, stack: str, per_hour: float | None
-) -> Telling | None:
+) -> Alert | None:
     """Begins to tell the webhook of the highest threshold that was crossed and not reported yet.
 
     None when there is nothing to tell. Returns at once; never raises: money is told of, nothing waits for it.
@@ -73,10 +73,10 @@ def tell(
         return _failed(
             threshold, f"{budget.webhook} is not set here, so no alert was sent that {_part(threshold)} is used"
         )
-    telling = Telling(threshold)
+    alert = Alert(threshold)
     body = message(budget, use, seen, stack=stack, threshold=threshold, per_hour=per_hour)
-    threading.Thread(target=_send, args=(telling, store, budget, url, body), daemon=True, name="webhook").start()
-    return telling
+    threading.Thread(target=_send, args=(alert, store, budget, url, body), daemon=True, name="webhook").start()
+    return alert
 
 
 def message(
@@ -101,22 +101,22 @@ def message(
     }
 
 
-def _send(telling: Telling, store: EvidenceStore, budget: Budget, url: str, body: Mapping[str, Any]) -> None:
-    name = _name(budget, telling.threshold)
+def _send(alert: Alert, store: EvidenceStore, budget: Budget, url: str, body: Mapping[str, Any]) -> None:
+    name = _name(budget, alert.threshold)
     try:
-        if _claim(store, name, budget, telling.threshold):
+        if _claim(store, name, budget, alert.threshold):
             why = post(url, body)
             if why:
-                telling.problem = (
-                    f"the webhook ({budget.webhook}) was not told that {_part(telling.threshold)} is used: {why}"
+                alert.problem = (
+                    f"the webhook ({budget.webhook}) was not told that {_part(alert.threshold)} is used: {why}"
                 )
                 store.write_record(name, None)  # the next look tries again at once
             else:
-                store.write_record(name, _notice(budget, telling.threshold, "told"))
+                store.write_record(name, _notice(budget, alert.threshold, "told"))
     except EvidenceError as error:
-        telling.problem = f"that the webhook was told is not on record: {error}"
+        alert.problem = f"that the webhook was told is not on record: {error}"
     finally:
-        telling._done.set()
+        alert._done.set()
 
 
 def _claim(store: EvidenceStore, name: str, budget: Budget, threshold: float) -> bool:
@@ -148,7 +148,7 @@ def _part(threshold: float) -> str:
     return f"{threshold:.0%}".replace("%", " %")
 
 
-def _failed(threshold: float, problem: str) -> Telling:
-    telling = Telling(threshold, problem)
-    telling._done.set()
-    return telling
+def _failed(threshold: float, problem: str) -> Alert:
+    alert = Alert(threshold, problem)
+    alert._done.set()
+    return alert

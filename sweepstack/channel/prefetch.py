@@ -1,7 +1,7 @@
 """Asks a box for many things in one round trip, before they are needed.
 
-Callers stay as they are. Who knows what will be asked says so before (`Foresees`), and each of those calls is then
-answered once by what came. What was not foreseen is asked as ever.
+Callers stay as they are. Code that knows what will be asked calls `prefetch` before (`Prefetches`). Each of those calls
+is then answered once from what came. What was not prefetched is asked as ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FRESH_SECONDS = 30.0
 """An answer that was not asked for by then is thrown away: the box is asked again."""
 MOST_NEWEST = 64
 READS = frozenset({"read", "lock_held", "walk", "tails"})
-"""Verbs of a channel that may be foreseen: they change nothing."""
+"""Verbs of a channel that may be prefetched: they change nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ def newest(folder: str, below: str, most: int) -> Question:
 
 
 @runtime_checkable
-class Foresees(Protocol):
+class Prefetches(Protocol):
     """A channel that can be asked many things at once."""
 
-    def foresee(self, questions: Sequence[Question]) -> None:
+    def prefetch(self, questions: Sequence[Question]) -> None:
         """Asks all of these in one round trip; each call that follows is answered by it, once. What the box answers
         with an error, that call raises. Asks nothing where answers are there already. Raises Unreachable."""
         ...
 
 
 @runtime_checkable
-class ForeseesBoxes(Protocol):
+class PrefetchesBoxes(Protocol):
     """A platform that can be asked many things at once."""
 
-    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+    def prefetch(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
         """Asks for a box, for what is to be read of it, and with `tagged` for every box whose tag begins with that, in
         one round trip. The `get`, the `list_tagged` and the channel's calls that follow on this very object are each
         answered by it, once; what the platform or the box answers with an error, they raise. Raises Unreachable."""

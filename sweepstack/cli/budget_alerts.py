@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from sweepstack.billing.alerts import Telling, tell
+from sweepstack.billing.alerts import Alert, tell
 from sweepstack.cli.output import note
 from sweepstack.cli.sources import Sources
 from sweepstack.status.compose import SweepView
@@ -27,20 +27,20 @@ class BudgetAlerts:
     """
 
     def __init__(self) -> None:
-        self._telling: Telling | None = None
+        self._alert: Alert | None = None
         self._begun = 0.0
         self._said = ""
 
     def look(self, sources: Sources, scene: Scene, view: SweepView) -> None:
         """Starts to send, if a threshold was crossed for which no alert was sent yet. Returns at once."""
-        if self._telling is not None and time.monotonic() - self._begun < AGAIN_SECONDS:
+        if self._alert is not None and time.monotonic() - self._begun < AGAIN_SECONDS:
             return
         self._say(0)
         found = outlook_of(scene, view.meter, view.eta_seconds)
         if found is None or scene.budget is None or sources.store is None:
             return
         use, seen = found
-        self._telling = tell(
+        self._alert = tell(
             sources.store, scene.budget, use, seen, stack=scene.state.stack, per_hour=view.meter.per_hour
         )
         self._begun = time.monotonic()
@@ -50,8 +50,8 @@ class BudgetAlerts:
         self._say(PATIENCE)
 
     def _say(self, seconds: float) -> None:
-        problem = self._telling.wait(seconds) if self._telling is not None else ""
-        self._telling = None
+        problem = self._alert.wait(seconds) if self._alert is not None else ""
+        self._alert = None
         if problem and problem != self._said:
             self._said = problem
             note(problem)

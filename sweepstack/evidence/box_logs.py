@@ -76,13 +76,13 @@ def due(store: EvidenceStore, box: str, generation: int, journal: Journal) -> bo
     return bool(journal.entries) and known(store, box, generation).head != journal.head
 
 
-def foresee(channel: Channel, before: BoxLogs) -> None:
+def prefetch_logs(channel: Channel, before: BoxLogs) -> None:
     """Asks for the box's journal and, in the same round trip, for what `copy` wants, where the way to the box can do
     that. Raises Unreachable."""
-    if isinstance(channel, prefetch.Foresees):
+    if isinstance(channel, prefetch.Prefetches):
         walk = prefetch.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
         tails = prefetch.tails(_paths(before), MOST_BYTES)
-        channel.foresee([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails])
+        channel.prefetch([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails])
 
 
 def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> BoxLogs:

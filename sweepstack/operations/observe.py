@@ -47,8 +47,8 @@ def observe(
         if found := settled(box):
             return found
         questions = [*_questions(files), *also.questions] if also else []
-        if also and isinstance(platform, prefetch.ForeseesBoxes):
-            platform.foresee(native_id, account, questions, also.tagged)
+        if also and isinstance(platform, prefetch.PrefetchesBoxes):
+            platform.prefetch(native_id, account, questions, also.tagged)
         record = look_up(platform, native_id, account, rented=rented)
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
@@ -68,8 +68,8 @@ def observe(
     rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
     try:
         channel = platform.channel(native_id, account)
-        if also and isinstance(channel, prefetch.Foresees):
-            channel.foresee(questions)
+        if also and isinstance(channel, prefetch.Prefetches):
+            channel.prefetch(questions)
         journal = read_journal(channel)
         alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
         on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None

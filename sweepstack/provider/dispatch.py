@@ -178,7 +178,7 @@ def update(
     """Returns the outputs after the change; in a preview, those that it will have. Raises SweepstackError."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
-        return _shown(handler, handler.foreseen(op, old_outputs, news))
+        return _shown(handler, handler.preview_outputs(op, old_outputs, news))
     new = handler.inputs_type.model_validate(news)
     _require_known(op, handler, old_outputs)
     try:

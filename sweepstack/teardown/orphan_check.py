@@ -95,9 +95,9 @@ class OnIt:
 
 
 @dataclass(frozen=True)
-class Word:
-    """What the person who asks has declared. `reason`: why it may be lost; "" if it is not abandoned. `agreed`: the
-    owner who, they say, has agreed."""
+class EndRequest:
+    """A person asks for the end of a box. `reason`: why its content may be lost; "" if it is not abandoned. `agreed`:
+    the owner who has agreed, as that person says."""
 
     person: str
     reason: str = ""
@@ -120,7 +120,13 @@ class StrayVerdict:
 
 
 def may_end_stray(
-    box: Stray, on_it: OnIt, evidence: Sequence[EvidenceStore], word: Word, *, now: datetime | None = None, full: bool
+    box: Stray,
+    on_it: OnIt,
+    evidence: Sequence[EvidenceStore],
+    request: EndRequest,
+    *,
+    now: datetime | None = None,
+    full: bool,
 ) -> StrayVerdict:
     """Decides whether the box may be ended without its state, and why not.
 
@@ -138,11 +144,11 @@ def may_end_stray(
         return verdict
     problems, copied = _copies(box, on_it, stores, full=full)
     verdict.unsafe = {} if copied else {name: on_it.cells()[name] for name in sorted(on_it.unsettled)}
-    verdict.held = _held(box, on_it, word, now)
+    verdict.held = _held(box, on_it, request, now)
     if verdict.held:
         verdict.reasons.append(verdict.held)
         return verdict
-    if word.reason:
+    if request.reason:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     if seen.existence is not Existence.EXISTS or seen.journal is None or on_it.given is None:
@@ -187,14 +193,14 @@ def _signs(store: EvidenceStore, box: Stray) -> list[str]:
     return [f"{store.shown}: {sign}" for sign in found]
 
 
-def _held(box: Stray, on_it: OnIt, word: Word, now: datetime) -> str:
+def _held(box: Stray, on_it: OnIt, request: EndRequest, now: datetime) -> str:
     """Which other person or backend holds it, and until when; "" if the box is ours, or not held, or the owner has
     agreed. An agreement does not count against a backend that still has it."""
     owner = on_it.owner
     if box.gate:
-        other = owner.person if owner is not None and owner.person != word.person else ""
+        other = owner.person if owner is not None and owner.person != request.person else ""
         return f"{box.gate}: it ends through its gate there{f'; ask {other}' if other else ''}"
-    if box.ours or owner is None or owner.person in (word.person, word.agreed):
+    if box.ours or owner is None or owner.person in (request.person, request.agreed):
         return ""
     until = owner.held_at(now, on_it.seen.journal)
     if until is None:

@@ -258,8 +258,8 @@ def test_a_preview_runs_nothing(plugin: Plugin, host: Host) -> None:
     plugin.create(COMMAND, {"connection": UNKNOWN, "create": UNKNOWN}, preview=True)
     olds = {**inputs, "stdout": "x", "stderr": ""}
     assert plugin.update(COMMAND, olds, inputs, preview=True) == olds
-    foreseen = plugin.update(COMMAND, olds, {**inputs, "create": "touch $HOME/previewed # again"}, preview=True)
-    assert repr(foreseen["stdout"]) == repr(UNKNOWN)
+    previewed = plugin.update(COMMAND, olds, {**inputs, "create": "touch $HOME/previewed # again"}, preview=True)
+    assert repr(previewed["stdout"]) == repr(UNKNOWN)
     assert not (host.home / "previewed").exists()
 
 

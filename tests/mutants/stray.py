@@ -24,7 +24,7 @@ STRAY = (
         "audit --end: an abandonment goes before the owner",
         CHECK,
         "    if verdict.held:\n",
-        "    if verdict.held and not word.reason:\n",
+        "    if verdict.held and not request.reason:\n",
         ALONE + "test_its_owner_s_word_counts_while_it_is_held_and_no_longer",
         REAL + "test_while_its_owner_holds_it_no_abandonment_helps",
     ),
@@ -97,7 +97,7 @@ STRAY = (
     _mutant(
         "audit --end: the box is not read again after the id was typed",
         END,
-        "        found = _checked(finding, root, known, word, full=True)\n",
+        "        found = _checked(finding, root, known, request, full=True)\n",
         "        pass\n",
         REAL + "test_a_copy_that_is_not_proved_any_more_locks[copy]",
     ),

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
-from sweepstack.channel import bulk_fetch, prefetch
+from sweepstack.channel import bulk_fetch
 from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.prefetch import READS, Answers, Question
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh import shell as ssh_shell
 from sweepstack.channel.ssh.link import MOST_ANSWER, Link
@@ -57,7 +58,7 @@ class SshChannel:
         config: str = "none",
         closed: Callable[[], str] | None = None,
         links: Links | None = None,
-        answers: prefetch.Answers | None = None,
+        answers: Answers | None = None,
     ) -> None:
         """`links`: to an agent that serves more than this box; `endpoint` is then theirs. `answers`: what it said
         already of what will be asked. Raises NotAuthorized without a key."""
@@ -74,10 +75,10 @@ class SshChannel:
             way = Way(endpoint, key or ssh_keys.choose(), pin, config)
             links = shared(way, native_id, settings, python)
         self._links = links
-        self._answers = prefetch.Answers() if answers is None else answers  # one that knows nothing is false
+        self._answers = Answers() if answers is None else answers  # one that knows nothing is false
 
-    def foresee(self, questions: Sequence[prefetch.Question]) -> None:
-        """See `sweepstack.channel.prefetch.Foresees`."""
+    def prefetch(self, questions: Sequence[Question]) -> None:
+        """See `sweepstack.channel.prefetch.Prefetches`."""
         if not self._answers:
             came = self._asking(lambda link: link.ask_all(questions, MOST_READ), again=True)
             self._answers.keep(questions, came)
@@ -315,7 +316,7 @@ class SshChannel:
         return self._ask_data(verb, **words)[1]
 
     def _ask_data(self, verb: str, *, most: int = MOST_ANSWER, **words: Any) -> tuple[bytes, Any]:
-        if verb in prefetch.READS:
+        if verb in READS:
             known = self._answers.take(verb, {name: word for name, word in words.items() if name != "deadline"})
             if known is not None:
                 return known.get()

@@ -20,8 +20,8 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import BoxView, SweepView, compose
 from sweepstack.status.snapshot import Scene, Sight
 
-Word = Literal["healthy", "done", "escalate", "unreachable"]
-_CODES: dict[Word, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
+PatrolVerdict = Literal["healthy", "done", "escalate", "unreachable"]
+_CODES: dict[PatrolVerdict, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
 
     box: str
     native_id: str
-    verdict: Word
+    verdict: PatrolVerdict
     words: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ def judge(scene: Scene, view: SweepView) -> list[Finding]:
     """A finding for every box of the state, and for every orphan. One line if there is none."""
     found = [_box(sight, box, view) for sight, box in zip(scene.sights, view.boxes, strict=True)]
     for orphan in view.unknown:
-        known: Word = "escalate" if orphan.proved else "unreachable"
+        known: PatrolVerdict = "escalate" if orphan.proved else "unreachable"
         found.append(Finding(orphan.box or "-", orphan.native_id or "", known, (f"UNKNOWN: {orphan.why}",)))
     if not found and not scene.searched:
         found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
@@ -81,7 +81,7 @@ def judge(scene: Scene, view: SweepView) -> list[Finding]:
 
 
 def _box(sight: Sight, box: BoxView, view: SweepView) -> Finding:
-    def finding(verdict: Word, *words: str) -> Finding:
+    def finding(verdict: PatrolVerdict, *words: str) -> Finding:
         return Finding(box.name, box.native_id, verdict, tuple(word for word in words if word))
 
     if sight.gone:

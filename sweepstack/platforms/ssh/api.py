@@ -58,7 +58,7 @@ class Caller:
         known = self._known.take("verb", {"name": verb, "args": args})
         return self._understood(verb, known.get()[1] if known is not None else self._sent(verb, args))
 
-    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+    def prefetch(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
         """Prefetches in one round trip: the box, the answers to `questions` about it, and with `tagged` the boxes whose
         tag begins with that. Each answer then serves one later call of `ask`, or of a channel with `answers`. Raises
         Unreachable."""

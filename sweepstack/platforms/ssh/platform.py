@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.prefetch import ForeseesBoxes
+from sweepstack.channel.prefetch import PrefetchesBoxes
 from sweepstack.channel.ssh.config import completed
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
 from sweepstack.onbox.host.capabilities import CanStop, IsHost, ReadsVolumes
@@ -60,7 +60,7 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
     address_change.prove_same(new, old, native_id, account, host_keys)
 
 
-class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
+class SshPlatform(CanStop, ReadsVolumes, IsHost, PrefetchesBoxes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     over_ssh = True
@@ -134,8 +134,8 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, ForeseesBoxes):
     def get(self, native_id: str, account: str) -> BoxRecord:
         return self._record(self._ask("get", native_id=native_id, account=account))
 
-    def foresee(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
-        self._host().foresee(native_id, account, questions, tagged)
+    def prefetch(self, native_id: str, account: str, questions: Sequence[Question], tagged: str = "") -> None:
+        self._host().prefetch(native_id, account, questions, tagged)
 
     def destroy(self, native_id: str, account: str) -> None:
         self._ask("destroy", native_id=native_id, account=account)

@@ -94,7 +94,7 @@ class StandIn(Servicer):
     def _create(self, op: Operation, inputs: dict[str, Any]) -> dict[str, Any]:
         kind = _kind(op.urn)
         if op.preview:
-            return _foreseen(kind, inputs)
+            return _preview_outputs(kind, inputs)
         if kind is fields.COPY:
             return self._copy(op, inputs)
         if inputs.get("create") is None:
@@ -105,7 +105,7 @@ class StandIn(Servicer):
         kind = _kind(op.urn)
         if op.preview:
             same = not fields.diff(kind, olds, news).detailedDiff
-            return {**olds, **news} if same else _foreseen(kind, news)
+            return {**olds, **news} if same else _preview_outputs(kind, news)
         if kind is fields.COPY:
             changed = {path.partition("[")[0] for path in fields.diff(kind, olds, news).detailedDiff}
             return self._copy(op, news) if changed & {"source", "remotePath"} else news
@@ -211,7 +211,7 @@ def _kept(struct: struct_pb2.Struct) -> dict[str, Any]:
     return to_python(struct, secrets=True)
 
 
-def _foreseen(kind: fields.Kind, inputs: dict[str, Any]) -> dict[str, Any]:
+def _preview_outputs(kind: fields.Kind, inputs: dict[str, Any]) -> dict[str, Any]:
     return {**inputs, "stdout": UNKNOWN, "stderr": UNKNOWN} if kind is fields.COMMAND else inputs
 
 

@@ -49,9 +49,9 @@ def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) ->
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
     if store is not None and not outlook.dry_run:
-        telling = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
-        if telling is not None and telling.wait(0):  # nothing waits for the webhook; what is known already is said
-            op.progress(telling.problem or "telling the budget's webhook")
+        alert = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
+        if alert is not None and alert.wait(0):  # nothing waits for the webhook; what is known already is said
+            op.progress(alert.problem or "telling the budget's webhook")
 
 
 def keep_budget(evidence: Evidence, budget: Budget | None) -> None:

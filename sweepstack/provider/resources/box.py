@@ -105,7 +105,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if refused:
             return Checked(new, refused)
         evidence = Evidence((old or new).evidence)
-        rented, moved = host_address_change.foreseen(op, old, new, box_records.rented(evidence, old or new))
+        rented, moved = host_address_change.in_preview(op, old, new, box_records.rented(evidence, old or new))
         if moved:
             return Checked(new, moved)
         if rented is None and new.want == "running" and (old is None or box_records.readable(evidence)):

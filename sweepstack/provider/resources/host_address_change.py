@@ -28,7 +28,7 @@ def written_out(old: AddressedT | None, new: AddressedT) -> tuple[AddressedT, li
     return new.model_copy(update={"adapter": adapter}), []
 
 
-def foreseen(
+def in_preview(
     op: Operation, old: BoxInputs | None, new: BoxInputs, box: BoxState | None
 ) -> tuple[BoxState | None, list[Failure]]:
     """The box as it is to be asked about from now on, and why its new address is refused. `box`: None if there is none.

@@ -151,7 +151,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if held is not None:
             raise SweepstackError(elsewhere_words(held, stack))
 
-    def foreseen(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+    def preview_outputs(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
         there = {"evidence": evidence_of(op, str(news["pull_to"]))}
         return {**old_outputs, **news, **({} if news.get("pull_to") == old_outputs.get("pull_to") else there)}
 

@@ -43,8 +43,8 @@ def use(usd: float, **known: Any) -> Use:
 
 def told(store: EvidenceStore, spent: Use) -> str | None:
     """What became of it; None where there was nothing to tell."""
-    telling = tell(store, spent.budget, spent, SEEN, stack="abl", per_hour=1.9)
-    return None if telling is None else telling.wait(20)
+    alert = tell(store, spent.budget, spent, SEEN, stack="abl", per_hour=1.9)
+    return None if alert is None else alert.wait(20)
 
 
 # The request
@@ -179,9 +179,9 @@ def test_a_hang_holds_nobody_up(store: EvidenceStore, monkeypatch: pytest.Monkey
     monkeypatch.setattr(webhook, "READ_SECONDS", 30.0)
     with hook("hang") as server:
         monkeypatch.setenv("HOOK", server.url)
-        telling = tell(store, use(50).budget, use(50), SEEN, stack="abl", per_hour=1.9)
-        assert telling is not None
-        assert "has not answered" in telling.wait(0)
+        alert = tell(store, use(50).budget, use(50), SEEN, stack="abl", per_hour=1.9)
+        assert alert is not None
+        assert "has not answered" in alert.wait(0)
         server.go_on.set()
 
 

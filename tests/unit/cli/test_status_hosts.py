@@ -98,8 +98,8 @@ def test_asked_one_by_one_it_is_the_same_picture(world: World, monkeypatch: pyte
     monkeypatch.setattr(collect, "datetime", Still)
     together = status(world)
 
-    monkeypatch.setattr(prefetch, "ForeseesBoxes", NoPlatform)
-    monkeypatch.setattr(prefetch, "Foresees", NoPlatform)
+    monkeypatch.setattr(prefetch, "PrefetchesBoxes", NoPlatform)
+    monkeypatch.setattr(prefetch, "Prefetches", NoPlatform)
     asked: list[str] = []
     request = ssh_link.Link.request
 

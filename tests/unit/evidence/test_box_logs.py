@@ -151,8 +151,8 @@ class Counting(LocalChannel):
         self.trips: list[str] = []
         self.known: list[str] = []
 
-    def foresee(self, questions: Sequence[prefetch.Question]) -> None:
-        self.trips.append("foresee")
+    def prefetch(self, questions: Sequence[prefetch.Question]) -> None:
+        self.trips.append("prefetch")
         self.known = [question.verb + str(question.args) for question in questions]
 
     def asked(self, question: prefetch.Question) -> None:
@@ -179,14 +179,14 @@ def test_they_come_in_the_round_trip_of_the_journal(world: World) -> None:
     world.box.log("setup-started", setup=SETUP, code="c")
     channel = Counting(world.box)
     pull(world, channel)
-    assert channel.trips == ["foresee"]
+    assert channel.trips == ["prefetch"]
     write(world.box, box_layout.setup_log(SETUP), b"Collecting x\n")
     channel.trips.clear()
     pull(world, channel)
-    assert channel.trips == ["foresee", "tails"], "one more for logs that are new"
+    assert channel.trips == ["prefetch", "tails"], "one more for logs that are new"
     channel.trips.clear()
     pull(world, channel)
-    assert channel.trips == ["foresee"]
+    assert channel.trips == ["prefetch"]
 
 
 def test_a_box_that_does_not_answer_any_more_ends_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

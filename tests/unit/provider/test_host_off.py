@@ -162,9 +162,9 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
     parked.host.start()
     with pytest.raises(No, match=r"still answers.* in its console"):
-        confirm.confirm_gone(target, confirm.Word("box-0", "released"), Out(as_json=True))
+        confirm.confirm_gone(target, confirm.Statement("box-0", "released"), Out(as_json=True))
     parked.host.stop()
-    assert confirm.confirm_gone(target, confirm.Word("box-0", "released", by="ada"), Out(as_json=True)) == YES
+    assert confirm.confirm_gone(target, confirm.Statement("box-0", "released", by="ada"), Out(as_json=True)) == YES
     bill = bill_of(parked, box)
     assert (bill.per_hour, bill.ended_how) == (0.0, "power-off, released: ada")
     assert still_billed(known, spent(known, datetime.now(UTC)), known.births()) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm_gone import never_rented as command
-from sweepstack.cli.commands.confirm_gone.ended import Word
+from sweepstack.cli.commands.confirm_gone.ended import Statement
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import No, Out
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
@@ -46,7 +46,7 @@ def confirm(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, saw: str = "no instan
     sources = SimpleNamespace(store=sweep.store, problem="")
     monkeypatch.setattr(command, "open_sources", lambda target: sources)
     target: Any = SimpleNamespace(stack=STACK)
-    return command.never_rented(target, Word("box-0", saw, "ann"), Out(as_json=False))
+    return command.never_rented(target, Statement("box-0", saw, "ann"), Out(as_json=False))
 
 
 def looked_for(sweep: Sweep) -> Search:

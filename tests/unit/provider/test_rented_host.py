@@ -16,7 +16,7 @@ import pytest
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.confirm_gone import ended as confirm
-from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
+from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
@@ -65,14 +65,14 @@ def begun(sweep: HostSweep) -> BoxState:
     return box
 
 
-def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, word: Word | None = None) -> int:
+def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, statement: Statement | None = None) -> int:
     """The command, with a state that has this box."""
     state = sweep.stack_state(box)
     file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
     monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
-    return confirm_gone(target, word or Word(box.name, SAW, by="ada"), Out(as_json=True))
+    return confirm_gone(target, statement or Statement(box.name, SAW, by="ada"), Out(as_json=True))
 
 
 def open_bill(sweep: HostSweep, box: BoxState) -> float | None:
@@ -113,7 +113,7 @@ def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
     assert open_bill(rented, box) == 0.5
 
     yesterday = datetime.now(UTC) - timedelta(hours=1)
-    assert say(rented, monkeypatch, box, Word("box-0", f" {SAW} ", by="ada", at=yesterday.isoformat())) == YES
+    assert say(rented, monkeypatch, box, Statement("box-0", f" {SAW} ", by="ada", at=yesterday.isoformat())) == YES
     said = json.loads(capsys.readouterr().out)["confirmed"]
     assert (said["by"], said["saw"], said["native_id"]) == ("ada", SAW, box.native_id)
     assert said["tried"]
@@ -180,15 +180,15 @@ def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.Mo
 def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     box = begun(rented)
     mistakes = {
-        "still answers.*Nothing was written": Word("box-0", SAW),
-        "--saw is empty": Word("box-0", "  "),
-        '--at "soon" is no time': Word("box-0", SAW, at="soon"),
-        "is in the future": Word("box-0", SAW, at="2999-01-01T00:00Z"),
-        r"there is no box box-9 in the state or on record \(there: box-0\)": Word("box-9", SAW),
+        "still answers.*Nothing was written": Statement("box-0", SAW),
+        "--saw is empty": Statement("box-0", "  "),
+        '--at "soon" is no time': Statement("box-0", SAW, at="soon"),
+        "is in the future": Statement("box-0", SAW, at="2999-01-01T00:00Z"),
+        r"there is no box box-9 in the state or on record \(there: box-0\)": Statement("box-9", SAW),
     }
-    for said, word in mistakes.items():
+    for said, statement in mistakes.items():
         with pytest.raises(No, match=said):
-            say(rented, monkeypatch, box, word)
+            say(rented, monkeypatch, box, statement)
     known = handover_of(rented.store, box.native_id)
     assert known is not None
     assert known.confirmed is None
@@ -285,8 +285,8 @@ def test_another_machine_at_the_address_counts_only_when_it_is_named(
         say(rented, monkeypatch, box)
     key = error.value.next[0].split("--another ")[1]
     with pytest.raises(No):
-        say(rented, monkeypatch, box, Word("box-0", SAW, another="SHA256:" + "A" * 43))
-    assert say(rented, monkeypatch, box, Word("box-0", SAW, another=key)) == YES
+        say(rented, monkeypatch, box, Statement("box-0", SAW, another="SHA256:" + "A" * 43))
+    assert say(rented, monkeypatch, box, Statement("box-0", SAW, another=key)) == YES
     delete(rented, box)
 
 
@@ -297,7 +297,7 @@ def test_its_own_key_is_no_other_machine_s_on_a_computer_that_never_saw_it(
     assert box.host_keys
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another computer"))
     with pytest.raises(No, match="still answers"):
-        say(rented, monkeypatch, box, Word("box-0", SAW, another=box.host_keys[0].split()[-1]))
+        say(rented, monkeypatch, box, Statement("box-0", SAW, another=box.host_keys[0].split()[-1]))
     known = handover_of(rented.store, box.native_id)
     assert known is not None
     assert known.confirmed is None
@@ -313,7 +313,7 @@ def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
     monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
-    assert confirm_gone(target, Word("box-0", SAW), Out(as_json=True)) == YES
+    assert confirm_gone(target, Statement("box-0", SAW), Out(as_json=True)) == YES
     birth = rented.store.birth("box-0", 1)
     assert birth is not None
     assert birth.ended_how is not None

@@ -11,7 +11,7 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Listing
-from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, Stray, StrayVerdict, may_end_stray
 from sweepstack.teardown.ownership import HELD, Owner
 from tests.unit.teardown.support import FIRST, SECOND, Situation
 
@@ -22,7 +22,7 @@ BOX = Stray("local", "local-a", "here", "abc", "box-0", 1, ours=True)
 
 
 def asked(box: Stray = BOX, on_it: OnIt = IDLE, *stores: EvidenceStore, **word: str) -> StrayVerdict:
-    return may_end_stray(box, on_it, stores, Word(ME, **word), now=NOW, full=True)
+    return may_end_stray(box, on_it, stores, EndRequest(ME, **word), now=NOW, full=True)
 
 
 def seen(**changes: object) -> OnIt:

@@ -25,7 +25,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.orphan_check import OnIt, Stray, StrayVerdict, Word, may_end_stray
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, Stray, StrayVerdict, may_end_stray
 from sweepstack.teardown.ownership import Owner, former_selves, read_owner, who
 
 READ_SECONDS = 60.0
@@ -81,11 +81,11 @@ class Assessed:
 
 
 def assess(
-    platform: str, native_id: str, account: str, tag: str, root: Path, known: Known, word: Word, *, full: bool
+    platform: str, native_id: str, account: str, tag: str, root: Path, known: Known, request: EndRequest, *, full: bool
 ) -> Assessed:
     """Reads the box, finds the evidence of its sweep, and runs the check. Blocks for seconds; reads only."""
     on_it = read_box(platform, native_id, account, _places(tag, known))
-    return judged(platform, native_id, account, tag, on_it, root, known, word, full=full)
+    return judged(platform, native_id, account, tag, on_it, root, known, request, full=full)
 
 
 def judged(
@@ -96,7 +96,7 @@ def judged(
     on_it: OnIt,
     root: Path,
     known: Known,
-    word: Word,
+    request: EndRequest,
     *,
     full: bool,
 ) -> Assessed:
@@ -114,12 +114,12 @@ def judged(
         except EvidenceError:
             pass  # it is on another host, or needs keys that are missing here
     others = other_backends(stores, owner, root, known)
-    mine = owner is not None and owner.person in {word.person, *former_selves()}
+    mine = owner is not None and owner.person in {request.person, *former_selves()}
     # A colleague with another backend may name the same evidence.
     ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)
     gate = next((f"the state in {other.backend} {other.words}" for other in others if other.there), "")
     box = Stray(platform, native_id, account, identity, name, generation, ours, gate)
-    verdict = may_end_stray(box, on_it, stores, word, full=full)
+    verdict = may_end_stray(box, on_it, stores, request, full=full)
     return Assessed(box, on_it, tuple(stores), verdict, on_record, others)
 
 
@@ -160,8 +160,8 @@ def assess_all(boxes: Sequence[tuple[str, str, str, str]], root: Path, known: Kn
     """Assesses many boxes (platform, native id, account, tag), by platform and native id. A box that does not answer in
     time is unknown."""
     read = in_parallel({box: partial(read_box, *box[:3], _places(box[3], known)) for box in boxes}, READ_SECONDS)
-    late, word = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), Word(who())
-    return {box[:2]: judged(*box, read.get(box, late), root, known, word, full=False) for box in boxes}
+    late, request = OnIt(Observation(Existence.UNKNOWN, note=NOT_IN_TIME)), EndRequest(who())
+    return {box[:2]: judged(*box, read.get(box, late), root, known, request, full=False) for box in boxes}
 
 
 def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled: bool) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_books
-from sweepstack.teardown.orphan_check import Word
+from sweepstack.teardown.orphan_check import EndRequest
 from sweepstack.teardown.ownership import who
 
 WAIT_SECONDS = 300.0
@@ -54,7 +54,7 @@ def end(
     box, who has agreed. Exit code 0 only if the platform proves that it is gone; raises No if the check refuses, and
     nothing was ended.
     """
-    word = _word(abandon, reason, agreed)
+    request = _request(abandon, reason, agreed)
     adapter, colon, native_id = what.rpartition(":")  # a host's address has colons of its own
     if not colon or not native_id:
         raise Unsure(f"{what!r} names no platform and id", [AUDIT])
@@ -71,20 +71,20 @@ def end(
     _refuse_gated(finding, root, known, abandon=abandon)
     found: Assessed | VolumeAssessed
     if finding.kind == "box":
-        found = _checked(finding, root, known, word, full=False)
+        found = _checked(finding, root, known, request, full=False)
     else:
         found = _check_volume(finding, known, abandon=abandon)
     _confirm(finding, typed, found)
     if finding.kind == "box":  # its content may have changed while the person typed the id
-        found = _checked(finding, root, known, word, full=True)
+        found = _checked(finding, root, known, request, full=True)
     else:
         found = _check_volume(finding, known, abandon=abandon)
-    places = _record(finding, found, known, word)
+    places = _record(finding, found, known, request)
     account = platform.account()
     problems = _keep_logs(finding, found) if isinstance(found, Assessed) else []
     _issue(platform, finding, account)
-    problems += _close(finding, found, word) if isinstance(found, Assessed) else []
-    way = _way(found, word)
+    problems += _close(finding, found, request) if isinstance(found, Assessed) else []
+    way = _way(found, request)
     document = {"platform": adapter, "native_id": native_id, "kind": finding.kind, "gone": True}
     out.document(document | {"way": way, "recorded": places, "problems": problems})
     out.line(f"{finding.kind} {native_id} is gone from {adapter} ({way}); what was on it is gone with it")
@@ -95,20 +95,20 @@ def end(
     return YES
 
 
-def _way(found: Assessed | VolumeAssessed, word: Word) -> str:
+def _way(found: Assessed | VolumeAssessed, request: EndRequest) -> str:
     if isinstance(found, Assessed):
         return found.verdict.way or "abandoned"
-    return "abandoned" if word.reason else "cleared"
+    return "abandoned" if request.reason else "cleared"
 
 
-def _word(abandon: bool, reason: str, agreed: str) -> Word:
-    """The person's decision. Raises Unsure for a reason without --abandon, or --abandon without a reason."""
+def _request(abandon: bool, reason: str, agreed: str) -> EndRequest:
+    """What the person asks for. Raises Unsure for a reason without --abandon, or --abandon without a reason."""
     reason = " ".join(reason.split())
     if abandon and not reason:
         raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "why"')
     if reason and not abandon:
         raise Unsure('--reason is for an abandonment: --abandon --reason "why"')
-    return Word(who(), reason, agreed.strip())
+    return EndRequest(who(), reason, agreed.strip())
 
 
 def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) -> None:
@@ -128,11 +128,13 @@ def _refuse_gated(finding: Finding, root: Path, known: Known, *, abandon: bool) 
         )
 
 
-def _checked(finding: Finding, root: Path, known: Known, word: Word, *, full: bool) -> Assessed:
+def _checked(finding: Finding, root: Path, known: Known, request: EndRequest, *, full: bool) -> Assessed:
     """The assessment, if the check allows the end; else raises No with the content, the owner, and what to do."""
     with Progress(f"reading {finding.native_id}"):
-        found = assess(finding.platform, finding.native_id, finding.account, finding.tag, root, known, word, full=full)
-    if found.verdict.allowed and (word.reason or not found.on_record):
+        found = assess(
+            finding.platform, finding.native_id, finding.account, finding.tag, root, known, request, full=full
+        )
+    if found.verdict.allowed and (request.reason or not found.on_record):
         return found
     doubled = finding.standing == "duplicate"
     following, give_up = way_out(found, root, known, recorded="", doubled=doubled)
@@ -179,12 +181,12 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
 
 
-def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> list[str]:
+def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, request: EndRequest) -> list[str]:
     """Records the decision on this computer, in the evidence and on the box. Returns the places that worked.
 
     Raises No if it could be recorded neither here nor in the evidence: then nothing was ended.
     """
-    decision = _decision(finding, found, known, word)
+    decision = _decision(finding, found, known, request)
     places, problems = [], []
     try:
         places.append(str(record_decision(decision)))
@@ -207,18 +209,18 @@ def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, wo
     return places
 
 
-def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, word: Word) -> Decision:
+def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, request: EndRequest) -> Decision:
     owner = found.owner if isinstance(found, Assessed) else None
-    agreed = f"; {word.person} says that {word.agreed} has agreed" if word.agreed else ""
+    agreed = f"; {request.person} says that {request.agreed} has agreed" if request.agreed else ""
     unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""
-    why = word.reason or f"the check allowed it: {_way(found, word)}"
+    why = request.reason or f"the check allowed it: {_way(found, request)}"
     box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
     holds = found.words if not isinstance(found, Assessed) else f"{found.on_it.words}; owner {found.owner_words}"
     if isinstance(found, Assessed):
         holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
     return Decision(
-        what=GIVEN_UP if word.reason else ENDED,
-        by=word.person,
+        what=GIVEN_UP if request.reason else ENDED,
+        by=request.person,
         at=datetime.now(UTC),
         reason=why + agreed,
         platform=finding.platform,
@@ -247,13 +249,13 @@ def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
     return [problem for problems in kept for problem in problems]
 
 
-def _close(finding: Finding, found: Assessed, word: Word) -> list[str]:
+def _close(finding: Finding, found: Assessed, request: EndRequest) -> list[str]:
     """Records that the box is gone, and the cells that were lost. Returns what could not be written: the box is gone
     in any case."""
     problems: list[str] = []
     for store in found.stores if found.box.box else ():
         box, now = found.box, datetime.now(UTC)
-        how = f"abandoned by {word.person}" if word.reason else f"ended by {word.person}"
+        how = f"abandoned by {request.person}" if request.reason else f"ended by {request.person}"
         lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
         try:
             birth = store.birth(box.box, box.generation)

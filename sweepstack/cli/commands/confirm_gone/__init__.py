@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.commands.confirm_gone.ended import Word, confirm_gone
+from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
 from sweepstack.cli.commands.confirm_gone.never_rented import never_rented as none_was
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import Out
@@ -32,5 +32,5 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Confirm that a box has ended, or was never rented, if no API can prove it. Refused while it still shows."""
-    word = Word(box, saw, by, at, another.strip())
-    return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), word, Out(as_json=json))
+    statement = Statement(box, saw, by, at, another.strip())
+    return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), statement, Out(as_json=json))

@@ -34,8 +34,9 @@ SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Word:
-    """What the person typed. `at`: "" for now. `another`: the fingerprint of another machine with the address now."""
+class Statement:
+    """What a person says of a box, as typed. `at`: "" for now. `another`: the fingerprint of another machine that has
+    the box's address now."""
 
     box: str
     saw: str
@@ -44,16 +45,16 @@ class Word:
     another: str = ""
 
 
-def confirm_gone(target: Target, word: Word, out: Out) -> int:
+def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
-    if not word.saw.strip():
+    if not statement.saw.strip():
         raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
-    at = _moment(word.at, now)
+    at = _moment(statement.at, now)
     sources = open_sources(target)
-    rest = _resting(sources, word.box, now)
-    box = _box(sources, word.box) if rest is None else rest[1]
+    rest = _resting(sources, statement.box, now)
+    box = _box(sources, statement.box) if rest is None else rest[1]
     if not has_address(box.adapter):
         raise No(
             f"box {box.name} is on {box.adapter}, and its API proves that a box is gone: a confirmation is not needed, "
@@ -64,13 +65,13 @@ def confirm_gone(target: Target, word: Word, out: Out) -> int:
         known = _stood_still(sources.store, rest[0], now)
     else:
         known = _begun(target, sources, box, now)
-    tried, keys = _connect(target, box, word, known)
+    tried, keys = _connect(target, box, statement, known)
     confirmed = Confirmation(
         box=box.name,
         native_id=box.native_id,
-        by=word.by.strip() or who(),
+        by=statement.by.strip() or who(),
         at=at,
-        saw=" ".join(word.saw.split()),
+        saw=" ".join(statement.saw.split()),
         tried=tried,
         written_at=now,
         other_keys=keys,
@@ -204,7 +205,7 @@ def _allowed(target: Target, box: BoxEntry) -> str | None:
     return None
 
 
-def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tuple[str, tuple[str, ...]]:
+def _connect(target: Target, box: BoxEntry, statement: Statement, known: Handover) -> tuple[str, tuple[str, ...]]:
     """Tries to connect. Returns the failure as text, and the keys of another machine that answers, if the person named
     one. Raises No if the box's own machine may answer."""
     again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
@@ -218,7 +219,7 @@ def _connect(target: Target, box: BoxEntry, word: Word, known: Handover) -> tupl
         ) from error
     marks = [key.split()[-1] for key in shown]
     pinned = {key.split()[-1] for key in _pinned(box)}
-    if word.another and word.another in marks and not pinned & set(marks):
+    if statement.another and statement.another in marks and not pinned & set(marks):
         return f"another machine answers there now: {', '.join(shown)}", tuple(marks)
     step = f"{known.native}: {known.manual or 'end it where it was rented'}"
     if pinned and not pinned & set(marks):

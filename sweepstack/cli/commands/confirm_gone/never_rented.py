@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sweepstack.cli.commands.confirm_gone.ended import Word
+from sweepstack.cli.commands.confirm_gone.ended import Statement
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
@@ -21,16 +21,16 @@ from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.ownership import who
 
 
-def never_rented(target: Target, word: Word, out: Out) -> int:
+def never_rented(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     status = [f"sweepctl status --stack {target.stack}"]
     up = f"pulumi up --stack {target.stack}"
-    if not word.saw.strip():
+    if not statement.saw.strip():
         raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
     sources = open_sources(target)
     if sources.store is None:
         raise Unsure(f"the confirmation can't be recorded: {sources.problem}", status)
-    birth = _asked(sources.store, word.box, target)
+    birth = _asked(sources.store, statement.box, target)
     now = datetime.now(UTC)
     if birth.shown_by is not None and now < birth.shown_by:
         at = f"{birth.shown_by:%H:%M:%S} UTC"
@@ -46,7 +46,7 @@ def never_rented(target: Target, word: Word, out: Out) -> int:
             f"{found.native_id} on {birth.platform} carries the tag {birth.tag}: it was rented",
             [f"{up}    (adopts it)"],
         )
-    by, saw = word.by.strip() or who(), " ".join(word.saw.split())
+    by, saw = statement.by.strip() or who(), " ".join(statement.saw.split())
     how = f"never rented, confirmed by {by}: {saw}"
     try:
         sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))

@@ -10,7 +10,7 @@ from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.finish.sweep import Silent, engine
-from sweepstack.cli.commands.pull import haul as pulling
+from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.progress import Progress

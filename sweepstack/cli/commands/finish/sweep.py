@@ -15,7 +15,7 @@ from dataclasses import replace
 from sweepstack.cli.collect import look, unrented
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.pull import haul as pulling
+from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following
 from sweepstack.cli.progress import Progress

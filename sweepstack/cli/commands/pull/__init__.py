@@ -19,7 +19,7 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Copy sealed cells, journals, and the logs of failed attempts into the evidence. Resumable."""
-    from sweepstack.cli.commands.pull.haul import pull, pull_and_verify
+    from sweepstack.cli.commands.pull.fetch import pull, pull_and_verify
     from sweepstack.cli.output import Out
     from sweepstack.cli.sources import open_sources
     from sweepstack.cli.target import Target

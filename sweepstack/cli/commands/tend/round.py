@@ -11,7 +11,7 @@ from typing import Any
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.pull.haul import fetch
+from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweepstack.cli.progress import Progress
@@ -93,12 +93,12 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
     if not fresh and not _logs_to_copy(store, scene):
         return
     with Progress("pull", unit="bytes") as progress:
-        haul = fetch(sources, store, progress)
-    round_.pulled = sum(1 for _, result in haul.cells.values() if result.state == "pulled")
-    round_.bytes = sum(result.bytes for _, result in haul.cells.values())
-    round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in haul.bad]
-    round_.unknown += haul.problems
-    for warning in haul.warnings:
+        summary = fetch(sources, store, progress)
+    round_.pulled = sum(1 for _, result in summary.cells.values() if result.state == "pulled")
+    round_.bytes = sum(result.bytes for _, result in summary.cells.values())
+    round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in summary.bad]
+    round_.unknown += summary.problems
+    for warning in summary.warnings:
         note(warning)
     if not fresh:
         return
@@ -108,7 +108,7 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
         round_.unknown.append(str(error))
         return
     round_.receipt = outcome.digest
-    if not haul.problems and not haul.bad:
+    if not summary.problems and not summary.bad:
         # Damaged ones too: reading them again would find the same, until they are sealed anew.
         verified |= _seals(scene.sights)
 

@@ -44,7 +44,7 @@ def test_each_call_is_answered_once(channel: SshChannel, ssh_world: SshWorld, as
         prefetch.walk(["data"], **WALK),
         prefetch.tails(["data/file", "data/no"], 4),
     ]
-    channel.foresee([*questions, prefetch.lock_held("data/file"), prefetch.read("data/no")])
+    channel.prefetch([*questions, prefetch.lock_held("data/file"), prefetch.read("data/no")])
     (ssh_world.root / "data/file").write_bytes(b"changed")
     assert channel.read("data/file") == b"data/file"
     assert len(channel.walk(["data"], limit=10, seconds=5.0).files) == 4
@@ -66,35 +66,35 @@ def test_channels_to_one_box_share_what_came_and_forget_it_together(
     """Also one that was opened while nothing was known: what it changes must not be answered by what came before."""
     answers = prefetch.Answers()
     early, late = ssh_world.connect(answers=answers), ssh_world.connect(answers=answers)
-    late.foresee([prefetch.read("data/file")])
+    late.prefetch([prefetch.read("data/file")])
     assert early.read("data/file") == b"data/file"
     assert asked == []
-    late.foresee([prefetch.read("data/file")])
+    late.prefetch([prefetch.read("data/file")])
     early.write("data/file", b"changed")
     assert late.read("data/file") == b"changed"
 
 
-def test_what_was_not_foreseen_is_asked(channel: SshChannel, asked: list[str]) -> None:
-    channel.foresee([prefetch.read("data/file"), prefetch.walk(["data"], **WALK)])
+def test_what_was_not_prefetched_is_asked(channel: SshChannel, asked: list[str]) -> None:
+    channel.prefetch([prefetch.read("data/file"), prefetch.walk(["data"], **WALK)])
     assert channel.read("data/file", limit=2) == b"da"
     assert len(channel.walk(["data/cells"], limit=10, seconds=5.0).files) == 3
     assert asked == ["read", "walk"]
 
 
 def test_a_change_makes_all_of_it_old(channel: SshChannel, asked: list[str]) -> None:
-    channel.foresee([prefetch.read("data/file")])
+    channel.prefetch([prefetch.read("data/file")])
     channel.write("data/file", b"new")
     assert channel.read("data/file") == b"new"
-    channel.foresee([prefetch.read("data/file")])
+    channel.prefetch([prefetch.read("data/file")])
     channel.run(["sh", "-c", "echo run > data/file"], timeout=60)
     assert channel.read("data/file") == b"run\n"
-    channel.foresee([prefetch.read("data/file")])
+    channel.prefetch([prefetch.read("data/file")])
     channel.append_locked("data/file", b"appended\n", "data/lock")
     assert channel.read("data/file") == b"run\nappended\n"
 
 
 def test_an_old_answer_is_none(channel: SshChannel, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    channel.foresee([prefetch.read("data/file")])
+    channel.prefetch([prefetch.read("data/file")])
     monkeypatch.setattr(prefetch, "FRESH_SECONDS", -1.0)
     assert channel.read("data/file") == b"data/file"
     assert asked == ["read"]
@@ -105,7 +105,7 @@ def test_the_newest_ends_and_what_is_not_there(
 ) -> None:
     monkeypatch.setattr(prefetch, "MOST_NEWEST", 2)
     names = [f"data/cells/{name}/out/curve" for name in ("a/1", "a/2", "b/1", "b/2")]
-    channel.foresee([prefetch.newest("data/cells", "out/curve", 5)])
+    channel.prefetch([prefetch.newest("data/cells", "out/curve", 5)])
     assert channel.tails([names[1], names[2], names[3]], 5) == dict.fromkeys(names[1:3], (24, b"curve"))
     assert asked == [], "the two that changed last came, and it is known that the fourth is not there"
     assert channel.tails([names[0]], 5) == {names[0]: (24, b"curve")}
@@ -132,7 +132,7 @@ def test_a_link_is_not_followed_among_the_newest(channel: SshChannel, ssh_world:
     (ssh_world.root / "data/cells/c/1").mkdir(parents=True)
     os.symlink(ssh_world.secret.parent, ssh_world.root / "data/cells/c/1/out")
     ssh_world.secret_here.with_name("curve").write_bytes(b"secret")
-    channel.foresee([prefetch.newest("data/cells", "out/curve", 6)])
+    channel.prefetch([prefetch.newest("data/cells", "out/curve", 6)])
     assert channel.tails(["data/cells/c/1/out/curve", "data/cells/b/1/out/curve"], 6) == {
         "data/cells/b/1/out/curve": (24, b"/curve")
     }
@@ -143,7 +143,7 @@ def test_a_connection_that_broke_is_replaced_and_all_is_asked_again(channel: Ssh
     for link in channel._links._idle:
         link._process.kill()
         link._process.wait()
-    channel.foresee([prefetch.read("data/file"), prefetch.lock_held("data/file")])
+    channel.prefetch([prefetch.read("data/file"), prefetch.lock_held("data/file")])
     assert channel.read("data/file") == b"data/file"
 
 
@@ -164,6 +164,6 @@ def test_half_of_the_answers_are_none(channel: SshChannel, monkeypatch: pytest.M
 
     monkeypatch.setattr(Link, "_whole", cut)
     with pytest.raises(PlatformError):
-        channel.foresee([prefetch.read("data/file"), prefetch.walk(["data"], limit=10, seconds=0.5)])
+        channel.prefetch([prefetch.read("data/file"), prefetch.walk(["data"], limit=10, seconds=0.5)])
     assert not channel._answers
     assert channel._links._idle == []

@@ -40,7 +40,7 @@ LEFT = {
 
 
 @dataclass
-class Haul:
+class PullSummary:
     """The result of one pull: each cell's box and result, and the boxes that could not be reached.
 
     `unsealed`: attempts without a seal that were copied now, with their boxes. `said`: each cell's state in the
@@ -134,11 +134,11 @@ def pull(sources: Sources, out: Out) -> int:
     """Exit 0 if every sealed cell is copied; 1 if a copy was refused; 2 if a box was not reached."""
     store = usable(sources, "pull")
     with Progress("pull", unit="bytes") as progress:
-        haul = fetch(sources, store, progress)
-    return report(sources, haul, out)
+        summary = fetch(sources, store, progress)
+    return report(sources, summary, out)
 
 
-def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
+def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSummary:
     """Copies from the boxes, then from the volumes that outlived their boxes. Resumable, idempotent.
 
     Raises Unsure if the evidence can't be written, or another pull is running.
@@ -149,7 +149,7 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
         raise blocked(str(error), sources, "pull") from error
 
 
-def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
+def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSummary:
     identity = store.marker.identity
     if sources.state.identity is None and not sources.state.boxes:
         raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
@@ -169,18 +169,18 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> Haul:
         progress.advance(done - before_done)
         progress_of[cell] = (done, total)
 
-    haul = Haul()
+    summary = PullSummary()
     _keep_on(armed)
-    live, dead = _sources(sources, store, haul)
+    live, dead = _sources(sources, store, summary)
     pulls = pull_all(live, identity, store, said)
-    haul.add(pulls)
+    summary.add(pulls)
     told = {name for pull in pulls if pull.journal for name, cell in pull.journal.cells.items() if cell.manifest}
     for source in dead:
         sealed = _sealed_by(store, source.box, source.generation) - told
         if sealed:
             wanted = BoxSource(source.box, source.generation, source.channel, cells=sorted(sealed), volume_only=True)
-            haul.add(pull_all([wanted], identity, store, said))
-    return haul
+            summary.add(pull_all([wanted], identity, store, said))
+    return summary
 
 
 def _armed(sources: Sources) -> list[BoxEntry]:
@@ -195,7 +195,7 @@ def _keep_on(boxes: Sequence[BoxEntry]) -> None:
             box.context().channel().write(box_layout.KEEP_ON, b"")
 
 
-def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[BoxSource], list[BoxSource]]:
+def _sources(sources: Sources, store: EvidenceStore, summary: PullSummary) -> tuple[list[BoxSource], list[BoxSource]]:
     """The boxes that answer, and the volumes of boxes that do not."""
     live: list[BoxSource] = []
     dead: list[BoxSource] = []
@@ -210,7 +210,7 @@ def _sources(sources: Sources, store: EvidenceStore, haul: Haul) -> tuple[list[B
                 live.append(BoxSource(box.name, box.generation, channel))
                 continue
         except SweepstackError as error:
-            haul.problems.append(f"box {box.name}: {error}")
+            summary.problems.append(f"box {box.name}: {error}")
         dead += _by_volume(box.name, box.generation, box.adapter, box.mounts)
     for birth in store.births():
         if (birth.box, birth.generation) not in named:
@@ -238,15 +238,15 @@ def _sealed_by(store: EvidenceStore, box: str, generation: int) -> set[str]:
     return {name for name, cell in journal.cells.items() if cell.state == "sealed"} if journal else set()
 
 
-def report(sources: Sources, haul: Haul, out: Out) -> int:
+def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     """Prints the table of copied cells. Returns the exit code."""
     stack = sources.target.stack
     roster = rosters(sources.target, sources.state)
-    brought = sum(result.bytes for _, result in haul.cells.values())
-    here = {name for name, (_, result) in haul.cells.items() if result.state in ("pulled", "current")}
-    left = [cell.name for cell in roster.cells if cell.name not in haul.cells]
-    why_left = {why: [name for name in left if haul.why_left(name) == why] for why in LEFT}
-    code = UNSURE if haul.problems else NO if haul.bad else YES
+    brought = sum(result.bytes for _, result in summary.cells.values())
+    here = {name for name, (_, result) in summary.cells.items() if result.state in ("pulled", "current")}
+    left = [cell.name for cell in roster.cells if cell.name not in summary.cells]
+    why_left = {why: [name for name in left if summary.why_left(name) == why] for why in LEFT}
+    code = UNSURE if summary.problems else NO if summary.bad else YES
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
     else:
@@ -267,13 +267,13 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
                     "reasons": list(result.reasons),
                     "notes": list(result.notes),
                 }
-                for name, (box, result) in sorted(haul.cells.items())
+                for name, (box, result) in sorted(summary.cells.items())
             ],
-            "unsealed": [_as_json(box, one) for box, one in haul.unsealed],
+            "unsealed": [_as_json(box, one) for box, one in summary.unsealed],
             **why_left,
-            "problems": haul.problems,
-            "alarms": haul.alarms,
-            "warnings": haul.warnings,
+            "problems": summary.problems,
+            "alarms": summary.alarms,
+            "warnings": summary.warnings,
             "next": following,
         }
     )
@@ -288,22 +288,22 @@ def report(sources: Sources, haul: Haul, out: Out) -> int:
                 size(result.bytes) if result.bytes else "",
                 _words(result),
             )
-            for name, (box, result) in sorted(haul.cells.items())
+            for name, (box, result) in sorted(summary.cells.items())
         ),
     )
     out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
     if sources.store and sources.store.traffic:
         out.line(moved(sources.store.traffic))
-    for line in _unsealed(haul, sources.evidence or ""):
+    for line in _unsealed(summary, sources.evidence or ""):
         out.line(line)
     for why, names in why_left.items():
         if names:
             out.line(f"{count(len(names), 'cell')} {LEFT[why]}: {', '.join(names[:5])}{', …' if names[5:] else ''}")
-    for problem in haul.problems:
+    for problem in summary.problems:
         out.line(f"UNKNOWN {problem}", style="yellow")
-    for warning in haul.warnings:
+    for warning in summary.warnings:
         out.line(f"warning  {warning}", style="yellow")
-    for alarm in haul.alarms:
+    for alarm in summary.alarms:
         out.line(alarm, style="bold red")
     out.next(following)
     return code
@@ -313,19 +313,19 @@ def _words(result: PullResult) -> str:
     return "; ".join((*result.reasons, *result.notes))
 
 
-def _unsealed(haul: Haul, evidence: str) -> Iterator[str]:
+def _unsealed(summary: PullSummary, evidence: str) -> Iterator[str]:
     """Lines on the copied files of unsealed attempts, and on the largest files that were not copied."""
-    if not haul.unsealed:
+    if not summary.unsealed:
         return
-    files = sum(len(one.files) for _, one in haul.unsealed)
-    named = ", ".join(f"{one.cell} (attempt {one.attempt})" for _, one in haul.unsealed[:5])
-    more = ", …" if haul.unsealed[5:] else ""
-    copied = size(sum(one.bytes for _, one in haul.unsealed))
+    files = sum(len(one.files) for _, one in summary.unsealed)
+    named = ", ".join(f"{one.cell} (attempt {one.attempt})" for _, one in summary.unsealed[:5])
+    more = ", …" if summary.unsealed[5:] else ""
+    copied = size(sum(one.bytes for _, one in summary.unsealed))
     yield f"kept of attempts without a seal: {count(files, 'file')}, {copied}: {named}{more}; in {evidence}/{UNSEALED}"
-    left = [(file.size, one.cell, file) for _, one in haul.unsealed for file in one.left]
+    left = [(file.size, one.cell, file) for _, one in summary.unsealed for file in one.left]
     for amount, cell, file in sorted(left, key=lambda entry: -entry[0])[:5]:
         yield f"left on the box: {cell} {printable(file.path)} {size(amount)}: {file.why}"
-    rest = len(left[5:]) + sum(one.more for _, one in haul.unsealed)
+    rest = len(left[5:]) + sum(one.more for _, one in summary.unsealed)
     if rest:
         yield f"left on the box: {count(rest, 'file')} more: sweepctl pull --json"
 
