@@ -83,7 +83,7 @@ class Pin:
                 staged.unlink()
 
     def forget(self) -> None:
-        """The next contact is a first one. Only on a person's word. Idempotent."""
+        """Deletes the pin: the next contact is a first one. Only when a person asks for it. Idempotent."""
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
 
@@ -129,7 +129,7 @@ def keys_of(path: Path) -> list[str]:
 
 
 def _name(text: str) -> str:
-    """A file name for a platform's word."""
+    """A file name for what a platform calls something."""
     if _SAFE.fullmatch(text) and not text.startswith("."):
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]

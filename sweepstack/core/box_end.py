@@ -28,7 +28,7 @@ class ClockFact(Record):
 class IssueFacts(Record):
     """How a verb is issued that goes over no API: a `command` on the box, or a step that only a person can take.
 
-    `native` is the platform's word, which an approval of one verb does not stretch to another.
+    `native` is the platform's name for the verb. An approval of one verb does not allow another.
     """
 
     by: Literal["ssh", "person"]

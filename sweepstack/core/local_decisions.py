@@ -23,7 +23,7 @@ ABANDONED, TAKEN_BACK = "abandoned", "taken back"
 
 
 class Decision(Record):
-    """One decision of a person about one box or volume. `what`: `abandoned` or another word for what was decided.
+    """One decision of a person about one box or volume. `what` was decided, in a word or two, such as `abandoned`.
 
     "" stands for what is not known. `found`: what was known to be on it, for people. Keys of a newer version pass.
     `expires`: until when a delete may go by this line, where there is no other record of it; None: never.

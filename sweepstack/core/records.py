@@ -99,7 +99,7 @@ class ArtifactSpec(Record):
     `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported. `plausible`:
     so with numbers that are all the same, and a null or text in place of a number.
     `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
-    and the word that it may run; left out of what is written where there is none, so that digests stay what they were.
+    and the permission to run it; left out of what is written where there is none, so that digests stay what they were.
     """
 
     path: str
@@ -154,7 +154,7 @@ class Manifest(BaseModel):
 
 
 class Waiver(Record):
-    """A person's word that a cell need not be verified."""
+    """A person decides that a cell need not be verified."""
 
     cell: str
     reason: str = Field(min_length=1)
@@ -169,7 +169,7 @@ class Action(Record):
 
 
 class Abandonment(Record):
-    """A person's word that whatever this verb kills on a box may be lost. A word for a stop is none for a destroy."""
+    """A person decides that whatever this verb kills on a box may be lost. For a stop, it does not allow a destroy."""
 
     box: str
     native_id: str
@@ -178,8 +178,8 @@ class Abandonment(Record):
 
 
 class UnclaimedWaiver(Record):
-    """A person's word that files on a box which belong to no cell may die with it: these and no others, by the digest
-    of their list (`listed`, None in an older word). `uncounted`: also what could not be counted."""
+    """A person decides that files on a box which belong to no cell may be lost: these and no others, by the digest of
+    their list (`listed`; None if an older version wrote it). `uncounted`: also what could not be counted."""
 
     box: str
     native_id: str
@@ -195,7 +195,7 @@ class UnclaimedWaiver(Record):
 
 
 class Approval(Record):
-    """A person's word for one receipt and named actions; lives in the stack config under `approval`.
+    """A person approves named actions on the ground of one receipt. It stands in the stack config, as `approval`.
 
     `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed` is
     left out of what is written where there is none, so that approvals given before it came keep their digest.
@@ -342,7 +342,7 @@ class Launch(Record):
 
 
 class Retry(Record):
-    """A person's word that a cell is to run again. `retry` counts them; 1 is the first.
+    """A person asks that a cell runs again. `retry` counts these requests; 1 is the first.
 
     `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
     `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.

@@ -98,7 +98,7 @@ def pull_cell(
     cells. Raises Unreachable when the box is cut off on the way (call again: it goes on), EvidenceError when the
     evidence can't be written.
     """
-    if not SAFE_CELL.fullmatch(cell):  # names in a journal are a box's word
+    if not SAFE_CELL.fullmatch(cell):  # names in a journal come from a box
         return PullResult(cell, "refused", ("it is no cell name",))
     folder = "/".join(part for part in (base, box_layout.sealed_dir(identity, cell)) if part)
     try:

@@ -16,7 +16,7 @@ SETUP_SECONDS = 3600.0
 """How long a setup is watched. It goes on when the watching ends."""
 RUNNER_START_SECONDS = 10.0
 SETTLE_SECONDS = 1.0
-"""Between a cell's first output and the word that it works: a wrong setting shows within that."""
+"""So long after a cell's first output it is said to work: a wrong setting shows by then."""
 PROGRESS_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOG_TAIL_BYTES = 1500

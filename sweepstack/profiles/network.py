@@ -20,7 +20,7 @@ class Switched:
 
 
 def switched(config: StackConfig, profile: Profile) -> Switched:
-    """What set-ups and cells see. Where neither profile nor person says a word, that is nothing."""
+    """What set-ups and cells see. Nothing where neither the profile nor a person says anything."""
     said = _override(config, profile)
     found = profile.network
     mirrors = {**(found.mirrors if found else {}), **said.mirrors}

@@ -108,7 +108,7 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
         on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
         return among(helps, on)
     if any(volume.guarded for volume in scene.state.volumes):
-        return [f"sweepctl approve --stack {stack}    (what is on its volumes, and the word that may end them)"]
+        return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
     if not scene.sights and view.settled:
         released = [f"{one.confirm(stack)}    (once it is released)" for one in scene.still_billed]
         return [*released, f"sweepctl results --stack {stack}"]

@@ -6,7 +6,7 @@ from sweepstack.status.snapshot import Orphan, Scene
 
 
 def claims(scene: Scene) -> list[Orphan]:
-    """Boxes that the state calls cleared although the check says no: edited state, or a word that no longer holds."""
+    """Boxes that the state calls cleared although the check says no: the state was edited, or an approval ended."""
     claims = []
     # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes on.
     way_on = "sweepctl finish" if scene.teardown is not None else "pulumi up"

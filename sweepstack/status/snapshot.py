@@ -198,7 +198,7 @@ class Scene:
     """Cells that were sealed on a box which is gone, and whose copy is here or on a volume that outlived it. Where that
     can't be asked, it counts as being there."""
     waived: Mapping[str, str] = field(default_factory=dict)
-    """Cells that a person's word for this very receipt lets go: name → reason."""
+    """Cells that a person waived for this very receipt: name → reason."""
     orphans: tuple[Orphan, ...] = ()
     asked: tuple[str, ...] = ()
     """Boxes that the stack file wants running, rented or not."""

@@ -31,7 +31,8 @@ class Mounting(Record):
 
 class Use(Record):
     """One sweep on one volume, as a person was shown it. `receipt`: by which its cells are safe elsewhere, None: by
-    none; `waived`: cell → reason, a person's word that it need not be."""
+    none; `waived`: cell → reason; a person said that
+    it need not be."""
 
     stack: str
     identity: str

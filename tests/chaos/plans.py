@@ -11,7 +11,7 @@ from tests.simulators.faults import draw
 from tests.simulators.rental import Rental, rental, rentals
 
 WAYS_OUT = ("verify", "abandon", "bare")
-"""How a person lets boxes go: a receipt, a word by name, or an approval without a receipt (nothing was launched)."""
+"""What ends boxes: a receipt, an abandonment by name, or an approval without receipt (nothing was launched)."""
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ class Play:
         provider.close()
 
     def _approve(self, way: str, key: str = "own") -> None:
-        """A person's word for every box that the state or the records know."""
+        """An approval for every box that the state or the records know."""
         boxes = {(box.name, box.id, int(box.outputs.get("generation", 1))) for box in self.engine.of("Box")}
         boxes |= {(b.box, b.native_id, b.generation) for b in self.births() if b.native_id and b.ended_at is None}
         if self._store() is not None:

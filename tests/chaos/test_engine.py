@@ -92,7 +92,7 @@ class Play:
         return result
 
     def judge(self) -> None:
-        """Nothing leaked, nothing twice, nothing ended without a word."""
+        """Nothing leaked, nothing twice, nothing ended without an approval."""
         sim = self.world.sim
         with sim.lock:
             rentals = [one for one in sim.ledger.all() if one.kind == self.world.its.box]
@@ -110,7 +110,7 @@ class Play:
         method, _, template = self.world.its.delete.partition(" ")
         ended = {c.path.rstrip("/").rpartition("/")[2] for c in calls if (c.method, c.route) == (method, template)}
         recorded = {birth["native_id"] for birth in births}
-        assert ended & (recorded | state) <= self.let_go, f"ended without a word: {ended - self.let_go}\n{self}"
+        assert ended & (recorded | state) <= self.let_go, f"ended without an approval: {ended - self.let_go}\n{self}"
 
     def way_out(self) -> None:
         """At most three commands to "nothing bills"."""
@@ -127,7 +127,7 @@ class Play:
                 self.command("pulumi", "destroy")
 
     def cleared(self) -> bool:
-        """The state holds the boxes and the word for them."""
+        """The state holds the boxes and the approval of their end."""
         words = {box["id"] for box in self.world.stack.resources("Box") if box["inputs"].get("approval")}
         return self.world.rentals() <= words
 

@@ -98,7 +98,7 @@ class Harness:
             "SWEEPSTACK_API_TIMEOUT": self._timeout,
         }.items():
             monkeypatch.setenv(name, value)
-        if not machines:  # nothing would answer: the API's word is enough
+        if not machines:  # nothing would answer: what the API says is enough
             monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
 
     def connect(self) -> Platform:

@@ -16,7 +16,7 @@ Make = Callable[..., Stack]
 
 @pytest.mark.proof  # what ran again locks its box: test_approvals.py, tests/unit/teardown/test_cleared.py
 def test_retry_of_a_verified_cell_after_the_clearance(small_finished: Stack) -> None:
-    """Refused while the box is cleared. Revoked and run again: the word of before, put back, clears nothing."""
+    """Refused while the box is cleared. Revoked and run again: the approval of before, put back, clears nothing."""
     stack = small_finished
     stack.run_loop()
     approved = stack.config_file.read_text()

@@ -146,7 +146,7 @@ def test_approval_of_another_box(verified: Stack) -> None:
 
 @pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_approval_with_another_boxs_id(cleared: Stack) -> None:
-    """A word for box-0 by its native id is not a word for the box that is called box-1."""
+    """An approval for box-0 by its native id is none for the box that is called box-1."""
     ids = {box: cleared.native_id(box) for box in cleared.boxes}
 
     def swap(sweep: dict[str, Any]) -> None:

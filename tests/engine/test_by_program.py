@@ -171,11 +171,11 @@ b = box(i, v, Options(delete_before_replace=True), approval=word)
 q = queue(i, b, approval=word)
 g = gate(i, b, Options(depends_on=[q]), approval=word)
 """
-"""The whole program, with a person's word that the box may be lost."""
+"""The whole program, with a person's abandonment of the box."""
 
 
 def ends(stack: Stack) -> None:
-    """With the person's word in the program, at most three commands end the box, and nothing is rented on the way."""
+    """With the abandonment in the program, at most three commands end the box, and nothing is rented on the way."""
     births = len(stack.births())
     write_program(stack, START + WORD)
     typed = [stack.up(), stack.destroy()]

@@ -98,7 +98,7 @@ def test_provider_killed_in_create(stack: Stack) -> None:
 
 @pytest.mark.proof  # the same kill, and another command after it
 def test_provider_killed_in_create_and_given_up(stack: Stack) -> None:
-    """The state has nothing of it, and the records do: a word by name, `up` and `destroy` end it. Three commands."""
+    """Only the records have it: an abandonment by name, `up` and `destroy` end it. Three commands."""
     process = creating(stack)
     native_id = stack.native_ids()[0]
     for pid in providers_of(process):

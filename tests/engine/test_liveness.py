@@ -41,7 +41,7 @@ class WayOut:
         return ok(self.stack.sweepctl(*words) if tool == "sweepctl" else self.stack.pulumi(*words, *how))
 
     def abandons(self, *boxes: str, preview: bool = False) -> None:
-        """The last way out: a person's word that what is on the boxes may be lost, `up`, `destroy`."""
+        """The last way out: a person abandons what is on the boxes, `up`, `destroy`."""
         flags = [word for box in boxes for word in ("--abandon", box)]
         self.types("sweepctl", "approve", *flags, "--reason", "a drill")
         self.types("pulumi", "up", preview=preview)
@@ -353,7 +353,7 @@ def test_finish_is_one_command(small_finished: Stack) -> None:
 
 @pytest.mark.proof
 def test_finish_without_a_person(finished: Stack) -> None:
-    """Without a terminal `finish` pulls and verifies, and ends nothing: nobody has given a word."""
+    """Without a terminal `finish` pulls and verifies, and ends nothing: no person has approved it."""
     text = finished.config_file.read_text()
     result = finished.sweepctl("finish")
     assert_failed(result, "there is no terminal to ask at: to approve, give the receipt's whole digest")

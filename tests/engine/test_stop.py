@@ -84,7 +84,7 @@ def test_a_box_is_stopped_and_comes_back(at_work: Stack) -> None:
 
 @pytest.mark.proof
 def test_what_dies_with_a_stop_and_is_nowhere_else_must_be_let_go(at_work: Stack) -> None:
-    """Refused in preview and `up`; a word for destroy is none for stop, nor the other way round; then it stops."""
+    """Refused in preview and `up`; approval of a destroy allows no stop, nor the other way round; then it stops."""
     stack = at_work
     box = stack.native_id("box-1")
     precious = scratch(stack, "box-1") / "sweep" / stack.started("box-1")[0] / "1" / "cache.bin"

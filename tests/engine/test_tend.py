@@ -171,7 +171,7 @@ def test_an_interrupt_leaves_nothing_half_done(at_work: Stack) -> None:
 
 @pytest.mark.proof
 def test_a_wanted_stop_is_not_undone(at_work: Stack) -> None:
-    """`want: stopped` is a person's word; tend neither starts the box nor counts it as work."""
+    """`want: stopped` is a person's decision; tend neither starts the box nor counts it as work."""
     stack = at_work
     want(stack, "box-1", "stopped")
     until_idle(stack, "box-1")

@@ -34,7 +34,7 @@ def test_unclaimed_bytes_are_shown(verified: Stack) -> None:
     for result in (refused, approve):
         assert "unclaimed" in result.text, str(result)
         assert "optimizer.bin" in result.text, str(result)
-    assert approve.rc == 0, "a little of it needs no word of its own"
+    assert approve.rc == 0, "a little of it needs no approval of its own"
     preview = ok(verified.run("pulumi", "destroy", "--stack", verified.name, "--preview-only", "--diff"))
     assert "optimizer.bin" in preview.text, str(preview)
     gates = verified.sweepctl("status", "--json").json()["gates"]
@@ -49,7 +49,7 @@ def test_much_of_it_needs_a_word_by_name(verified: Stack) -> None:
     assert refused.rc == 1, str(refused)
     assert "--waive-unclaimed box-0" in refused.text, str(refused)
     other = verified.sweepctl("approve", "--receipt", receipt, "--waive-unclaimed", "box-1", "--reason", "a cache")
-    assert other.rc == 1, f"a word for one box counted for another\n{other}"
+    assert other.rc == 1, f"an approval for one box counted for another\n{other}"
     ok(verified.sweepctl("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache"))
     (waiver,) = verified.config()["approval"]["unclaimed"]
     assert (waiver["box"], waiver["reason"], waiver["bytes"] >= BIG) == ("box-0", "a cache", True)
@@ -67,7 +67,7 @@ def test_it_grew_after_the_word(cleared: Stack) -> None:
 
 @pytest.mark.proof  # judged by one function: tests/unit/teardown/test_unclaimed.py
 def test_it_grew_beyond_what_was_let_go(verified: Stack) -> None:
-    """The word is for these very files: one that grew locks the box, and the reason says the difference."""
+    """The approval is for these very files: one that grew locks the box, and the reason says the difference."""
     leave(verified, "box-0", "optimizer.bin", BIG)
     verified.approve("--waive-unclaimed", "box-0", "--reason", "a cache")
     ok(verified.up())

@@ -91,7 +91,7 @@ def test_a_volume_outlives_its_sweep_and_ends_when_what_is_on_it_is_safe(keeper:
 
 @pytest.mark.proof  # on the handlers: tests/unit/provider/test_volume.py
 def test_one_volume_leaves_and_is_given_up_by_name(keeper: Keeper) -> None:
-    """`want: gone` with the word in the same change; without a word it is refused, and the other one stays."""
+    """`want: gone` with the approval in the same change; without one it is refused, and the other one stays."""
     ok(keeper.pulumi("up"))
     keeper.file.write_text(keeper.file.read_text().replace("size: 1GB", "size: 1GB, want: gone"))
     assert_failed(keeper.pulumi("up"), "REFUSED. Nothing was deleted", "not approved")

@@ -204,7 +204,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a word for one box's unclaimed bytes counts for another",
+        "an approval of one box's unclaimed bytes counts for another",
         (
             Patch(
                 "sweepstack/teardown/check.py",

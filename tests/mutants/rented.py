@@ -9,7 +9,7 @@ PERSON, OFF = "tests/unit/provider/test_rented_host.py", "tests/unit/provider/te
 
 RENTED = (
     Mutant(
-        "take a person's word although the host answers",
+        "take a confirmation although the host answers",
         (
             Patch(
                 "sweepstack/operations/host_shutdown.py",
@@ -25,7 +25,7 @@ RENTED = (
         (f"{OFF}::test_a_silence_that_nobody_here_could_hear_proves_nothing",),
     ),
     Mutant(
-        "take a word for a box that nobody began to end",
+        "take a confirmation for a box whose end was never begun",
         (
             Patch(
                 "sweepstack/cli/commands/confirm_gone/ended.py",
@@ -36,7 +36,7 @@ RENTED = (
         (f"{PERSON}::test_the_word_is_refused_where_nobody_began",),
     ),
     Mutant(
-        "take the word for another native id",
+        "take the confirmation for another native id",
         (
             Patch(
                 "sweepstack/teardown/host_shutdown.py",

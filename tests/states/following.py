@@ -55,7 +55,7 @@ class Way:
 
     @property
     def gives_up(self) -> bool:
-        """Whether it is a person's word that what is on a box may be lost."""
+        """Whether a person decides by it that what is on a box may be lost."""
         return any("--abandon" in command for command in self.commands)
 
 

@@ -66,7 +66,7 @@ def offered(way: Way) -> list[str]:
 
 def trust(way: Way, wanted: str) -> bool:
     """Pins the key with the fingerprint `wanted` (`SHA256:…`) instead of what is pinned, if the box shows it now. Only
-    on a person's word, who compared it. Raises Unreachable."""
+    after a person compared it. Raises Unreachable."""
     matching = [key for key in offered(way) if fingerprint(key).endswith(f" {wanted}")]
     if not matching:
         return False

@@ -44,8 +44,8 @@ def _found_by_walk(folder: str) -> list[str]:
 
 
 def refuse_mounted(folder: Path, what: str, *, then: str = "") -> None:
-    """Raises NotYetGone when something is mounted inside the folder: it is not ours to delete. `what`: a word for the
-    folder. `then`: what to type after the `umount`."""
+    """Raises NotYetGone when something is mounted inside the folder: it is not ours to delete. `what`: what the
+    folder is. `then`: what to type after the `umount`."""
     for point, _ in mounted_below(folder):
         raise NotYetGone(
             f"{point} is mounted inside the {what}: `umount {point}{then}`, which leaves what is on it there, then run "

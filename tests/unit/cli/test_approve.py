@@ -1,4 +1,4 @@
-"""`sweepctl approve`: what counts as a person's word, what is refused, what is written."""
+"""`sweepctl approve`: what counts as an approval, what is refused, what is written."""
 
 from __future__ import annotations
 

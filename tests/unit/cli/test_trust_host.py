@@ -1,4 +1,4 @@
-"""`sweepctl trust-host`: a host key is pinned on a person's word, and on nothing else. Against a real sshd."""
+"""`sweepctl trust-host`: a host key is pinned when a person names it, and never else. Against a real sshd."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def abandonment(box: BoxState) -> Abandonment:
 
 
 def approval_for(*boxes: BoxState, receipt: str | None = None, **changes: Any) -> Approval:
-    """A person's word, given a minute ago and good for three days."""
+    """An approval, given a minute ago and good for three days."""
     waive: tuple[Waiver, ...] = changes.pop("waive", ())
     abandon: tuple[Abandonment, ...] = changes.pop("abandon", ())
     now = datetime.now(UTC)

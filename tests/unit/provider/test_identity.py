@@ -264,7 +264,9 @@ def test_an_approval_that_does_not_hold_stops_the_change_before_any_delete(sweep
         sweep.roster = ("a", "b", "c")
     else:
         (sweep.store.cell_dir("a") / "result.json").write_bytes(b"{}")
-    if wrong == "other verb":  # a word for a stop is none for a box that leaves: nothing to clear, and nothing cleared
+    if (
+        wrong == "other verb"
+    ):  # an approval of a stop is none for a box that leaves: nothing to clear, and nothing cleared
         leave(sweep, given)
     else:
         with pytest.raises(SweepstackError, match="box box-0 stays locked"):

@@ -1,4 +1,4 @@
-"""A rented machine whose bill only a person ends: what a delete does there, what it asks for, which word it takes."""
+"""A rented machine whose bill only a person ends: what a delete does and asks for, which confirmation counts."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.Mo
     assert silent.over(box.native_id)
     assert not silent.over(other.native_id)
     copied = known.model_copy(update={"native_id": other.native_id})
-    keep_handover(rented.store, copied)  # a record that somebody edited: the word in it is another box's
+    keep_handover(rented.store, copied)  # a record that somebody edited: the confirmation in it is another box's
     seen = BOX.read(rented.op(), other.native_id, other)
     assert isinstance(seen, Seen)
     assert "UNKNOWN" in seen.unhealthy[0]
@@ -357,7 +357,7 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     assert find(birth, Evidence(box.evidence)) == Neighbour(None, emptied=True)
     says_so = word == "as it is made now"
     assert find(free, Evidence(box.evidence)) == Neighbour(None, gone=not says_so, emptied=says_so), (
-        "the host's word counts"
+        "what the host says counts"
     )
     for part in (MANUAL, "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
         assert part in str(refused.value), "the person's step, and the three commands"

@@ -182,7 +182,7 @@ def test_a_sweep_whose_keeper_is_elsewhere_is_told_what_that_means(keeper: Keepe
 
 
 def test_the_whole_way(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused while a box mounts it, refused while nothing is verified, ended by the word for what was shown."""
+    """Refused while a box mounts it, refused while nothing is verified, ended by the approval of what was shown."""
     sweep = keeper.sweep
     keeper.mount()
     box = sweep.trained()
@@ -231,7 +231,7 @@ def test_what_nobody_on_record_left_there_keeps_it(keeper: Keeper) -> None:
 
 
 def test_a_state_edited_to_another_volume_ends_nothing(keeper: Keeper) -> None:
-    """The id of another stack's volume, and a word for it: its tag is not this stack's."""
+    """The id of another stack's volume, and an approval for it: its tag is not this stack's."""
     other = keeper.sweep.platform.ensure_volume("sweepstack-otheridxxx-volume-abl", "abl")
     edited = keeper.approve().model_copy(update={"native_id": other.native_id})
     assert edited.approval is not None

@@ -1,4 +1,4 @@
-"""A simulated vast.ai behind the handlers. Nothing stands behind its boxes: the API's word is all there is."""
+"""A simulated vast.ai behind the handlers. Nothing stands behind its boxes: what the API says is all there is."""
 
 from __future__ import annotations
 

@@ -258,12 +258,12 @@ def action(box: str = "box-0", native_id: str = "local-box-01", verb: str = "des
 
 
 def abandonment(box: str = "box-0", native_id: str = "local-box-01") -> Abandonment:
-    """A person's word that a box may be lost."""
+    """A person's decision that a box may be lost."""
     return Abandonment(box=box, native_id=native_id, reason="not worth it")
 
 
 def waiver(cell: str) -> Waiver:
-    """A person's word that a cell need not be verified."""
+    """A person's decision that a cell need not be verified."""
     return Waiver(cell=cell, reason="it diverges")
 
 

@@ -29,7 +29,7 @@ def word(
     native_id: str = "",
     uncounted: bool = False,
 ) -> UnclaimedWaiver:
-    """A person's word for these files."""
+    """A person's approval of the loss of these files."""
     files = files or (BIG,)
     counted = measure(Listing(files), kills=(), box=box, generation=1, journal=None, receipt=None)
     return UnclaimedWaiver(

@@ -63,7 +63,7 @@ class Kept:
         return EvidenceStore.open(self.facts.evidence)
 
     def approve(self, **changes: Any) -> None:
-        """A person's word for what the records show now."""
+        """A person's approval of what the records show now."""
         digest = write_inventory(self.store, take_inventory(KEEPER, [self.facts], self.survey, {}))
         abandon = changes.pop("abandon", ())
         known = {

@@ -93,15 +93,15 @@ LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
         "late uses it, and was not in what was approved",
     ),
     "expired": (lambda kept: setattr(kept, "now", NOW + timedelta(days=4)), "the approval expired"),
-    "a word for another volume": (
+    "an approval for another volume": (
         lambda kept: kept.edit(actions=(Action(verb=VERB, box="store", native_id=OTHER_ID),)),
         f"the approval is for {OTHER_ID}",
     ),
-    "a word for another name": (
+    "an approval for another name": (
         lambda kept: kept.edit(actions=(Action(verb=VERB, box="other", native_id=NATIVE),)),
         "does not name this volume",
     ),
-    "a word for another verb": (
+    "an approval for another verb": (
         lambda kept: kept.edit(actions=(action("store", NATIVE, "destroy"),)),
         "the approval allows destroy, not delete-volume",
     ),
@@ -113,8 +113,8 @@ LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
         lambda kept: kept.edit(waive=(Waiver(cell=FIRST, reason="x"),)),
         "the waivers of the approval were edited",
     ),
-    "a word without what was shown": (lambda kept: kept.edit(receipt=None), "names nothing that was shown"),
-    "a word for what was never shown": (lambda kept: kept.edit(receipt="sha256:" + "1" * 64), "is not in"),
+    "an approval without what was shown": (lambda kept: kept.edit(receipt=None), "names nothing that was shown"),
+    "an approval of what was never shown": (lambda kept: kept.edit(receipt="sha256:" + "1" * 64), "is not in"),
     "what was shown, edited": (_edit_inventory, "was edited or damaged"),
     "the stack's evidence is gone": (lambda kept: shutil.rmtree(kept.folder / "keeper"), "keeper"),
     "the stack's evidence is another's": (

@@ -1,4 +1,4 @@
-"""pytest plugin: no machine stands behind a simulated box, so the API's word that it runs is enough."""
+"""pytest plugin: no machine stands behind a simulated box, so that the API says it runs is enough."""
 
 from sweepstack.platforms.common import probe
 
