@@ -14,7 +14,6 @@ from sweepstack.evidence.unsealed import read as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.snapshot import Scene, Sight
 from sweepstack.teardown.launched import copied_journal
 
@@ -218,7 +217,7 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
         if identity is None:
             break
         try:
-            channel = volume_channel(load_platform(volume.adapter), volume.native_id, box_layout.DURABLE)
+            channel = volume.channel(box_layout.DURABLE)
             folder = f"{box_layout.DURABLE}/{box_layout.sealed_dir(identity.identity, cell)}"
             if channel.size(f"{folder}/{file}") is None:
                 continue

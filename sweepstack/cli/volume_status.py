@@ -66,21 +66,6 @@ class Holding:
         return "unknown" if self.problems else "nothing"
 
 
-def facts_of(entry: VolumeEntry) -> VolumeFacts:
-    """The facts of a volume that the end check needs, from its state entry."""
-    return VolumeFacts(
-        identity=entry.identity,
-        evidence=entry.evidence,
-        name=entry.name,
-        native_id=entry.native_id,
-        account=entry.account or "",
-        price_per_month=entry.price_per_month,
-        keep_until=entry.keep_until or "",
-        size_gb=entry.actual_size_gb,
-        where=entry.actual_region or entry.location,
-    )
-
-
 def guarded(sources: Sources) -> list[VolumeEntry]:
     """The volumes of this stack, sorted by name."""
     return sorted((entry for entry in sources.state.volumes if entry.guarded), key=lambda entry: entry.name)
@@ -102,10 +87,9 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     approval = _approval(sources.target, held.problems)
     kept = []
     for entry in entries:
-        facts = facts_of(entry)
-        volume = VolumeContext(facts, entry.adapter)
-        seen, _ = observe_volume(volume, found.of(facts.native_id))
-        kept.append(Kept(facts, seen, may_delete(volume, approval, seen, found, full=False)))
+        volume = VolumeContext.of(entry)
+        seen, _ = observe_volume(volume, found.of(entry.native_id))
+        kept.append(Kept(volume.facts, seen, may_delete(volume, approval, seen, found, full=False)))
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
     held.volumes = tuple(kept)

@@ -24,6 +24,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
@@ -52,6 +53,22 @@ class VolumeContext:
     def __init__(self, facts: VolumeFacts, adapter: str) -> None:
         self.facts, self.adapter = facts, adapter
         self.evidence = Evidence(facts.evidence)
+
+    @classmethod
+    def of(cls, entry: VolumeEntry) -> VolumeContext:
+        """The same of a volume that a stack's state has."""
+        facts = VolumeFacts(
+            identity=entry.identity,
+            evidence=entry.evidence,
+            name=entry.name,
+            native_id=entry.native_id,
+            account=entry.account or "",
+            price_per_month=entry.price_per_month,
+            keep_until=entry.keep_until or "",
+            size_gb=entry.actual_size_gb,
+            where=entry.actual_region or entry.location,
+        )
+        return cls(facts, entry.adapter)
 
     @property
     def store(self) -> EvidenceStore:

@@ -19,7 +19,9 @@ from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
+from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.status.engine.state_copy import way_back
@@ -71,6 +73,10 @@ class VolumeEntry(_Entry):
     price_per_month: float | None = None
     actual_size_gb: int | None = None
     actual_region: str | None = None
+
+    def channel(self, mount: str) -> Channel:
+        """Reads what lies on it, as if it were mounted at `mount`. Raises as `load_platform` and `volume_channel`."""
+        return volume_channel(load_platform(self.adapter), self.native_id, mount)
 
 
 class _WithApproval(_Entry):

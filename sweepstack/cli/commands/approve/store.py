@@ -18,14 +18,12 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
-from sweepstack.cli.volume_status import facts_of
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import given_at
 from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
@@ -50,15 +48,16 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
             "is waived there (sweepctl approve --stack SWEEP --waive CELL); a volume is given up by --abandon NAME"
         )
     sources = open_sources(target)
-    chosen = _chosen(sources, options)
+    volumes = _chosen(sources, options)
+    facts = [volume.facts for volume in volumes]
     with Progress("reading from every stack which sweeps mounted them"):
-        found = survey(target.root, sources.store, [facts.native_id for _, facts in chosen], but=target.stack)
-    identity = sources.state.identity.identity if sources.state.identity else chosen[0][1].identity
-    inventory = take_inventory(identity, [facts for _, facts in chosen], found, _approvals(target))
-    digest = _kept(sources, inventory, options, chosen)
-    approval = _build(options, [facts for _, facts in chosen], digest, given_at(sources.store, datetime.now(UTC)))
+        found = survey(target.root, sources.store, [one.native_id for one in facts], but=target.stack)
+    identity = sources.state.identity.identity if sources.state.identity else facts[0].identity
+    inventory = take_inventory(identity, facts, found, _approvals(target))
+    digest = _kept(sources, inventory, options, facts)
+    approval = _build(options, facts, digest, given_at(sources.store, datetime.now(UTC)))
     with Progress("checking"):
-        asked = [_ask_check(entry, facts, approval, found) for entry, facts in chosen]
+        asked = [_ask_check(volume, approval, found) for volume in volumes]
     asked = [one for one in asked if one.verdict.way != "gone"]
     if not asked:
         out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
@@ -95,7 +94,7 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
     return YES
 
 
-def _chosen(sources: Sources, options: ApproveOptions) -> list[tuple[VolumeEntry, VolumeFacts]]:
+def _chosen(sources: Sources, options: ApproveOptions) -> list[VolumeContext]:
     """The volumes asked for: those named, else all."""
     kept = {entry.name: entry for entry in sources.state.volumes if entry.guarded}
     if not kept:
@@ -104,7 +103,7 @@ def _chosen(sources: Sources, options: ApproveOptions) -> list[tuple[VolumeEntry
         if name not in kept:
             raise No(f"there is no volume {name} in the state{did_you_mean(name, kept)}. Volumes: {', '.join(kept)}")
     wanted = {*options.boxes, *options.abandon} or set(kept)
-    return [(entry, facts_of(entry)) for name, entry in kept.items() if name in wanted]
+    return [VolumeContext.of(entry) for name, entry in kept.items() if name in wanted]
 
 
 def _approvals(target: Target) -> dict[str, Approval]:
@@ -121,13 +120,13 @@ def _approvals(target: Target) -> dict[str, Approval]:
 
 
 def _kept(
-    sources: Sources, inventory: Inventory, options: ApproveOptions, chosen: Sequence[tuple[VolumeEntry, VolumeFacts]]
+    sources: Sources, inventory: Inventory, options: ApproveOptions, volumes: Sequence[VolumeFacts]
 ) -> str | None:
     """Stores the inventory that is shown. Its digest; None if all volumes are given up and there is no evidence."""
     store: EvidenceStore | None = sources.store
     if store is not None:
         return write_inventory(store, inventory)
-    if {facts.name for _, facts in chosen} <= set(options.abandon):
+    if {facts.name for facts in volumes} <= set(options.abandon):
         return None
     raise Unsure(
         f"the inventory to approve can't be stored: {sources.problem or 'the evidence of this stack is not known'}"
@@ -151,10 +150,9 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
     )
 
 
-def _ask_check(entry: VolumeEntry, facts: VolumeFacts, approval: Approval, found: Survey) -> Asked:
-    volume = VolumeContext(facts, entry.adapter)
-    seen, _ = observe_volume(volume, found.of(facts.native_id))
-    return Asked(facts, may_delete(volume, approval, seen, found, full=False))
+def _ask_check(volume: VolumeContext, approval: Approval, found: Survey) -> Asked:
+    seen, _ = observe_volume(volume, found.of(volume.facts.native_id))
+    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False))
 
 
 def _show(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:
