@@ -64,13 +64,16 @@ def commands_page() -> str:
 
 
 def _argument(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name or "").upper() + ("…" if parameter.nargs == -1 else "")
-    return name if parameter.required else f"[{name}]"
+    return _name(parameter) if parameter.required else f"[{_name(parameter)}]"
+
+
+def _name(parameter: Any) -> str:
+    return (parameter.metavar or parameter.name.upper()) + ("…" if parameter.nargs == -1 else "")
 
 
 def _spelled(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return _argument(parameter).strip("[]")
+        return _name(parameter)
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
     if parameter.is_flag:
         return names

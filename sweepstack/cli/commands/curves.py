@@ -50,7 +50,7 @@ def command(
     cells: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CELL]...",
+            metavar="CELL",
             help="Names or patterns; by default the cells that run.",
             autocompletion=completion.cells,
         ),
@@ -62,7 +62,7 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Draw a metric of cells over its x. Exit 1: a cell that was named has no curve yet."""
+    """Draw a metric of cells as a chart. Exit 1: a cell that was named has no curve yet."""
     return curves(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
 
 

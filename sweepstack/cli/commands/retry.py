@@ -60,7 +60,7 @@ class Asked:
 
 
 def command(
-    cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]…", help="Cells by name.")] = None,
+    cells: Annotated[list[str] | None, typer.Argument(metavar="CELL", help="Cells by name.")] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="All cells that failed for good, or left no good copy.")
     ] = False,

@@ -30,7 +30,7 @@ FINISHED = frozenset({"sealed", "verified", "waived", "damaged", "missing", "une
 
 
 def command(
-    what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step")] = "done",
+    what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step", help="What to wait for.")] = "done",
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop waiting.")] = "24h",
     stack: Stack = None,
     json: AsJson = False,

@@ -26,7 +26,7 @@ def command(
     ] = "",
     never_rented: Annotated[
         bool,
-        typer.Option("--never-rented", help="The console shows that a create with a lost answer rented nothing."),
+        typer.Option("--never-rented", help="Confirm that a create whose answer was lost rented nothing."),
     ] = False,
     stack: Stack = None,
     json: AsJson = False,

@@ -14,7 +14,7 @@ Command = AsksState
 
 def command(
     context: typer.Context,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option(metavar="5s", help="With --watch: how often.")] = "5s",
     timeout: Annotated[str, typer.Option(metavar="12h", help="With --watch: when to stop.")] = "24h",
     stack: Stack = None,
