@@ -60,7 +60,7 @@ def schema_json() -> str:
         "description": about["Summary"],
         "keywords": (about["Keywords"] or "").split(","),
         "license": about["License-Expression"],
-        "homepage": urls.get("Homepage"),
+        "homepage": urls.get("Repository"),
         "repository": urls.get("Repository"),
     }
     return json.dumps(
