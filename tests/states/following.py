@@ -153,7 +153,7 @@ class Walk:
             found = ways(shown)
             # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
             new = [way for way in found if filled(way.commands[0]) not in failed]
-            if self.ends and new and new[0].commands[0][:2] in GOES_ON:
+            if self.ends and new and any(command[:2] in GOES_ON for command in new[0].commands):
                 new.sort(key=lambda way: not way.gives_up)
             way = next((one for one in new if not one.looks), new[0] if new else None)
             if way is None or way.looks:

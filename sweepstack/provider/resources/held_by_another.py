@@ -82,7 +82,7 @@ def _refuse(
         f"for {owner.sweep} until {until:%Y-%m-%d %H:%M} UTC, by the state in {owner.backend}. {undone} To go on "
         f"there: PULUMI_BACKEND_URL={there} sweepctl status --stack {owner.stack or op.stack}. For a sweep of your "
         f"own: another pull_to, since the identity in this evidence is in use there. Next, where that backend is lost: "
-        f'sweepctl adopt --stack {op.stack} --from {lost} --reason "…", then pulumi up'
+        f'sweepctl adopt --stack {op.stack} --from {lost} --reason "…" && pulumi up --stack {op.stack}'
     )
 
 

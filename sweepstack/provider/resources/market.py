@@ -160,9 +160,8 @@ def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: N
         again = f"pulumi preview --stack {op.stack} shows the new price and `up` then takes it"
     elif dearer:  # it lists offers that it does not rent: a preview would show them again
         first = "" if inputs.placed is not None else f"sweepctl place --stack {op.stack} && "
-        again = (
-            f"{first}sweepctl place --next --stack {op.stack}, then pulumi up: {inputs.adapter} lists what it refused"
-        )
+        up = f"pulumi up --stack {op.stack}    ({inputs.adapter} lists what it refused)"
+        again = f"{first}sweepctl place --next --stack {op.stack} && {up}"
     return f"box {inputs.name} was not rented{limit}: {error}{instead}\n  next   {again}"
 
 

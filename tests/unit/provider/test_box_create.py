@@ -506,7 +506,7 @@ def test_a_box_that_another_backend_holds_is_not_adopted(sweep: Sweep, known: st
         f"ann@lab holds it for sweepstack/t until {until:%Y-%m-%d %H:%M} UTC, by the state in s3://team-state" in words
     )
     assert "PULUMI_BACKEND_URL=s3://team-state sweepctl status --stack t" in words
-    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…", then pulumi up' in words
+    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…" && pulumi up --stack {STACK}' in words
     assert sweep.listed() == [made.native_id]
     assert read_owner(channel) == owner
     if known == "not on record":

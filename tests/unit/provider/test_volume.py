@@ -134,7 +134,9 @@ def test_a_volume_of_a_sweep_that_another_backend_holds_is_not_taken_over(sweep:
         (sweep.store.root / "records" / "births" / "box-0-g1.json").unlink()
     with pytest.raises(SweepstackError, match=r"ann@lab holds it .* The volume store was not taken over\.") as refused:
         sweep.made_volume()
-    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…", then pulumi up' in str(refused.value)
+    assert f'sweepctl adopt --stack {STACK} --from s3://team-state --reason "…" && pulumi up --stack {STACK}' in str(
+        refused.value
+    )
     lost = Takeover(held_by="s3://team-state", taken_to=backend_name(), by="me", at=datetime.now(UTC), reason="lost")
     take_over(sweep.store, lost)
     assert sweep.made_volume().native_id == sweep.volume.native_id
