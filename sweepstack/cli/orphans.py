@@ -17,11 +17,11 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.platforms.registry import has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
 from sweepstack.teardown.box_context import BoxAt
@@ -54,7 +54,8 @@ def search(
     """Searches in three steps. Reads only.
 
     First the hosts that are off by the records and do not answer; then every birth record that neither the state nor
-    the first step settles; then everything with the sweep's tag.
+    the first step settles; then everything with the sweep's tag. Where code was sent and no record says where, the
+    platforms of the stack file are asked.
 
     Each step asks all platforms in parallel, and skips those that did not answer an earlier step. Blocks for
     SEARCH_SECONDS at most. `known_as`: platforms by adapter that are loaded already; `late`: adapters that have just
@@ -88,6 +89,10 @@ def search(
     identity = identity_of(state, store)
     adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
     adapters |= {birth.platform for birth in births}
+    if not adapters and store is not None and _shipped(store):  # every record of what was rented is lost
+        adapters, unread = _in_file(target)
+        notes += unread
+        searched &= not unread
     asked = sorted(adapters - silent) if identity is not None else []
     left, at_hand = max(0.0, ends - time.monotonic()), known_as or {}
     listers = {adapter: _lister(adapter, identity or "", at_hand.get(adapter)) for adapter in asked}
@@ -115,6 +120,31 @@ def search(
 def identity_of(state: StackState, store: EvidenceStore | None) -> str | None:
     """The sweep's identity, from its state, else from its evidence."""
     return state.identity.identity if state.identity else store.marker.identity if store else None
+
+
+def _shipped(store: EvidenceStore) -> bool:
+    """Whether code was sent to a box of this sweep: it is kept in the evidence, and not among its records."""
+    try:
+        return bool(store.codes())
+    except EvidenceError:
+        return False
+
+
+def _in_file(target: Target) -> tuple[set[str], list[str]]:
+    """The adapters of the platforms that the stack file names, and a note if it can't be read."""
+    from sweepstack.profiles.load import load_profile  # imports much, and lost records are rare
+
+    found: set[str] = set()
+    try:
+        for name in target.file.sweep().get("candidates") or ():
+            profile = load_profile(str(name))
+            if profile.unavailable:
+                continue
+            hosts = target.file.hosts() if profile.ssh is not None else ()
+            found |= {spelled(f"{profile.adapter}:{host}") for host in hosts} if hosts else {profile.adapter}
+    except SweepstackError as error:
+        return found, [f"no record says what was rented, and the stack file does not say where: {error}"]
+    return found, []
 
 
 def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[[], list[BoxRecord] | str]:

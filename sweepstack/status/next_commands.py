@@ -176,16 +176,22 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
 
 
 def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
-    """What adopts them. Before it what a platform names that can't tell; where a lost backend comes first, the end of
-    each in one command as well: to take the sweep over, and then to train what is left, takes many."""
+    """What adopts them. Before it what a platform names that can't tell; after it the end of each in one command as
+    well: a lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or
+    what is sealed is lost), and only the `up` itself finds that."""
     helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
-    lost = "(gives it up, where that backend is lost; refused while it answers)"
-    ends = [
-        f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"    {lost}'
-        for orphan in orphans
-        if orphan.next.startswith("sweepctl adopt ") and orphan.kind == "box" and orphan.native_id is not None
-    ]
-    return among(helps, [*(orphan.next for orphan in orphans), *ends])
+    return among(helps, [*(orphan.next for orphan in orphans), *filter(None, map(_end_of, orphans))])
+
+
+def _end_of(orphan: Orphan) -> str:
+    """The command that gives an orphan up; "" where another one is named, or it is not seen on its platform."""
+    if orphan.kind != "box" or orphan.native_id is None:
+        return ""
+    end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
+    if orphan.next.startswith("sweepctl adopt "):
+        return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
+    adopted = orphan.proved and orphan.next.startswith("pulumi ")
+    return f"{end}    (gives it up, where no pulumi up can adopt it)" if adopted else ""
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:

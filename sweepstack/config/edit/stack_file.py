@@ -113,6 +113,15 @@ class StackFile:
             str(name) for name, box in asked if not isinstance(box, dict) or box.get("want") in (None, "running")
         )
 
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that its boxes name, as written; empty if the file can't be read."""
+        try:
+            boxes = self.sweep().get("boxes")
+        except ConfigError:
+            return ()
+        named = [box.get("host") for box in boxes.values() if isinstance(box, dict)] if isinstance(boxes, dict) else []
+        return tuple(host for host in named if isinstance(host, str))
+
     def approval(self) -> Approval | None:
         """The approval in the file, None if there is none. Raises ConfigError if it is malformed."""
         raw = self.sweep().get("approval")

@@ -85,6 +85,7 @@ def test_a_project_that_was_renamed_gets_its_name_back(world: World, backend: st
     found = world.run("status")
     assert "on record as rented, and not in the state" in found.out
     assert f"next   name: sweepstack again in Pulumi.yaml, then pulumi up --stack {STACK}    (adopts it)" in found.out
+    assert "audit --end" not in found.out, "the other project's state may have it"
 
 
 def test_a_backend_that_answers_and_holds_the_stack_keeps_it(world: World, backend: str, tmp_path: Path) -> None:

@@ -155,10 +155,53 @@ def test_an_empty_stack_whose_records_know_a_living_box(world: World) -> None:
     first, second = world.full()
     world.save(world.empty())
     seen = status(world, 1, fresh=False)
-    assert {entry["native_id"] for entry in seen["unknown"]} == {first.native_id, second.native_id}
+    ids = {first.native_id, second.native_id}
+    assert {entry["native_id"] for entry in seen["unknown"]} == ids
     assert seen["bills"] == "yes"
+    up, *ends = seen["next"]
+    assert up == f"pulumi up --stack {STACK}    (adopts it; then approve and destroy)"
+    assert set(ends) == {ended(native_id) for native_id in ids}, "that `up` may not be able to run, or to adopt"
     world.engine_says("error: no stack named 'sweep-t' found\n")
-    assert status(world, 1)["bills"] == "yes"
+    seen = status(world, 1)
+    assert seen["bills"] == "yes"
+    assert seen["next"][0].startswith(f"pulumi stack init {STACK} && pulumi up --stack {STACK}")
+    assert set(seen["next"][1:]) == set(ends)
+
+
+def ended(native_id: str) -> str:
+    end = f'sweepctl audit --end local:{native_id} --abandon --reason "…"'
+    return f"{end}    (gives it up, where no pulumi up can adopt it)"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["empty", "no stack"])
+def test_a_box_of_which_no_record_is_left_is_looked_for_where_the_stack_file_says(world: World, known: bool) -> None:
+    """It said "nothing bills"."""
+    box = world.add("box-0")
+    box.launch("lr0.3")
+    world.store.write_code(f"sha256:{1:064}", b"")
+    shutil.rmtree(world.evidence / "records")
+    world.save(world.empty())
+    if not known:
+        world.engine_says("error: no stack named 'sweep-t' found\n")
+    seen = status(world, 1, fresh=False)
+    assert [entry["native_id"] for entry in seen["unknown"]] == [box.native_id]
+    assert seen["bills"] == "yes"
+    assert seen["next"][1:] == [ended(box.native_id)]
+    (world.platform_root / "registry.json").write_text("{")
+    assert status(world, 2, fresh=False)["bills"] == "unknown"
+
+
+def test_where_no_record_is_left_and_the_stack_file_names_no_platform_what_bills_is_unknown(world: World) -> None:
+    world.add("box-0").launch("lr0.3")
+    world.store.write_code(f"sha256:{1:064}", b"")
+    shutil.rmtree(world.evidence / "records")
+    world.save(world.empty())
+    world.file.path.write_text(world.file.path.read_text().replace("[local]", "[locale]"))
+    seen = status(world, 2, fresh=False)
+    assert seen["bills"] == "unknown"
+    assert any("no record says what was rented" in note for note in seen["notes"])
+    shutil.rmtree(world.evidence / "code")  # nothing was ever sent to a box: no platform is asked
+    assert status(world, 0, fresh=False)["bills"] == "nothing"
 
 
 def test_a_cell_of_a_box_out_of_the_state_is_not_said_to_have_none(world: World) -> None:

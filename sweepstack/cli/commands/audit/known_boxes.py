@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, EvidenceMissing, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
 from sweepstack.platforms.registry import has_address, spelled
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
@@ -180,17 +181,9 @@ def _is_over(known: Known, stack: str) -> bool:
 
 
 def _hosts(file: StackFile) -> Iterable[str]:
-    try:
-        boxes = file.sweep().get("boxes")
-    except ConfigError:
-        return
-    for box in boxes.values() if isinstance(boxes, dict) else ():
-        host = box.get("host") if isinstance(box, dict) else None
-        if isinstance(host, str):
-            try:
-                yield spelled(f"ssh:{host}")
-            except SweepstackError:
-                continue  # `preview` reports what is wrong with it
+    for host in file.hosts():
+        with contextlib.suppress(SweepstackError):  # `preview` reports what is wrong with it
+            yield spelled(f"ssh:{host}")
 
 
 def _read_evidence(known: Known, name: str, evidence: str) -> None:
