@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweepstack.cli.commands.audit.end import GIVEN_UP
 from tests.states.world import World
 
 ARTIFACT = "model.safetensors"
@@ -36,4 +37,5 @@ def _durable(world: World, cell: str) -> list[Path]:
 def _on_record(world: World) -> bool:
     """In the evidence, or on this computer."""
     records = [*world.evidence.glob("records/**/*.json"), *world.base.glob("data/**/decisions.jsonl")]
-    return any('"abandon' in path.read_text(errors="replace") for path in records if path.is_file())
+    texts = [path.read_text(errors="replace") for path in records if path.is_file()]
+    return any(words in text for text in texts for words in ('"abandon', f'"{GIVEN_UP}"'))

@@ -454,6 +454,20 @@ def test_an_abandonment_is_on_record_here_in_the_evidence_and_on_the_box(world: 
     assert [loss.cells for loss in world.store.losses()] == [("lr0.1", "lr0.3")]
 
 
+def test_what_was_lost_is_on_record_where_the_record_of_the_box_does_not_read(world: World) -> None:
+    box = training(world)
+    world.stacks()
+    signed(
+        world, box, who(), evidence=world.uri, backend=""
+    )  # the evidence is found through the box: its records don't read
+    (world.evidence / "records" / "births" / "box-0-g1.json").write_text("torn")
+    ended = audit_end(world, box, *ABANDON, "--json")
+    assert ended.code == 0, ended
+    (problem,) = ended.json["problems"]
+    assert "box-0-g1.json" in problem
+    assert [loss.cells for loss in world.store.losses()] == [("lr0.1", "lr0.3")]
+
+
 def test_what_can_be_kept_nowhere_ends_nothing(world: World) -> None:
     box = training(world)
     elsewhere(world)

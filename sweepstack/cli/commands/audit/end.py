@@ -253,19 +253,22 @@ def _close(finding: Finding, found: Assessed, request: EndRequest) -> list[str]:
     """Records that the box is gone, and the cells that were lost. Returns what could not be written: the box is gone
     in any case."""
     problems: list[str] = []
-    for store in found.stores if found.box.box else ():
-        box, now = found.box, datetime.now(UTC)
-        how = f"abandoned by {request.person}" if request.reason else f"ended by {request.person}"
-        lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
+    box, now = found.box, datetime.now(UTC)
+    how = f"abandoned by {request.person}" if request.reason else f"ended by {request.person}"
+    lost = tuple(name for name, state in found.verdict.unsafe.items() if state != "pending")
+    for store in found.stores if box.box else ():
         try:
             birth = store.birth(box.box, box.generation)
             # A record without an answer may be of the other box with this tag.
             if birth is not None and (birth.native_id == box.native_id or finding.standing != "duplicate"):
                 close_books(store, box=box.box, generation=box.generation, native_id=box.native_id, how=how, at=now)
+        except SweepstackError as error:
+            problems.append(f"the records in {store.shown} could not be closed: {error}")
+        try:  # by itself: a birth record that does not read keeps no loss from being said
             if lost:
                 store.write_loss(Loss(box=box.box, native_id=box.native_id, cells=lost, why=how, at=now))
         except SweepstackError as error:
-            problems.append(f"the records in {store.shown} could not be closed: {error}")
+            problems.append(f"what was lost could not be recorded in {store.shown}: {error}")
     return problems
 
 
