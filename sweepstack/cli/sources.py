@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from sweepstack.cli.output import Unsure, count
 from sweepstack.cli.target import Target
+from sweepstack.config.project import project_name
 from sweepstack.core import this_host
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
 from sweepstack.status.next_commands import adopt_renamed, give_up
@@ -71,8 +72,9 @@ def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
 
 
 def _forgotten(target: Target) -> tuple[str | None, str]:
-    """The evidence that the stack file names, if it belongs to this stack, else None; and what could not be read."""
-    evidence = target.likely_evidence()
+    """The evidence that the stack file names, if it belongs to this stack, else None; and what could not be read. Of a
+    file that does not say it, the place that this computer remembers, if that is one."""
+    evidence = target.likely_evidence() or _remembered(target)
     if evidence is None:
         return None, f"{target.file.shown} does not say where the evidence is, so what was rented before is not known"
     try:
@@ -80,6 +82,22 @@ def _forgotten(target: Target) -> tuple[str | None, str]:
     except EvidenceError as error:
         return None, str(error)
     return (evidence, "") if marker is not None and marker.stack == target.stack else (None, "")
+
+
+def _remembered(target: Target) -> str | None:
+    """Where the evidence lies by what this computer remembers, for a stack file that is there and does not read; None
+    if that is no place, or more than one. Where the file is gone, its copy is put back first (`Target.no_stack`)."""
+    if not target.file.path.exists():
+        return None
+    from sweepstack.evidence.stack_copy import places_of  # a stack file that does not read is rare
+
+    try:
+        project = project_name(target.root)
+        markers = {uri: EvidenceStore.read_marker(uri) for uri in places_of(target.stack)}
+    except SweepstackError:
+        return None
+    found = [uri for uri, marker in markers.items() if marker is not None and marker.project == project]
+    return found[0] if len(found) == 1 else None
 
 
 def usable(sources: Sources, verb: str) -> EvidenceStore:

@@ -168,6 +168,29 @@ def test_an_empty_stack_whose_records_know_a_living_box(world: World) -> None:
     assert set(seen["next"][1:]) == set(ends)
 
 
+def test_where_the_stack_file_does_not_read_the_evidence_is_where_this_computer_remembers_it(world: World) -> None:
+    """With the state lost as well it said "the backend has no stack", and named an `up` that can't run."""
+    first, second = world.full()
+    world.engine_says("error: no stack named 'sweep-t' found\n")
+    whole = world.file.path.read_text()
+    world.file.path.write_text(whole[: len(whole) // 2] + "\0" * 9)
+    assert "the backend has no stack" in world.run("status").err
+    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+    memory.parent.mkdir()
+    memory.write_text(f"{world.uri}\n")
+    seen = status(world, 1)
+    assert {entry["native_id"] for entry in seen["unknown"]} == {first.native_id, second.native_id}
+    assert set(seen["next"][1:]) == {ended(first.native_id), ended(second.native_id)}
+    copy = world.folder / "copy"
+    shutil.copytree(world.evidence, copy)
+    memory.write_text(f"{world.uri}\nfile://{socket.gethostname()}{copy}\n")
+    assert "the backend has no stack" in world.run("status").err, "which of the two it is can't be told"
+    memory.write_text(f"{world.uri}\n")
+    project = world.root / "Pulumi.yaml"
+    project.write_text(project.read_text().replace("name: sweepstack", "name: mine"))
+    assert "the backend has no stack" in world.run("status").err, "it is another project's"
+
+
 def ended(native_id: str) -> str:
     end = f'sweepctl audit --end local:{native_id} --abandon --reason "…"'
     return f"{end}    (gives it up, where no pulumi up can adopt it)"
