@@ -184,14 +184,13 @@ def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
 
 
 def _end_of(orphan: Orphan) -> str:
-    """The command that gives an orphan up; "" where another one is named, or it is not seen on its platform."""
+    """The command that gives an orphan up; "" where another one is named, or nothing has an id that could end."""
     if orphan.kind != "box" or orphan.native_id is None:
         return ""
     end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
     if orphan.next.startswith("sweepctl adopt "):
         return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
-    adopted = orphan.proved and orphan.next.startswith("pulumi ")
-    return f"{end}    (gives it up, where no pulumi up can adopt it)" if adopted else ""
+    return f"{end}    (gives it up, where no pulumi up can adopt it)" if orphan.next.startswith("pulumi ") else ""
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:

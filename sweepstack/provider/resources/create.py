@@ -96,7 +96,7 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
         except PlatformError as outage:
             raise OutcomeUnknown(
                 f"box {inputs.name}: {error}, and whether it was made is not known ({outage}): a box tagged "
-                f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}, which looks for it before it rents"
+                f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}    (looks for it before it rents)"
             ) from outage
         if found is None:
             raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
@@ -140,15 +140,15 @@ def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUn
     shows = f"box {birth.box}: {why}. {adapter} lists nothing under {birth.tag} so far: "
     if birth.asked_at is None:
         return OutcomeUnknown(
-            f"{shows}if it was made all the same, it shows there and bills. Next: pulumi up --stack {op.stack}, which "
-            "looks again before it rents"
+            f"{shows}if it was made all the same, it shows there and bills. Next: pulumi up --stack {op.stack}    "
+            "(looks again before it rents)"
         )
     may = f"{shows}what was asked for at {birth.asked_at:%Y-%m-%d %H:%M} UTC may be there, and bill. Nothing is rented"
     if birth.shown_by is not None and datetime.now(UTC) < birth.shown_by:
         at = f"{birth.shown_by:%H:%M:%S} UTC"
         return OutcomeUnknown(
-            f"{may} before {at}, since its list may lag until then. Next: pulumi up --stack {op.stack} at {at} or "
-            "later, which looks again"
+            f"{may} before {at}, since its list may lag until then. Next: pulumi up --stack {op.stack}    (at {at} "
+            "or later: looks again)"
         )
     return OutcomeUnknown(
         f"{may} without your confirmation, since no list proves that it never was. Look for {birth.tag} in the console "
@@ -305,7 +305,7 @@ def generation_of(
     if record.phase is Phase.UNKNOWN:
         raise SweepstackError(
             f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note}). "
-            f"Next: pulumi up --stack {op.stack}, which asks again"
+            f"Next: pulumi up --stack {op.stack}    (asks again)"
         )
     return last.generation, record
 

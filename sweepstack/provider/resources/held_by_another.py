@@ -56,7 +56,7 @@ def _refuse(
         raise SweepstackError(
             f"{found.native_id} on {platform.name} carries the tag of a box of this sweep, nothing on record speaks of "
             f"it, and whose it is can't be read from it: {error}. {undone} It may bill. Next: pulumi up --stack "
-            f"{op.stack}, which asks again; or sweepctl audit, which names what ends it"
+            f"{op.stack}    (asks again; sweepctl audit names what ends it)"
         ) from error
     if owner is None and not known:
         raise SweepstackError(

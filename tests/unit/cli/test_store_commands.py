@@ -219,7 +219,7 @@ def test_doctor_of_volumes(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (late.verdict, late.fix) == ("warn", "a later keep_until, or sweepctl finish --stack keep")
     keep.save(volumes=False)
     stray = doctor(keep, monkeypatch)["volumes"]
-    assert (stray.verdict, stray.fix) == ("fail", "pulumi up --stack keep, which adopts it")
+    assert (stray.verdict, stray.fix) == ("fail", "pulumi up --stack keep    (adopts it)")
     keep.save()
     keep.lost()
     assert "is gone with all that was on it" in doctor(keep, monkeypatch)["volumes"].found

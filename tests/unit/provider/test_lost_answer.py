@@ -69,7 +69,7 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / home))
         with pytest.raises(OutcomeUnknown, match=r"Nothing is rented before \d\d:\d\d:\d\d UTC") as caught:
             up(sweep)
-        assert re.search(r"Next: pulumi up --stack sweep-t at \d\d:\d\d:\d\d UTC or later", str(caught.value))
+        assert re.search(r"Next: pulumi up --stack sweep-t    \(at \d\d:\d\d:\d\d UTC or later", str(caught.value))
     with pytest.raises(No, match="may lag until"):
         confirm(sweep, monkeypatch)
     (orphan,) = looked_for(sweep).orphans

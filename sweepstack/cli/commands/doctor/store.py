@@ -92,7 +92,7 @@ def _each(held: Holding, stack: str) -> Iterator[Finding]:
 def _all(held: Holding, stack: str, adapters: list[str]) -> Iterator[Finding]:
     if held.orphans:
         named = ", ".join(f"{record.native_id} ({record.tag})" for record in held.orphans)
-        yield fail("volumes", f"not in the state, and may bill: {named}", f"pulumi up --stack {stack}, which adopts it")
+        yield fail("volumes", f"not in the state, and may bill: {named}", f"pulumi up --stack {stack}    (adopts it)")
     for problem in held.problems:
         yield unknown("volumes", problem, f"sweepctl status --stack {stack}")
     if not (held.volumes or held.orphans or held.problems):
