@@ -32,6 +32,8 @@ asked_for_json = False
 """Whether the command line has `--json`: then an error is printed as a document too."""
 _documents = 0
 """How many JSON documents this process has printed; a command prints one."""
+_done: dict[str, Any] = {}
+"""What the command has done already, for the document of an error."""
 
 
 class No(SweepstackError):
@@ -105,9 +107,15 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
 
 
 def error_document(message: str, next: Sequence[str]) -> None:
-    """Prints `{"error": …, "next": […]}` on stdout, unless this command has printed its document already."""
+    """Prints `{"error": …, "next": […]}`, with what `keep_for_error` has, on stdout, unless this command has printed
+    its document already."""
     if not _documents:
-        Out(as_json=True).document({"error": message, "next": list(next)})
+        Out(as_json=True).document({"error": message, "next": list(next), **_done})
+
+
+def keep_for_error(**done: Any) -> None:
+    """Puts what the command has done already beside `error` and `next`, if it ends with an error after that."""
+    _done.update(done)
 
 
 def following(commands: Sequence[str]) -> list[str]:

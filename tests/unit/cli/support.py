@@ -442,6 +442,7 @@ class World:
             self.save()
         self.monkeypatch.setattr("sys.stdin", Terminal(types + "\n") if types is not None else io.StringIO())
         self.monkeypatch.setattr(output, "_documents", 0)  # each command is a process of its own
+        self.monkeypatch.setattr(output, "_done", {})
         self.capsys.readouterr()
         try:
             app([*arguments, *(["--stack", stack] if stack else [])])

@@ -296,6 +296,14 @@ def test_finish_stops_at_the_first_no(world: World) -> None:
     assert world.calls() == []
 
 
+def test_finish_tells_its_steps_where_a_later_one_is_refused(world: World) -> None:
+    world.full()
+    result = world.run("finish", "--json")
+    assert result.code == 1
+    assert "no terminal to ask at" in result.json["error"]
+    assert [(step["command"].split()[1], step["exit"]) for step in result.json["steps"]] == [("pull", 0), ("verify", 0)]
+
+
 def test_finish_asks_before_anything_is_ended(world: World) -> None:
     world.full()
     alone = world.run("finish")

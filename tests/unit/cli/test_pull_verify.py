@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.output import Unsure
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common.canonical import sha256_hex
@@ -47,6 +48,27 @@ def test_pull_and_verify_are_one_command(world: World) -> None:
     text = world.run("pull", "--verify").out
     assert f"next   sweepctl approve --stack {STACK}" in text
     assert "next   sweepctl verify" not in text
+
+
+@pytest.mark.parametrize(
+    "raised", [Unsure("it can't be told", ["sweepctl x"]), RuntimeError("boom"), KeyboardInterrupt()]
+)
+def test_what_was_pulled_is_told_where_the_verify_that_follows_can_t_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch, raised: BaseException
+) -> None:
+    """The error was the whole document: what had been copied stood nowhere."""
+    world.full()
+
+    def verify(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("sweepstack.cli.commands.verify.receipt.verify_cells", verify)
+    alone = world.run("verify", "--json")
+    result = world.run("pull", "--verify", "--json")
+    assert result.code == alone.code != 0
+    assert {key: value for key, value in result.json.items() if key != "pull"} == alone.json
+    assert {cell["state"] for cell in result.json["pull"]["cells"]} == {"pulled"}
+    assert "pull" not in world.run("verify", "--json").json, "the next command's error is its own"
 
 
 def test_what_a_pull_did_not_bring_is_not_verified(world: World) -> None:

@@ -17,7 +17,7 @@ from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following, keep_for_error
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import gives_up, open_sources
@@ -63,6 +63,7 @@ class Steps:
 
     def __init__(self, stack: str, out: Out) -> None:
         self.done: list[dict[str, object]] = []
+        keep_for_error(steps=self.done)
         self.quiet = Silent() if out.as_json else Out(as_json=False)
         self._stack, self._out = stack, out
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, moved, moved_json, size
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources, blocked, gives_up, usable
@@ -88,7 +88,8 @@ class PullSummary:
 
 
 def pull_and_verify(sources: Sources, out: Out) -> int:
-    """Runs `pull`, and after exit 0 `verify`. The document of `verify` has that of the pull under `pull`."""
+    """Runs `pull`, and after exit 0 `verify`. The document of `verify`, or of its error, has that of the pull under
+    `pull`."""
     from sweepstack.cli.commands.verify.receipt import verify
 
     first = _First(out)
@@ -96,6 +97,7 @@ def pull_and_verify(sources: Sources, out: Out) -> int:
     if code != YES:
         first.tell()
         return code
+    keep_for_error(pull=first.said)
     return verify(sources, _Second(first))
 
 
