@@ -74,6 +74,13 @@ STRAY = (
         REAL + "test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word",
     ),
     _mutant(
+        "audit --end: a volume that another backend's state has ends here",
+        END,
+        "    if gate:\n",
+        "    if False:\n",
+        "tests/unit/cli/test_end_volume.py::test_what_another_backend_holds_ends_there_while_it_answers[s3://states]",
+    ),
+    _mutant(
         "audit: other projects' states are not asked",
         "sweepstack/cli/commands/audit/known_boxes.py",
         "list_stacks(root, every_project=True)",

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.cli.commands.audit.end_volume import assess_volume
+from sweepstack.cli.commands.audit.known_boxes import read_known
+from sweepstack.cli.commands.audit.other_backend import gate_of
 from sweepstack.core.local_decisions import decisions
+from sweepstack.core.records import Lease
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.simulators.rental import key_variables
@@ -246,6 +252,52 @@ def test_a_volume_of_a_sweep_that_goes_on_is_not_ended_here(world: World) -> Non
     found = world.run("audit", stack=None, fresh=False)
     assert f"audit --end local:{world.volume}" not in found.out
     is_kept(world, "on record as rented, so it ends through its gate")
+
+
+def held_there(world: World, backend: str) -> None:
+    """Every box has ended. Another backend holds the sweep, and the stack file here names its evidence."""
+    destroyed(world)
+    world.store.write_lease(Lease(backend=backend, host="h", taken_at=datetime.now(UTC)))
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.stacks()
+    world.save()
+
+
+@pytest.mark.parametrize("backend", ["s3://states", "https://states.example/me"])
+def test_what_another_backend_holds_ends_there_while_it_answers(world: World, backend: str) -> None:
+    """A box asked that backend; a volume asked none, and its data ended with an abandonment, or verified."""
+    held_there(world, backend)
+    for more in ((), ABANDON):
+        refused = end(world, *more)
+        assert refused.code == 1
+        assert "nothing was ended: volume" in refused.err
+        assert f"the state in {backend} answers and still holds {STACK}" in refused.err
+        assert f"next   PULUMI_BACKEND_URL={backend} sweepctl status --stack {STACK}" in refused.err
+    assert is_there(world)
+    assert decisions() == []
+
+
+def test_what_a_sweep_of_another_backend_left_on_it_keeps_it_while_that_answers(world: World, tmp_path: Path) -> None:
+    """Its owner's evidence is here, and the sweep that mounted it is held there."""
+    held_there(world, "s3://states")
+    keeper = EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/kept", "kkkkkkkkkk", "sweepstack", "keep")
+    facts = {"native_id": world.volume, "stack": STACK, "identity": IDENTITY, "evidence": world.uri}
+    write_mounting(keeper, Mounting(**facts, at=datetime.now(UTC)))
+    world.file.path.rename(world.file.path.with_name("Pulumi.keep.yaml"))
+    path = world.file.path.with_name("Pulumi.keep.yaml")
+    path.write_text(path.read_text().replace("pull_to: results/sweep-t", f"pull_to: {tmp_path}/kept"))
+    tag = box_layout.volume_tag("kkkkkkkkkk", "store")
+    found = assess_volume("local", world.volume, world.platform.account(), tag, world.root, read_known(world.root))
+    assert gate_of(found.others)[0] == f"the state in s3://states answers and still holds {STACK}"
+
+
+def test_what_a_lost_backend_held_ends_here_on_record(world: World) -> None:
+    held_there(world, "s3://states")
+    world.engine_says("error: no such bucket")
+    assert end(world, *ABANDON).code == 0
+    assert not is_there(world)
+    (kept,) = decisions()
+    assert "held by the state in s3://states, which does not answer as a backend" in kept.found
 
 
 def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.commands.audit.other_backend import other_backends
+from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
 from sweepstack.cli.held_by import Answer, held_by_another
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
@@ -49,7 +49,7 @@ class Assessed:
     @property
     def there(self) -> str:
         """The command that goes on in the other backend that still holds its sweep; "" if none does."""
-        return next((answer.there for answer in self.others if answer.there), "")
+        return gate_of(self.others)[1]
 
     @property
     def owner(self) -> Owner | None:
@@ -117,8 +117,7 @@ def judged(
     mine = owner is not None and owner.person in {request.person, *former_selves()}
     # A colleague with another backend may name the same evidence.
     ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)
-    gate = next((f"the state in {other.backend} {other.words}" for other in others if other.there), "")
-    box = Stray(platform, native_id, account, identity, name, generation, ours, gate)
+    box = Stray(platform, native_id, account, identity, name, generation, ours, gate_of(others)[0])
     verdict = may_end_stray(box, on_it, stores, request, full=full)
     return Assessed(box, on_it, tuple(stores), verdict, on_record, others)
 

@@ -19,6 +19,7 @@ from sweepstack.cli.commands.audit.accounts import Finding, look
 from sweepstack.cli.commands.audit.assess import Assessed, adopts, assess, way_out
 from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volume, refusal
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.commands.audit.other_backend import gate_of
 from sweepstack.cli.output import YES, No, Out, Unsure, aside
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -73,12 +74,12 @@ def end(
     if finding.kind == "box":
         found = _checked(finding, root, known, request, full=False)
     else:
-        found = _check_volume(finding, known, abandon=abandon)
+        found = _check_volume(finding, root, known, abandon=abandon)
     _confirm(finding, typed, found)
     if finding.kind == "box":  # its content may have changed while the person typed the id
         found = _checked(finding, root, known, request, full=True)
     else:
-        found = _check_volume(finding, known, abandon=abandon)
+        found = _check_volume(finding, root, known, abandon=abandon)
     places = _record(finding, found, known, request)
     account = platform.account()
     problems = _keep_logs(finding, found) if isinstance(found, Assessed) else []
@@ -153,11 +154,14 @@ def _checked(finding: Finding, root: Path, known: Known, request: EndRequest, *,
     raise No("\n".join(lines), [following] if following else [AUDIT])
 
 
-def _check_volume(finding: Finding, known: Known, *, abandon: bool) -> VolumeAssessed:
-    """The assessment of the volume. Raises No if a box mounts it, or may; and if its data has no verified copy
-    elsewhere, unless it is given up."""
+def _check_volume(finding: Finding, root: Path, known: Known, *, abandon: bool) -> VolumeAssessed:
+    """The assessment of the volume. Raises No if another backend still has its sweep, or a box mounts it, or may; and
+    if its data has no verified copy elsewhere, unless it is given up."""
     with Progress(f"reading {finding.native_id}"):
-        found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, known)
+        found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, root, known)
+    gate, there = gate_of(found.others)
+    if gate:
+        raise No(f"nothing was ended: volume {finding.native_id}: {gate}: it ends through its gate there", [there])
     if found.mounted:
         raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.mounted)}", [AUDIT])
     if not found.allowed and not abandon:
@@ -173,9 +177,9 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
         aside(f"This ends {words}, with all that is on it. It can't be undone.")
         if isinstance(found, Assessed):
             aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
-            aside(*(f"  state  in {other.backend}, which {other.words}" for other in found.others))
         else:
             aside(f"  holds  {found.words}")
+        aside(*(f"  state  in {other.backend}, which {other.words}" for other in found.others))
         typed = answer(f"Type its id to go on ({finding.native_id}): ")
     if typed != finding.native_id:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
@@ -216,8 +220,7 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
     why = request.reason or f"the check allowed it: {_way(found, request)}"
     box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
     holds = found.words if not isinstance(found, Assessed) else f"{found.on_it.words}; owner {found.owner_words}"
-    if isinstance(found, Assessed):
-        holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
+    holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
     return Decision(
         what=GIVEN_UP if request.reason else ENDED,
         by=request.person,

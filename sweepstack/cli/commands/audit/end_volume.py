@@ -2,16 +2,20 @@
 
 It may end only if its data is safe elsewhere: the evidence of every sweep that mounted it is known, all boxes of these
 sweeps have ended, and the latest receipt verifies every cell that ran with this volume, by every byte of a copy that
-does not lie on the volume itself. Or a person gives it up, with a reason.
+does not lie on the volume itself. Or a person gives it up, with a reason. While another backend's state answers and has
+its sweep, or one that mounted it, no person ends it here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweepstack.billing.outlived_volume import takes_words
 from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.commands.audit.other_backend import other_backends
+from sweepstack.cli.held_by import Answer
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.whereabouts import evidence_on
@@ -31,13 +35,14 @@ COUNT_SECONDS = 5.0
 @dataclass(frozen=True)
 class VolumeAssessed:
     """The result. `mounted`: a line for each box that mounts it, or may; such a volume never ends. `reasons`: why its
-    data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as
-    text."""
+    data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as text.
+    `others`: the other backends that hold its sweeps, with their answers."""
 
     mounted: tuple[str, ...]
     reasons: tuple[str, ...]
     stores: tuple[EvidenceStore, ...]
     words: str
+    others: tuple[Answer, ...] = ()
 
     @property
     def allowed(self) -> bool:
@@ -45,8 +50,9 @@ class VolumeAssessed:
         return not self.mounted and not self.reasons
 
 
-def assess_volume(platform: str, native_id: str, account: str, tag: str, known: Known) -> VolumeAssessed:
-    """Asks the platform, and hashes the copies of its data again. Blocks; reads only; an outage never raises."""
+def assess_volume(platform: str, native_id: str, account: str, tag: str, root: Path, known: Known) -> VolumeAssessed:
+    """Asks the platform and the other backends, and hashes the copies of its data again. Blocks; reads only; an outage
+    never raises."""
     identity, name = box_layout.volume_of(tag) or ("", "")
     survey = _users(native_id, identity, known)
     users = survey.of(native_id)
@@ -74,7 +80,8 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, known: 
     holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
     holds = lost or ("it is empty" if seen.holds == () else holds)
     words = f"{holds}; {takes_words(price, size, used, more=more)}"
-    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words)
+    others = other_backends([*stores, *known.stores_of(identity)], None, root, known)
+    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others)
 
 
 def _users(native_id: str, identity: str, known: Known) -> Survey:

@@ -1,4 +1,4 @@
-"""Asks the other backends that hold the sweep of a box that no state has."""
+"""Asks the other backends that hold the sweep of a box or a volume that no state has."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def other_backends(
     stores: Sequence[EvidenceStore], owner: Owner | None, root: Path, known: Known
 ) -> tuple[Answer, ...]:
     """The backends, other than the one used here, that hold the sweep: by the lease in its evidence, or by what the box
-    says, if no person took that over. Asks each of them once for `known`."""
-    here = list(known.stores.values())
+    says, if no person took that over. Asks each of them once for `known`. `owner`: None for a volume, which says
+    nothing."""
+    here = {store.shelf.uri for store in known.stores.values()}
+    by_box = {owner.evidence} - here if owner is not None else set()
     held, trusted = list[Claim](), set[Claim]()
     for store in stores:
         held += (claims := _lease(store))
-        trusted |= set(claims) if store in here else set()
+        trusted |= set(claims) if store.shelf.uri not in by_box else set()
     said = [(owner.backend, owner.project, owner.stack)] if owner is not None and owner.backend else []
     if not held and not said:
         return ()
@@ -39,9 +41,15 @@ def other_backends(
     return tuple(_answer(claim, root, known, trusted=claim in trusted) for claim in others)
 
 
+def gate_of(others: Sequence[Answer]) -> tuple[str, str]:
+    """Which other backend answers and still has the sweep, as text, and the command that goes on there; "" if none
+    does. What it has ends only there, whatever a person says here."""
+    return next(((f"the state in {one.backend} {one.words}", one.there) for one in others if one.there), ("", ""))
+
+
 def _answer(claim: Claim, root: Path, known: Known, *, trusted: bool) -> Answer:
-    """`trusted`: evidence that this checkout names says so. A job can write what the box says, and the engine sends its
-    token to a web address."""
+    """`trusted`: evidence says so that not the box alone names. A job can write what the box says, and the engine sends
+    its token to a web address."""
     backend, project, stack = claim
     if not trusted and backend.startswith(("http:", "https:")):
         return Answer(backend, "only the box names: it is not asked")
