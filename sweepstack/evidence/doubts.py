@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweepstack.core.records import Cell, ReceiptCell
-from sweepstack.evidence.seal_resolution import Testimony
+from sweepstack.evidence.seal_resolution import SweepJournals
 from sweepstack.loaders.base import some
 from sweepstack.onbox.common.canonical import canonical_json
 
@@ -18,9 +18,9 @@ WEIGHTS = ("torch", "safetensors", "npz", "npy")
 """Loaders of files that hold what a training run ends with."""
 
 
-def doubts(cells: Sequence[ReceiptCell], roster: Roster, testimony: Testimony) -> list[str]:
+def doubts(cells: Sequence[ReceiptCell], roster: Roster, journals: SweepJournals) -> list[str]:
     """A sentence for each doubt."""
-    return [*_same_weights(cells, roster), *_sealed_twice(cells, testimony)]
+    return [*_same_weights(cells, roster), *_sealed_twice(cells, journals)]
 
 
 def _same_weights(cells: Sequence[ReceiptCell], roster: Roster) -> list[str]:
@@ -48,18 +48,18 @@ def _differing(cells: Sequence[Cell]) -> list[str]:
     return [key for key in keys if len({canonical_json(cell.params.get(key)) for cell in cells}) > 1]
 
 
-def _sealed_twice(cells: Sequence[ReceiptCell], testimony: Testimony) -> list[str]:
+def _sealed_twice(cells: Sequence[ReceiptCell], journals: SweepJournals) -> list[str]:
     """Cells of which another box of the sweep has a result of its own, which ends with that box."""
     found = []
     for cell in cells:
-        said = [(witness, one) for witness in testimony.witnesses if (one := witness.journal.cells.get(cell.name))]
+        said = [(box, one) for box in journals.boxes if (one := box.journal.cells.get(cell.name))]
         if cell.state != "verified" or len(said) < 2:
             continue
         ours = max((one.retry for _, one in said if one.manifest == cell.manifest), default=0)
         others = [
-            witness.name
-            for witness, one in said
-            if witness.live and one.state == "sealed" and one.manifest != cell.manifest and one.retry >= ours
+            box.name
+            for box, one in said
+            if box.live and one.state == "sealed" and one.manifest != cell.manifest and one.retry >= ours
         ]
         if others:
             found.append(f"{cell.name}: {some(others)} sealed it, too; the copy here is that of {cell.box}")

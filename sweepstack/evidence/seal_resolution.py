@@ -16,8 +16,8 @@ from sweepstack.onbox.common.errors import JournalDamaged
 class BoxView:
     """A box of the sweep as it was just seen.
 
-    `journal`: as read from the box; None when it was not reached, and then the last pulled copy speaks for it.
-    `broken`: why the journal that was read is none; then nothing speaks for the box. `runner_alive`: None is unknown.
+    `journal`: as read from the box; None when it was not reached; then the last pulled copy counts.
+    `broken`: why the journal that was read does not count; then none of the box does. `runner_alive`: None is unknown.
     `launch`: None reads the record from the evidence. `gone`: it is proved gone, and no volume outlived it.
     """
 
@@ -32,8 +32,9 @@ class BoxView:
 
 
 @dataclass(frozen=True)
-class Witness:
-    """A journal that may speak for cells. `live`: it is of a box of the sweep, not of one that was before."""
+class BoxJournal:
+    """The journal of one box, which says what became of its cells. `live`: the box is in the sweep now, not an earlier
+    one."""
 
     box: str
     generation: int
@@ -66,13 +67,13 @@ class Standing:
 
 
 @dataclass
-class Testimony:
-    """All witnesses of a sweep. `heads`: boxes of the sweep whose journal could be read, with it."""
+class SweepJournals:
+    """The journals of a sweep's boxes. `heads`: boxes of the sweep whose journal could be read, with it."""
 
-    witnesses: list[Witness] = field(default_factory=list)
+    boxes: list[BoxJournal] = field(default_factory=list)
     heads: list[tuple[BoxView, Journal, Launch | None]] = field(default_factory=list)
     broken: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """box → why its journal is no witness, and the cells that its queue was given"""
+    """box → why its journal does not count, and the cells that its queue was given"""
     births: dict[tuple[str, int], Birth] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     """cell → why"""
@@ -87,52 +88,52 @@ class Testimony:
         if birth is None or birth.native_id != manifest.native_id:
             return Standing("damaged", "its manifest was sealed by a box that this sweep's records do not know")
         said = list(self._said(cell))
-        sealed = [(witness, progress) for witness, progress in said if progress.state == "sealed"]
-        same = [witness for witness, progress in sealed if progress.manifest == digest]
-        other = [witness for witness, progress in sealed if progress.manifest != digest]
-        for witness in same:
-            if not any(o.box == witness.box and o.generation > witness.generation for o in other):
+        sealed = [(one, progress) for one, progress in said if progress.state == "sealed"]
+        same = [one for one, progress in sealed if progress.manifest == digest]
+        other = [one for one, progress in sealed if progress.manifest != digest]
+        for one in same:
+            if not any(o.box == one.box and o.generation > one.generation for o in other):
                 return None
         if other:
             return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again")
-        for witness, progress in said:
-            if witness.live and progress.state in ("running", "failed"):
-                standing = _standing(witness, progress)
+        for one, progress in said:
+            if one.live and progress.state in ("running", "failed"):
+                standing = _standing(one, progress)
                 return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}")
         return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
 
-    def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: Witness) -> str:
+    def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: BoxJournal) -> str:
         """What the journals prove of a copy that is not the seal that they record last."""
-        if any(digest in witness.seals.get(cell, {}) for witness in self.witnesses):
+        if any(digest in one.seals.get(cell, {}) for one in self.boxes):
             return f"stale copy: {last.name} sealed the cell again"
-        for witness in self.witnesses:
-            own = (witness.box, witness.generation) == (manifest.box, manifest.generation)
-            if own and manifest.attempt in witness.seals.get(cell, {}).values():
-                return f"its manifest was changed after {witness.name} sealed attempt {manifest.attempt} with it"
+        for one in self.boxes:
+            own = (one.box, one.generation) == (manifest.box, manifest.generation)
+            if own and manifest.attempt in one.seals.get(cell, {}).values():
+                return f"its manifest was changed after {one.name} sealed attempt {manifest.attempt} with it"
         return f"no journal at hand records its seal, but one of another manifest, by {last.name}"
 
     def without_copy(self, cell: str) -> Standing:
         """Where a cell stands of which there is no copy here."""
         said = list(self._said(cell))
         for state in ("sealed", "running", "failed"):
-            for witness, progress in said:
-                if witness.live and progress.state == state:
-                    return _standing(witness, progress)
+            for one, progress in said:
+                if one.live and progress.state == state:
+                    return _standing(one, progress)
         if cell in self.lost:
             return Standing("lost", self.lost[cell])
-        for witness, progress in said:
+        for one, progress in said:
             if progress.state == "sealed":
-                return _standing(witness, progress)
-        for witness, progress in said:
-            if witness.live and progress.state == "dropped":
-                return Standing("pending", f"taken out of the queue of {witness.box}: {progress.reason}")
+                return _standing(one, progress)
+        for one, progress in said:
+            if one.live and progress.state == "dropped":
+                return Standing("pending", f"taken out of the queue of {one.box}: {progress.reason}")
         return Standing("pending", self._broken_for(cell, None))
 
-    def _said(self, cell: str) -> Iterator[tuple[Witness, CellProgress]]:
-        for witness in self.witnesses:
-            progress = witness.journal.cells.get(cell)
+    def _said(self, cell: str) -> Iterator[tuple[BoxJournal, CellProgress]]:
+        for one in self.boxes:
+            progress = one.journal.cells.get(cell)
             if progress is not None:
-                yield witness, progress
+                yield one, progress
 
     def _broken_for(self, cell: str, sealed_on: str | None) -> str:
         for box, (why, cells) in sorted(self.broken.items()):
@@ -141,9 +142,9 @@ class Testimony:
         return ""
 
 
-def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> Testimony:
+def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
     """Reads births, losses and pulled journals, and puts them beside what was seen. Raises EvidenceError."""
-    found = Testimony(births={(birth.box, birth.generation): birth for birth in store.births()})
+    found = SweepJournals(births={(birth.box, birth.generation): birth for birth in store.births()})
     for loss in store.losses():
         found.lost |= dict.fromkeys(loss.cells, f"lost with {loss.box} ({loss.native_id}): {loss.why}")
     views = {(view.box, view.generation): view for view in boxes}
@@ -168,19 +169,19 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> Testimony:
             found.broken[box] = ("it does not continue the copy pulled before: cut, or written again", cells)
             continue
         alive, gone = (view.runner_alive, view.gone) if view else (None, False)
-        found.witnesses.append(Witness(box, generation, journal, view is not None, alive, gone))
+        found.boxes.append(BoxJournal(box, generation, journal, view is not None, alive, gone))
         if view is not None:
             found.heads.append((view, journal, launch))
     return found
 
 
-def _standing(witness: Witness, progress: CellProgress) -> Standing:
-    if progress.state == "sealed" and witness.gone:
-        return Standing("lost", f"sealed on {witness.name}, which is gone, and never pulled; `pulumi up` runs it again")
+def _standing(one: BoxJournal, progress: CellProgress) -> Standing:
+    if progress.state == "sealed" and one.gone:
+        return Standing("lost", f"sealed on {one.name}, which is gone, and never pulled; `pulumi up` runs it again")
     if progress.state == "sealed":
-        return Standing("missing", f"sealed on {witness.name} and not pulled")
-    if progress.state == "running" and witness.runner_alive is False:
-        return Standing("failed", f"its runner on {witness.name} is not alive; `pulumi up` resumes it")
+        return Standing("missing", f"sealed on {one.name} and not pulled")
+    if progress.state == "running" and one.runner_alive is False:
+        return Standing("failed", f"its runner on {one.name} is not alive; `pulumi up` resumes it")
     if progress.state == "running":
-        return Standing("running", f"attempt {progress.attempts} on {witness.name}")
-    return Standing("failed", f"attempt {progress.attempts} on {witness.name}: {progress.reason}")
+        return Standing("running", f"attempt {progress.attempts} on {one.name}")
+    return Standing("failed", f"attempt {progress.attempts} on {one.name}: {progress.reason}")

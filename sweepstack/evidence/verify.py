@@ -41,7 +41,7 @@ from sweepstack.evidence.manifest import (
     manifest_digest,
     parse_manifest,
 )
-from sweepstack.evidence.seal_resolution import BoxView, Standing, Testimony, gather
+from sweepstack.evidence.seal_resolution import BoxView, Standing, SweepJournals, gather
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.tally import Clock, Progress, Said
 from sweepstack.loaders.base import LoadResult, Reader
@@ -59,7 +59,7 @@ READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What to verify, against what. `boxes`: those of the sweep now; earlier ones speak by their pulled journals.
+    """What to verify, against what. `boxes`: those of the sweep now; of earlier ones the pulled journals count.
 
     `keep`: writes the receipt and its index; False only looks. `check`: what `load: command` runs; None where that code
     is not here. `reader`: None asks the environment
@@ -141,13 +141,13 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     reader = _reader(request)
     specs = {spec.path: spec for spec in request.artifacts}
     clock = Clock()
-    testimony = gather(request.store, request.boxes)
+    journals = gather(request.store, request.boxes)
     clock.lap("records")
     copies: list[_Copy] = []
 
     def looked() -> Iterator[_Copy]:
         for copy in each(
-            request.store.copies, lambda cell: _look(request, cell, testimony, specs), request.roster.cells
+            request.store.copies, lambda cell: _look(request, cell, journals, specs), request.roster.cells
         ):
             copies.append(copy)
             yield copy
@@ -168,7 +168,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
                 journal_head=journal.head,
                 cells=tuple(sorted(launch.cells)) if launch else (),
             )
-            for view, journal, launch in testimony.heads
+            for view, journal, launch in journals.heads
         ),
         cells=tuple(cells),
         verified=sum(cell.state == "verified" for cell in cells),
@@ -184,13 +184,13 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")
     said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
     network = any(said) if said else None
-    differing = _differing(request, copies, states, testimony)
-    notes = doubts(cells, request.roster, testimony)
+    differing = _differing(request, copies, states, journals)
+    notes = doubts(cells, request.roster, journals)
     return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, notes)
 
 
 def _differing(
-    request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str], testimony: Testimony
+    request: VerifyRequest, copies: Sequence[_Copy], states: Mapping[str, str], journals: SweepJournals
 ) -> list[str]:
     sealed = {
         name
@@ -204,16 +204,16 @@ def _differing(
         if states[copy.cell.name] == "damaged"
         and copy.cell.name in sealed
         and copy.differs
-        and testimony.knows(copy.manifest)  # else it is our records that lack something
+        and journals.knows(copy.manifest)  # else it is our records that lack something
     )
 
 
-def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[str, ArtifactSpec]) -> _Copy:
+def _look(request: VerifyRequest, cell: Cell, journals: SweepJournals, specs: dict[str, ArtifactSpec]) -> _Copy:
     """All that can be said of a copy without reading its files."""
     copies = request.store.copies
     copy = _Copy(cell, copies.look(cell.name))
     if not copy.folder.exists:
-        copy.standing = testimony.without_copy(cell.name)
+        copy.standing = journals.without_copy(cell.name)
         return copy
     copy.reasons += copy.folder.problems
     try:
@@ -229,9 +229,7 @@ def _look(request: VerifyRequest, cell: Cell, testimony: Testimony, specs: dict[
         copy.standing = Standing("damaged", f"its manifest can't be read: {error.strerror}")
         return copy
     problem = binding_problem(manifest, cell)
-    copy.standing = (
-        Standing("damaged", problem) if problem else testimony.copy_problem(cell.name, manifest, copy.digest)
-    )
+    copy.standing = Standing("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
     if copy.standing is None:
         copy.reasons += _folder_reasons(copy.folder, manifest, specs)
     return copy

@@ -27,7 +27,7 @@ from sweepstack.teardown.close_box import close_gone
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class OtherBox:
     """Another box. `resting`: it is stopped, so its copied journal counts if it does not answer. `gone`: its platform
     proves that it does not exist any more, as a delete requires; an outage proves nothing. `emptied`: its rented host
     proves that nothing of it is left, and bills on; its records stay open."""
@@ -38,8 +38,8 @@ class Neighbour:
     emptied: bool = False
 
 
-Find = Callable[[Birth], Neighbour]
-"""Looks a box up on its platform. A neighbour without a channel is one of which nothing is known."""
+Find = Callable[[Birth], OtherBox]
+"""Looks a box up on its platform. One without a channel is one of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -106,25 +106,25 @@ def _take_from(
     if birth is None:
         raise EvidenceError("it has no birth record")
     with hands_on(launch.native_id):  # before the look: a stopped box must not begin to run meanwhile
-        neighbour = find(birth)
-        if not neighbour.gone:
-            return _taken(store, launch, names, neighbour, box)
+        other = find(birth)
+        if not other.gone:
+            return _taken(store, launch, names, other, box)
         # Its records are closed first: from then on its launch record holds nothing back. That record stays as it is,
         # since the delete of what is left of the box in the state names from it which cells were lost.
         close_gone(store, box=launch.box, generation=launch.generation, native_id=launch.native_id)
         return names
 
 
-def _taken(store: EvidenceStore, launch: Launch, names: set[str], neighbour: Neighbour, box: str) -> set[str]:
-    if neighbour.emptied:
+def _taken(store: EvidenceStore, launch: Launch, names: set[str], other: OtherBox, box: str) -> set[str]:
+    if other.emptied:
         return _forget(store, launch, names)
-    if neighbour.channel is not None:
+    if other.channel is not None:
         try:
-            return release(store, launch, neighbour.channel, names, f"moved to box {box}")
+            return release(store, launch, other.channel, names, f"moved to box {box}")
         except (PlatformError, OSError):
-            if not neighbour.resting:
+            if not other.resting:
                 raise
-    elif not neighbour.resting:
+    elif not other.resting:
         raise PlatformError("it can't be reached")
     journal, rest = store.journal(launch.box, launch.generation), store.rest(launch.box, launch.generation)
     if journal is None:
@@ -199,11 +199,11 @@ def unplaced(
                 continue
             found -= theirs
             birth = births.get((launch.box, launch.generation))
-            neighbour = find(birth) if birth else Neighbour(None)
-            if neighbour.gone or neighbour.emptied:
+            other = find(birth) if birth else OtherBox(None)
+            if other.gone or other.emptied:
                 found |= theirs
-            elif neighbour.channel is not None:
-                journal = read_journal(neighbour.channel)
+            elif other.channel is not None:
+                journal = read_journal(other.channel)
                 found |= {name for name in theirs if not started(journal.cells.get(name))}
     except (SweepstackError, OSError):
         return []

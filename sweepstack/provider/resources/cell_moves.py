@@ -12,7 +12,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.cell_moves import Neighbour, settle, unplaced
+from sweepstack.operations.cell_moves import OtherBox, settle, unplaced
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.provider.models import QueueState
@@ -20,30 +20,30 @@ from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxAt, BoxContext
 
 
-def find(birth: Birth, evidence: Evidence | None = None) -> Neighbour:
+def find(birth: Birth, evidence: Evidence | None = None) -> OtherBox:
     """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: may have a record that
     the host was ended, which no API can tell."""
     if birth.native_id is None:
-        return Neighbour(None)
+        return OtherBox(None)
     resting = False
     try:
         box = BoxAt.of(birth, evidence)
         platform = box.platform
         over = settled(box)
         if over is not None and over[0].existence is Existence.GONE:
-            return Neighbour(None, gone=True)
+            return OtherBox(None, gone=True)
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
         phase = record.phase
         resting = phase is Phase.STOPPED  # while it is stopping, its runner may still claim cells
         if record.emptied:
-            return Neighbour(None, emptied=True)
+            return OtherBox(None, emptied=True)
         if phase is Phase.GONE:
-            return Neighbour(None, gone=True)
+            return OtherBox(None, gone=True)
         if phase is Phase.UNKNOWN:
-            return Neighbour(None)
-        return Neighbour(platform.channel(birth.native_id, birth.account), resting)
+            return OtherBox(None)
+        return OtherBox(platform.channel(birth.native_id, birth.account), resting)
     except PlatformError:
-        return Neighbour(None, resting)
+        return OtherBox(None, resting)
 
 
 def move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel) -> None:

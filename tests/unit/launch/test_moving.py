@@ -18,7 +18,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.operations.cell_moves import Moved, Neighbour, release, settle, unplaced
+from sweepstack.operations.cell_moves import Moved, OtherBox, release, settle, unplaced
 from tests.unit.evidence.world import Box, World
 
 A, B, C = 0, 1, 2
@@ -77,9 +77,9 @@ def move(world: World, wanted: set[str], channel: Channel | None = None, resting
     """box-1 is brought up with these cells; `channel` is the way to box-0."""
     taker = world.boxes[1]
 
-    def find(birth: Birth) -> Neighbour:
+    def find(birth: Birth) -> OtherBox:
         assert birth.box == "box-0"
-        return Neighbour(channel, resting)
+        return OtherBox(channel, resting)
 
     return settle(world.store, taker.name, taker.generation, taker.channel, wanted, keep=(), elsewhere={}, find=find)
 
@@ -140,8 +140,8 @@ def brought_up(world: World, wanted: set[str], *others: Cell) -> Moved:
     box = world.box
     elsewhere = read_elsewhere(elsewhere_text(cell) for cell in others)
 
-    def find(_: Birth) -> Neighbour:
-        return Neighbour(world.boxes[1].channel)
+    def find(_: Birth) -> OtherBox:
+        return OtherBox(world.boxes[1].channel)
 
     return settle(world.store, box.name, 1, box.channel, wanted, keep=(), elsewhere=elsewhere, find=find)
 
@@ -181,7 +181,7 @@ def test_what_was_taken_from_a_box_at_rest_is_let_go_when_it_wakes(world: World)
 
 def left_over(world: World, wanted: set[str]) -> list[str]:
     taker = world.boxes[1]
-    return unplaced(world.store, taker.name, taker.generation, wanted, lambda _: Neighbour(world.box.channel))
+    return unplaced(world.store, taker.name, taker.generation, wanted, lambda _: OtherBox(world.box.channel))
 
 
 def test_cells_in_no_queue_are_noticed_and_held_ones_are_not(world: World) -> None:
@@ -223,8 +223,8 @@ def test_a_box_that_comes_back_from_a_stop_lets_go_what_others_took(world: World
     give(world.boxes[1], world.cells[B], world.cells[C])
     back = world.box
 
-    def find(_: Birth) -> Neighbour:
-        return Neighbour(world.boxes[1].channel)
+    def find(_: Birth) -> OtherBox:
+        return OtherBox(world.boxes[1].channel)
 
     world.boxes[1].start(world.cells[B])
     world.boxes[1].start(world.cells[C])
@@ -273,9 +273,9 @@ def test_a_box_is_looked_at_and_changed_in_one_go(world: World) -> None:
     seen: list[bool] = []
     box = world.box
 
-    def find(_: Birth) -> Neighbour:
+    def find(_: Birth) -> OtherBox:
         seen.append(free(box.native_id))
-        return Neighbour(Hooked(box, before=lambda: seen.append(free(box.native_id))))
+        return OtherBox(Hooked(box, before=lambda: seen.append(free(box.native_id))))
 
     taker = world.boxes[1]
     moved = settle(world.store, taker.name, 1, taker.channel, names(world), keep=(), elsewhere={}, find=find)

@@ -20,7 +20,7 @@ from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.cell_moves import Neighbour
+from sweepstack.operations.cell_moves import OtherBox
 from sweepstack.provider.dispatch import diff, to_properties
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources.base import Decision, Gone
@@ -257,7 +257,7 @@ def test_only_a_box_that_is_stopped_is_spoken_for_by_its_copied_journal(
         raise PlatformError("no answer")
 
     monkeypatch.setattr("sweepstack.onbox.host.folder_platform.LocalPlatform.channel", silent)
-    assert find(birth) == Neighbour(None, phase is Phase.STOPPED)
+    assert find(birth) == OtherBox(None, phase is Phase.STOPPED)
 
 
 def test_a_stop_leaves_the_word_that_the_copied_journal_is_whole(sweep: Sweep) -> None:

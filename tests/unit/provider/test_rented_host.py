@@ -24,7 +24,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.cell_moves import Neighbour
+from sweepstack.operations.cell_moves import OtherBox
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.resources.cell_moves import find
@@ -354,9 +354,9 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     birth = rented.store.birth(box.name, box.generation)
     assert birth is not None
     free = birth.model_copy(update={"price_per_hour": 0.0})
-    assert find(birth, Evidence(box.evidence)) == Neighbour(None, emptied=True)
+    assert find(birth, Evidence(box.evidence)) == OtherBox(None, emptied=True)
     says_so = word == "as it is made now"
-    assert find(free, Evidence(box.evidence)) == Neighbour(None, gone=not says_so, emptied=says_so), (
+    assert find(free, Evidence(box.evidence)) == OtherBox(None, gone=not says_so, emptied=says_so), (
         "what the host says counts"
     )
     for part in (MANUAL, "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
