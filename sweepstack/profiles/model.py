@@ -338,8 +338,8 @@ class Profile(Fact):
             elif self.with_volume.durable_tier(self.meter_stop_verb) is None:
                 problems.append(f"with_volume: no tier that is mounted survives {self.meter_stop_verb}")
         for clock in self.danger_clocks:
-            strangers = [tier for tier in (*clock.kills, *(clock.with_volume or ())) if tier not in self.tiers]
-            problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in strangers]
+            wrong = [tier for tier in (*clock.kills, *(clock.with_volume or ())) if tier not in self.tiers]
+            problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in wrong]
         return problems
 
     def _access_problems(self) -> list[str]:
@@ -381,9 +381,9 @@ class Profile(Fact):
         ]
 
     def _unknown_problems(self) -> list[str]:
-        strangers = [name for name in self.unknown if name not in KEYS]
+        wrong = [name for name in self.unknown if name not in KEYS]
         known = [name for name in self.unknown if name in KEYS and getattr(self, name) is not None]
-        problems = [f"unknown lists {name}, which is no key of a profile" for name in strangers]
+        problems = [f"unknown lists {name}, which is no key of a profile" for name in wrong]
         return problems + [f"{name} is listed as unknown and has a value" for name in known]
 
     @property

@@ -36,7 +36,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Stray:
+class OrphanBox:
     """A box of an account that no state has. `identity`, `box`, `generation`: by its tag; "" and 0 if that can't be
     read. `ours`: its owner is the person who asks, or this checkout names the evidence of its sweep and no other
     backend holds that. `gate`: as text, which other backend answers and still has its stack; then it ends only
@@ -105,7 +105,7 @@ class EndRequest:
 
 
 @dataclass
-class StrayVerdict:
+class OrphanVerdict:
     """Whether the box may end. If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their
     state.
 
@@ -119,22 +119,22 @@ class StrayVerdict:
     held: str = ""
 
 
-def may_end_stray(
-    box: Stray,
+def may_end_orphan(
+    box: OrphanBox,
     on_it: OnIt,
     evidence: Sequence[EvidenceStore],
     request: EndRequest,
     *,
     now: datetime | None = None,
     full: bool,
-) -> StrayVerdict:
+) -> OrphanVerdict:
     """Decides whether the box may be ended without its state, and why not.
 
     `evidence`: all that could be opened; that of other sweeps is ignored. `full` re-hashes every file of a receipt.
     Never raises for damaged evidence: that is a reason to refuse. Reads files; costs no money.
     """
     now, seen = now or datetime.now(UTC), on_it.seen
-    verdict = StrayVerdict()
+    verdict = OrphanVerdict()
     stores = [store for store in evidence if box.identity and store.marker.identity == box.identity]
     if seen.account_problem:
         verdict.reasons.append(seen.account_problem)
@@ -181,7 +181,7 @@ def may_end_stray(
     return verdict
 
 
-def _signs(store: EvidenceStore, box: Stray) -> list[str]:
+def _signs(store: EvidenceStore, box: OrphanBox) -> list[str]:
     """What this evidence has that contradicts "nothing was launched on it"."""
     try:
         birth = store.birth(box.box, box.generation)
@@ -193,7 +193,7 @@ def _signs(store: EvidenceStore, box: Stray) -> list[str]:
     return [f"{store.shown}: {sign}" for sign in found]
 
 
-def _held(box: Stray, on_it: OnIt, request: EndRequest, now: datetime) -> str:
+def _held(box: OrphanBox, on_it: OnIt, request: EndRequest, now: datetime) -> str:
     """Which other person or backend holds it, and until when; "" if the box is ours, or not held, or the owner has
     agreed. An agreement does not count against a backend that still has it."""
     owner = on_it.owner
@@ -218,7 +218,7 @@ def _unsafe_words(cells: dict[str, str]) -> str:
     return f"it holds {count} without a copy that is proved here: {named}{more}"
 
 
-def _copies(box: Stray, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: bool) -> tuple[list[str], bool]:
+def _copies(box: OrphanBox, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: bool) -> tuple[list[str], bool]:
     """What the records have against its end, and whether one of them proves that all that ran on it is copied."""
     problems: list[str] = []
     for store in stores:
@@ -246,7 +246,7 @@ def _copies(box: Stray, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: b
 
 
 def _receipt_problems(
-    store: EvidenceStore, box: Stray, on_it: OnIt, launch: Launch, digest: str, *, full: bool
+    store: EvidenceStore, box: OrphanBox, on_it: OnIt, launch: Launch, digest: str, *, full: bool
 ) -> list[str]:
     """Why this evidence's latest receipt does not prove that all that ran on the box is copied."""
     receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)

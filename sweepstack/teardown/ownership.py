@@ -71,7 +71,7 @@ def who() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def former_selves() -> tuple[str, ...]:
+def former_names() -> tuple[str, ...]:
     """The same person under this computer's earlier names (`sweepctl adopt --renamed-from`)."""
     name = who().partition("@")[0]
     return tuple(f"{name}@{host}" for host in this_host.names()[1:])

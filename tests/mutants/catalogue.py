@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.gate import GATE
 from tests.mutants.model import Mutant, Patch
+from tests.mutants.orphan import ORPHAN
 from tests.mutants.rented import MORE
-from tests.mutants.stray import STRAY
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
 
 MUTANTS = (
     *GATE,
     *MORE,
-    *STRAY,
+    *ORPHAN,
     Mutant(
         "end a volume without asking the sweeps that used it",
         (

@@ -168,7 +168,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):
             return
-        if not restart.awake(op, box, state):
+        if not restart.start_again(op, box, state):
             return
         channel = box.channel()
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)

@@ -15,7 +15,7 @@ from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
 
 
-def awake(op: Operation, box: BoxContext, state: QueueState) -> bool:
+def start_again(op: Operation, box: BoxContext, state: QueueState) -> bool:
     """Whether cells may be started on the box now.
 
     A stopped box that is wanted running was stopped when its queue was drained (`when_done: stop`). If there is a cell

@@ -201,14 +201,14 @@ def test_a_queue_waits_for_its_box_to_run(spot: Spot, monkeypatch: pytest.Monkey
     spot.outbid()
     spot.sim.act("set", {"start_reads": SHOWN_AS_ENDED})
     spot.sim.act("price", {"machine": 1, "min_bid": 0.2})
-    assert restart.awake(spot.op(), teardown.context_of(queue), queue)
+    assert restart.start_again(spot.op(), teardown.context_of(queue), queue)
     assert spot.outline()["actual_status"] == "running"
 
 
 def test_a_queue_whose_box_does_not_come_up_is_remembered_whole(spot: Spot) -> None:
     queue = queue_of(spot)
     spot.sim.act("die", {"id": spot.native_id})
-    error = still_creating(lambda: restart.awake(spot.op(), teardown.context_of(queue), queue))
+    error = still_creating(lambda: restart.start_again(spot.op(), teardown.context_of(queue), queue))
     assert error.identifier == f"{spot.native_id}/queue"
     assert QueueState.model_validate(error.outputs) == queue
 

@@ -68,14 +68,14 @@ class Finding:
     used_more: bool = False
 
     @property
-    def stray(self) -> bool:
+    def stateless(self) -> bool:
         """Whether no state has it."""
         return self.standing in ("recorded", "survived", "duplicate", "unknown")
 
     @property
     def bills_unknown(self) -> bool:
         """Whether it costs money, or may, and no state knows of it."""
-        return self.stray and not (self.kind == "volume" and self.price_per_month == 0)
+        return self.stateless and not (self.kind == "volume" and self.price_per_month == 0)
 
 
 def audit(root: Path, out: Out) -> int:
@@ -86,8 +86,8 @@ def audit(root: Path, out: Out) -> int:
     with Progress("asking every account"):
         asked, findings = ask([*adapters(), *known.hosts()], known)
     findings = with_details(without_duplicates(findings), root, known) + still_billed_boxes(known)
-    stray = [finding for finding in findings if finding.bills_unknown]
-    code = NO if stray else UNSURE if known.problems else YES
+    orphans = [finding for finding in findings if finding.bills_unknown]
+    code = NO if orphans else UNSURE if known.problems else YES
     out.document(
         {
             "asked": asked,
@@ -259,11 +259,11 @@ def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
 
 def with_details(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
     """Adds the content, the owner and the next command of each box that no state has. Reads the boxes."""
-    strays = [found for found in findings if found.kind == "box" and found.bills_unknown]
-    if not strays:
+    orphans = [found for found in findings if found.kind == "box" and found.bills_unknown]
+    if not orphans:
         return list(findings)
     with Progress("reading the boxes that no state has"):
-        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in strays], root, known)
+        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in orphans], root, known)
     return [
         _with_details(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings
     ]
@@ -324,7 +324,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 out.line(f"         {ASK}")
             if finding.give_up:
                 out.line(f"         give up: {finding.give_up}")
-        if finding.kind == "volume" and finding.stray:
+        if finding.kind == "volume" and finding.stateless:
             size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
             over = finding.standing == "survived"
             size += {"lost": "; its content is lost", "unknown": f"; {DISK_AWAY}"}.get(finding.phase, "")
@@ -335,13 +335,13 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
         out.line(f"note     {rest.text(stack)}")
     for problem in known.problems:
         out.line(f"problem  {problem}")
-    stray = [finding for finding in findings if finding.bills_unknown]
-    free = sum(finding.stray for finding in findings) - len(stray)
-    rate = sum(finding.price_per_hour or 0.0 for finding in stray)
+    orphans = [finding for finding in findings if finding.bills_unknown]
+    free = sum(finding.stateless for finding in findings) - len(orphans)
+    rate = sum(finding.price_per_hour or 0.0 for finding in orphans)
     whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
     stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
-    if stray:
-        out.line(f"audit    {len(stray)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
+    if orphans:
+        out.line(f"audit    {len(orphans)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
     elif known.problems:
         out.line("audit    no orphan was found, but not everything could be asked", style="bold")
     elif not findings:

@@ -25,8 +25,8 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, Stray, StrayVerdict, may_end_stray
-from sweepstack.teardown.ownership import Owner, former_selves, read_owner, who
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
+from sweepstack.teardown.ownership import Owner, former_names, read_owner, who
 
 READ_SECONDS = 60.0
 """The most seconds for reading all boxes, in parallel."""
@@ -39,10 +39,10 @@ class Assessed:
     with an open record of it, if that evidence was found only through the box; else "". `others`: the other backends
     that hold its sweep, with their answers."""
 
-    box: Stray
+    box: OrphanBox
     on_it: OnIt
     stores: tuple[EvidenceStore, ...]
-    verdict: StrayVerdict
+    verdict: OrphanVerdict
     on_record: str = ""
     others: tuple[Answer, ...] = ()
 
@@ -114,11 +114,11 @@ def judged(
         except EvidenceError:
             pass  # it is on another host, or needs keys that are missing here
     others = other_backends(stores, owner, root, known)
-    mine = owner is not None and owner.person in {request.person, *former_selves()}
+    mine = owner is not None and owner.person in {request.person, *former_names()}
     # A colleague with another backend may name the same evidence.
     ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)
-    box = Stray(platform, native_id, account, identity, name, generation, ours, gate_of(others)[0])
-    verdict = may_end_stray(box, on_it, stores, request, full=full)
+    box = OrphanBox(platform, native_id, account, identity, name, generation, ours, gate_of(others)[0])
+    verdict = may_end_orphan(box, on_it, stores, request, full=full)
     return Assessed(box, on_it, tuple(stores), verdict, on_record, others)
 
 

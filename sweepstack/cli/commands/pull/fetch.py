@@ -158,12 +158,12 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSu
     progress_of: dict[str, tuple[int, int]] = {}
 
     armed = _armed(sources)
-    awake = 0.0
+    last_sign = 0.0
 
     def said(cell: str, done: int, total: int) -> None:
-        nonlocal awake
-        if armed and time.monotonic() - awake > KEEP_ON_SECONDS:
-            awake = time.monotonic()
+        nonlocal last_sign
+        if armed and time.monotonic() - last_sign > KEEP_ON_SECONDS:
+            last_sign = time.monotonic()
             _keep_on(armed)
         before_done, before_total = progress_of.get(cell, (0, 0))
         progress.say(cell)

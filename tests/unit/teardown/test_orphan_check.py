@@ -11,18 +11,18 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Listing
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, Stray, StrayVerdict, may_end_stray
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
 from sweepstack.teardown.ownership import HELD, Owner
 from tests.unit.teardown.support import FIRST, SECOND, Situation
 
 NOW = datetime(2026, 12, 22, 9, 0, tzinfo=UTC)
 ME, ALICE = "me@here", "alice@laptop"
 IDLE = OnIt(Observation(Existence.EXISTS, parse_journal(b""), False, listing=Listing()), None, frozenset())
-BOX = Stray("local", "local-a", "here", "abc", "box-0", 1, ours=True)
+BOX = OrphanBox("local", "local-a", "here", "abc", "box-0", 1, ours=True)
 
 
-def asked(box: Stray = BOX, on_it: OnIt = IDLE, *stores: EvidenceStore, **word: str) -> StrayVerdict:
-    return may_end_stray(box, on_it, stores, EndRequest(ME, **word), now=NOW, full=True)
+def asked(box: OrphanBox = BOX, on_it: OnIt = IDLE, *stores: EvidenceStore, **word: str) -> OrphanVerdict:
+    return may_end_orphan(box, on_it, stores, EndRequest(ME, **word), now=NOW, full=True)
 
 
 def seen(**changes: object) -> OnIt:
@@ -100,10 +100,10 @@ def test_what_the_box_did_last_holds_it() -> None:
 # What ran on it, and is copied
 
 
-def of(situation: Situation, **changes: object) -> tuple[Stray, OnIt, EvidenceStore]:
+def of(situation: Situation, **changes: object) -> tuple[OrphanBox, OnIt, EvidenceStore]:
     store = EvidenceStore.open(situation.facts.evidence)
     facts = situation.facts
-    box = Stray("local", facts.native_id, facts.account, facts.identity, facts.name, facts.generation, ours=True)
+    box = OrphanBox("local", facts.native_id, facts.account, facts.identity, facts.name, facts.generation, ours=True)
     journal = parse_journal(situation.lines)
     looked = Observation(Existence.EXISTS, journal, False, listing=Listing())
     on_it = OnIt(replace(looked, **changes), None, frozenset({FIRST, SECOND}))  # type: ignore[arg-type]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tests.mutants.model import Mutant, Patch
 
 CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/commands/audit/end.py"
-ALONE, REAL = "tests/unit/teardown/test_stray.py::", "tests/unit/cli/test_audit_end.py::"
+ALONE, REAL = "tests/unit/teardown/test_orphan_check.py::", "tests/unit/cli/test_audit_end.py::"
 
 
 def _mutant(name: str, path: str, old: str, new: str, *caught_by: str) -> Mutant:
     return Mutant(name, (Patch(path, old, new),), caught_by)
 
 
-STRAY = (
+ORPHAN = (
     _mutant(
         "audit --end: what ran on the box does not count",
         CHECK,
