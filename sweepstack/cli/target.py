@@ -112,7 +112,17 @@ class Target:
 
     def no_stack(self) -> Unsure:
         """The error for a stack that the backend does not have, with the likely reason."""
+        from sweepstack.evidence.stack_copy import remembers
+
         known = StackFile.stacks(self.root)
+        place = self.likely_evidence()
+        if place is not None and remembers(self.stack, place):
+            return Unsure(
+                f"the backend has no stack {self.stack}, and its evidence, which was at {_path(place)}, is gone or "
+                "does not read: what was rented is not known, and `pulumi up` would rent anew. Put it back, or look "
+                "first",
+                ["sweepctl audit    (what bills, and what ends it)"],
+            )
         if self.file.path.exists():
             return Unsure(
                 f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "

@@ -48,6 +48,11 @@ def places_of(stack: str) -> list[str]:
     return [uri for uri in _remembered(stack) if _is_of(uri, stack)]
 
 
+def remembers(stack: str, uri: str) -> bool:
+    """Whether evidence of a stack of this name was there by what this computer remembers. Never raises."""
+    return uri in _remembered(stack)
+
+
 def _name(store: EvidenceStore) -> str:
     return f"Pulumi.{store.marker.stack.rsplit('/', 1)[-1]}.yaml"
 

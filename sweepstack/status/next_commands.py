@@ -11,6 +11,7 @@ from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import Orphan, Scene, Sight
 from sweepstack.teardown.refusal import among, of_another_account
 
+AUDIT = "sweepctl audit"
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 
@@ -211,7 +212,7 @@ def _without_evidence(scene: Scene) -> list[str]:
     """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
     stack, renamed = scene.state.stack, adopt_renamed(scene.named_with)
     if not scene.sights:
-        return renamed or [f"sweepctl doctor --stack {stack}"]
+        return renamed or [f"{AUDIT}    (what bills, and what ends it)", f"sweepctl doctor --stack {stack}"]
     end = f"pulumi destroy --stack {stack}"
     given_up = " ".join(f"--abandon {sight.box.name}" for sight in scene.sights if not sight.verdict.allowed)
     if not given_up:

@@ -163,7 +163,9 @@ class Walk:
                     raise self.dead_end(
                         "looks in a circle" if way else "repeats what failed" if found else "names no way"
                     )
-                shown, looks = self.look(), looks + 1
+                audits = way is not None and way.commands[0][:2] == ("sweepctl", "audit")
+                shown = self._heard(self.world.types(*way.commands[0])).text if way and audits else self.look()
+                looks += 1
                 continue
             looks = 0
             for name in way.gone:

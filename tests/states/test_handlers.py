@@ -25,6 +25,7 @@ SAMPLE = (
     ("cleared", "launch: gone"),
     ("cleared", "pulled artifact: torn", "clearance: gone"),
     ("cleared", "boxes: deleted by hand"),
+    ("cleared", "evidence: gone", "backend: lost, made anew"),
     ("half", "open teardown: torn"),
     ("half", "box's record: torn"),
     ("half", "records: gone"),

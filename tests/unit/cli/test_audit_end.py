@@ -123,7 +123,7 @@ def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World
     assert f"next   {adopts}" in refused.err
     found = world.run("audit", stack=None)
     assert f"next   {adopts}" in found.out
-    assert "audit --end" not in " ".join(found.out.split()).replace("give up: sweepctl audit --end", "")
+    assert "audit --end" not in " ".join(found.out.split()).replace("give up sweepctl audit --end", "")
     assert f"owner: {who()}, for sweepstack/{STACK}" in found.out
     text = b"config: {}\n"
     world.file.path.write_bytes(text)
@@ -132,6 +132,16 @@ def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World
     found = world.run("audit", stack=None)
     assert f"next   cp {copy} {world.file.path.parent}/ && {up}    (adopts it)" in found.out
     assert is_there(world, box)
+
+
+def test_a_box_whose_evidence_does_not_open_is_adopted_by_no_up(world: World) -> None:
+    box = training(world)
+    signed(world, box, who(), evidence=world.uri, project="sweepstack", stack=STACK, backend="")
+    world.stacks()
+    (world.evidence / "sweep.json").write_text("{")
+    (finding,) = [f for f in world.run("audit", "--json", stack=None).json["findings"] if f["kind"] == "box"]
+    assert finding["next"] is None
+    assert finding["give_up"] == f'sweepctl audit --end local:{box.native_id} --abandon --reason "…"'
 
 
 # A colleague with the same account
@@ -398,7 +408,7 @@ def test_a_duplicate_on_which_cells_ran_takes_an_abandonment(world: World) -> No
     assert refused.code == 1
     assert "lr0.1 stopped in the middle" in refused.err
     found = world.run("audit", stack=None)
-    assert f"give up: sweepctl audit --end local:{twin.native_id} --abandon" in found.out
+    assert f"give up  sweepctl audit --end local:{twin.native_id} --abandon" in found.out
     assert audit_end(world, twin, *ABANDON).code == 0
     assert not is_there(world, twin)
     assert is_there(world, box)

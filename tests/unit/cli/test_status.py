@@ -191,6 +191,33 @@ def test_where_the_stack_file_does_not_read_the_evidence_is_where_this_computer_
     assert "the backend has no stack" in world.run("status").err, "it is another project's"
 
 
+@pytest.mark.parametrize("lost", ["gone", "torn"])
+def test_where_state_and_evidence_are_lost_a_look_comes_first_and_no_up(world: World, lost: str) -> None:
+    """That `up` begins another sweep, and rents, while the boxes of this one bill."""
+    world.full()
+    world.engine_says("error: no stack named 'sweep-t' found\n")
+    if lost == "gone":
+        shutil.rmtree(world.evidence)
+    else:
+        (world.evidence / "sweep.json").write_text("{")
+    assert f"next   pulumi stack init {STACK} && pulumi up" in world.run("status").err, "nothing was ever here"
+    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+    memory.parent.mkdir()
+    memory.write_text(f"{world.uri}\n")
+    seen = world.run("status")
+    assert seen.code == 2
+    assert "its evidence, which was at" in seen.err
+    assert "next   sweepctl audit    (what bills, and what ends it)" in seen.err
+    assert "stack init" not in seen.err
+
+
+def test_where_the_state_is_empty_and_the_evidence_does_not_read_a_look_comes_first(world: World) -> None:
+    world.full()
+    (world.evidence / "sweep.json").write_text("{")
+    world.save(world.empty())
+    assert status(world, 2, fresh=False)["next"][0] == "sweepctl audit    (what bills, and what ends it)"
+
+
 def ended(native_id: str) -> str:
     end = f'sweepctl audit --end local:{native_id} --abandon --reason "…"'
     return f"{end}    (gives it up, where no pulumi up can adopt it)"

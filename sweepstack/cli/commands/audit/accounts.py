@@ -323,7 +323,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
             if not finding.next:
                 out.line(f"         {ASK}")
             if finding.give_up:
-                out.line(f"         give up: {finding.give_up}")
+                out.line(f"         give up  {finding.give_up}")
         if finding.kind == "volume" and finding.stateless:
             size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
             over = finding.standing == "survived"

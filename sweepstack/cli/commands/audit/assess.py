@@ -178,6 +178,8 @@ def way_out(found: Assessed, root: Path, known: Known, *, recorded: str, doubled
     if found.verdict.allowed and found.box.ours and not found.on_record:
         return f"sweepctl audit --end {what}", ""
     owner = found.owner
+    if store is None:
+        return "", give_up  # its evidence does not open: an `up` would begin another sweep, and rent
     if owner is not None and found.box.ours and not doubled and owner.stack and owner.project == _project(root):
         return adopts(owner.stack, root, known, store), give_up
     return "", give_up
