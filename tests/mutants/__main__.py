@@ -24,7 +24,8 @@ LEFT_OUT = ("__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pyte
 RUN_SECONDS = 600
 NOT_PASSED_ON = ("PYTEST_", "SWEEPSTACK_PROOF")
 """What a run of tests that plays a mutant has in its environment, and the mutant's own run must not."""
-_WORDS = ("", "PASSED", "FAILED", "ERROR")
+_WORDS = ("", "PASSED", "ERROR", "FAILED")
+"""A failure counts more than an error: what a mutant spoiled, the end of its test can't tidy up."""
 
 
 def grow(mutant: Mutant, target: Path) -> str:
