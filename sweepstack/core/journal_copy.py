@@ -1,4 +1,4 @@
-"""The journal's copy speaks for a stopped box, if our own stop ended its runner.
+"""The copied journal counts for a stopped box, if our own stop ended its runner.
 
 A box that was stopped by its platform or at a console may have claimed cells after its journal was copied last.
 """

@@ -20,7 +20,7 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
     holder = _holder(scene, cell.name)
     progress = holder.progress(cell.name) if holder else None
     if progress is not None and progress.state == "dropped" and cell.name not in scene.dropped:
-        progress = None  # let go to another box, not dropped by a person: that journal has no more to say of it
+        progress = None  # given to another box, not dropped by a person: this journal says no more of it
     state, note = _state(scene, cell, verdict, holder, progress)
     attempts = progress.attempts if progress else 0
     box = holder.box.name if holder else None

@@ -76,7 +76,7 @@ def wednesday(play: Play, stack: Stack) -> None:
     """The laptop is closed while somebody watches; then the power goes."""
     play.day("Wednesday: the laptop closes, and the power goes")
     stack.wait_for(lambda: "long" in stack.started(), "the long cell to start")
-    play.say("Somebody follows the long run and closes the laptop: the terminal is gone, the run is not.")
+    play.say("A person follows the long run and closes the laptop: the terminal is gone, the run is not.")
     play.hang_up(f"sweepctl logs long -f --stack {NAME}", after="epoch")
     play.type(f"sweepctl status --stack {NAME}", expect=["running"])
     play.say("Then the power goes: every process on both boxes is gone at once.")

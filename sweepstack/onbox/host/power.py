@@ -136,7 +136,7 @@ class Switch:
                 raise
         with holder:
             wait = Wait(STOP_LOCK_SECONDS)
-            why = wait.until(lambda: take(holder.fileno()), f"{self.native_id} to be let go by another stop or start")
+            why = wait.until(lambda: take(holder.fileno()), f"{self.native_id} to be free of another stop or start")
             if why:
                 raise Unreachable(f"{why}; nothing was changed")
             yield

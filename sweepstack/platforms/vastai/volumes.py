@@ -187,7 +187,7 @@ def for_box(session: Session, request: BoxRequest, wait: Wait) -> tuple[int | No
         present = listed(session).get(contract)
         return present is None or not in_use(present[0])
 
-    watch = session.watch(f"the volume {native_id} to be let go of by its last box", wait)
+    watch = session.watch(f"the volume {native_id} to be released by its last box", wait)
     if why := watch.until(free, paced(RELEASE_SECONDS)):
         raise PlatformError(
             f"{request.name} was not made: {why}. A volume of vast.ai is mounted by one box at a time: end the one "
@@ -213,7 +213,7 @@ def delete(session: Session, native_id: str) -> None:
     except RequestRefused as error:
         raise NotYetGone(
             f"the volume {native_id} was not deleted, and goes on billing: {error}. A box that mounts it must be "
-            "destroyed first; it is let go of about half a minute later. Then: the same command again"
+            "destroyed first; it is free about half a minute later. Then: the same command again"
         ) from error
     except OutcomeUnknown as error:
         raise NotYetGone(f"{error}. Next: the same command again; until then the volume may bill") from error
