@@ -1,4 +1,4 @@
-"""Collects a scene: the engine's state, the evidence's records, and the answers of the boxes.
+"""Collects what a status shows: the engine's state, the evidence's records, the answers of the boxes.
 
 Boxes are asked in parallel, each with a deadline. A box that does not answer is unknown, never gone.
 """

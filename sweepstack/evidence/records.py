@@ -1,4 +1,4 @@
-"""Typed records on a shelf: read with a check, written whole, never over another process's write."""
+"""The evidence's records: read with a check, written whole, never over another process's write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of a box that is entered by SSH: what its profile has, after what the person switched."""
+"""The network of a box that is entered by SSH: by its profile, and what the stack config changes."""
 
 from __future__ import annotations
 

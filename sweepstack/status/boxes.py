@@ -1,4 +1,4 @@
-"""What to call a box, and what everything that was ever rented costs."""
+"""What `status` shows of a box, and what everything that was ever rented costs."""
 
 from __future__ import annotations
 

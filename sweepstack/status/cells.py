@@ -1,4 +1,4 @@
-"""What to call a cell: files first, then the journal of the box that holds it, then plans."""
+"""What `status` shows of a cell: by its files, else the journal of its box, else the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The refusal of a volume's end: why it may not end, what that costs, and what leads out."""
+"""The refusal of a volume's end: why it may not end, what that costs, and the next command."""
 
 from __future__ import annotations
 

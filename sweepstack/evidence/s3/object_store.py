@@ -1,4 +1,4 @@
-"""A bucket's prefix as a shelf: small values by key, written whole, conditionally if asked."""
+"""A bucket's prefix for evidence: small values by key, written whole, conditionally if asked."""
 
 from __future__ import annotations
 

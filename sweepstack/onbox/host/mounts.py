@@ -1,4 +1,4 @@
-"""Checks and claims places: folders of a host (a shared file system, a net disk) that serve as tiers.
+"""Checks and claims folders of a host (a shared file system, a net disk) that serve as tiers.
 
 The provider or a person made the place. Ours in it is one folder, `<place>/sweepstack`, with a random id in
 `place.json`, made once. Two hosts that read the same id see the same file system; so two regions are told apart. A

@@ -1,4 +1,4 @@
-"""`want: stopped`, and back to running: the part of the box's Check, Read and Update."""
+"""Stops a box that is wanted stopped, and starts it again: for the Check, Read and Update of Box."""
 
 from __future__ import annotations
 
