@@ -1,6 +1,6 @@
 """What verifying and the check before a destroy move over the line a second time: `python -m bench.s3_bench [MB]`.
 
-A sweep of checkpoints in a real S3 server on this machine (MinIO, built by set-up). The client counts the bytes.
+A sweep of checkpoints in a real S3 server on this machine (VersityGW, built by set-up). The client counts the bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.store import EvidenceStore
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 
 CELLS = 4
@@ -31,16 +31,16 @@ def measure(total_bytes: int = 800_000_000) -> dict[str, Any]:
     settings = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="sweepstack-s3-") as name:
         folder = Path(name)
-        minio = Minio(folder / "minio")
+        server = S3Server(folder / "server")
         try:
-            minio.start()
-            minio.sdk().create_bucket(Bucket="bench")
-            os.environ |= minio.environment() | {"XDG_CACHE_HOME": str(folder / "cache")}
+            server.start()
+            server.sdk().create_bucket(Bucket="bench")
+            os.environ |= server.environment() | {"XDG_CACHE_HOME": str(folder / "cache")}
             os.environ.pop("AWS_CA_BUNDLE", None)
             client.forget()
             return _measured(folder, total_bytes)
         finally:
-            minio.stop()
+            server.stop()
             os.environ.clear()
             os.environ.update(settings)
             client.forget()

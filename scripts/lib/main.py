@@ -13,7 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.lib import command_plugin, engine_build, engine_download, launchers, minio, python_env, sshd, stamp, wheels
+from scripts.lib import (
+    command_plugin,
+    engine_build,
+    engine_download,
+    launchers,
+    python_env,
+    s3_server,
+    sshd,
+    stamp,
+    wheels,
+)
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
 from scripts.lib.errors import Cancelled, SetupError
@@ -29,7 +39,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/setup", description=__doc__)
     parser.add_argument("--dev", action="store_true", help="also what the tests and the checks need")
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
-    parser.add_argument("--s3", action="store_true", help="also MinIO, a real S3 server for the tests")
+    parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
@@ -79,7 +89,7 @@ class Setup:
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
         extras = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
-            "s3": minio.binary(self.places).is_file(),
+            "s3": s3_server.binary(self.places).is_file(),
             "ssh": not sshd.missing(),
         }
         stamp.Stamp(
@@ -128,9 +138,9 @@ class Setup:
         self._engine_side(cancel)
         if not self.offline:
             command_plugin.install(self.places.cache, self.console, cancel)
-        if self.options.s3 and not minio.binary(self.places).is_file():
+        if self.options.s3 and not s3_server.binary(self.places).is_file():
             with cache_lock(self.places.builds_lock, self.console, cancel):
-                minio.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
+                s3_server.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
 
     def _ssh_side(self, cancel: threading.Event) -> None:
         with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):

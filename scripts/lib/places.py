@@ -51,7 +51,7 @@ class Places:
 
     @property
     def builds_lock(self) -> Path:
-        """Held by the process that makes an engine or MinIO: both build in `cache/go`."""
+        """Held by the process that makes an engine or the S3 server: both build in `cache/go`."""
         return self.engines / ".lock"
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import minio, sshd
+from scripts.lib import s3_server, sshd
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
@@ -54,7 +54,7 @@ def inputs(root: Path) -> Iterable[Path]:
     yield from (scripts / "launcher", scripts / "requirements-uv.txt")
     yield from sorted((scripts / "lib").glob("*.py"))
     yield from sorted((scripts / "engine").glob("*/*"))
-    yield from sorted((scripts / "minio").glob("*"))
+    yield from sorted((scripts / "s3_server").glob("*"))
 
 
 def key_of(root: Path) -> str:
@@ -78,8 +78,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
         return f"more is wanted: {', '.join(missing)}"
     for group in groups:
         if group == "s3":
-            if not minio.binary(places).is_file():
-                return "MinIO is gone from the cache"
+            if not s3_server.binary(places).is_file():
+                return "VersityGW is gone from the cache"
         elif group == "ssh":
             if gone := sshd.missing():
                 return f"{', '.join(gone)} is gone"

@@ -9,14 +9,14 @@ import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack, copy_checkout
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 
 BUCKET = "lab"
 
 
 @pytest.fixture(scope="module")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("server"))
     server.start()
     server.sdk().create_bucket(Bucket=BUCKET)
     yield server
@@ -31,10 +31,10 @@ def another_machine(stack: Stack, name: str) -> tuple[Path, dict[str, str]]:
     return folder, {"XDG_CACHE_HOME": str(stack.base / f"cache-{name}")}
 
 
-def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
+def test_the_loop(make_stack: Callable[..., Stack], server: S3Server) -> None:
     """The loop; refused as unknown while the server is down; then destroyed from a clone with an empty cache."""
     stack = make_stack(name="bucket", cells=("seed0", "seed1"), boxes=("box-0",), init=False)
-    stack.env |= minio.environment()
+    stack.env |= server.environment()
     stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/nowhere/../x"))
     stack.init()
     wrong = stack.up()
@@ -66,7 +66,7 @@ def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
     assert "cleared" in ok(stack.up("--diff")).text
 
     before = stack.native_ids()
-    minio.stop()
+    server.stop()
     try:
         outage = stack.destroy()
         assert outage.rc != 0, str(outage)
@@ -77,25 +77,25 @@ def test_the_loop(make_stack: Callable[..., Stack], minio: Minio) -> None:
         verify = stack.sweepctl("verify")
         assert verify.rc == 2, str(verify)
     finally:
-        minio.start()
+        server.start()
 
     folder, env = another_machine(stack, "clone-b")
     gone = ok(stack.destroy(cwd=folder, env=env))
     assert f"s3://{BUCKET}/sweeps/loop" in gone.text, str(gone)
     assert stack.native_ids() == []
-    secrets = [minio.secret, minio.access]
+    secrets = [server.secret, server.access]
     for kept in ("backend", "pulumi-home/logs"):
         for path in (stack.base / kept).rglob("*"):
             assert not path.is_file() or not any(word.encode() in path.read_bytes() for word in secrets), path
 
 
 @pytest.mark.proof
-def test_a_folder_moves_there_and_the_state_follows(verified: Stack, minio: Minio) -> None:
+def test_a_folder_moves_there_and_the_state_follows(verified: Stack, server: S3Server) -> None:
     """A made-up place is refused; publish → up (in place) → approve → up → destroyed from another machine."""
     stack = verified
-    stack.env |= minio.environment()
+    stack.env |= server.environment()
     uri = f"s3://{BUCKET}/sweeps/moved"
-    minio.sdk().put_object(Bucket=BUCKET, Key="sweeps/empty/note", Body=b"x")
+    server.sdk().put_object(Bucket=BUCKET, Key="sweeps/empty/note", Body=b"x")
     text = stack.config_file.read_text()
     stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/empty"))
     refused = stack.up()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.rented.host_stack import HostStack
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 
 ODD = (b"a\tb", b"a\nb", b"a\\b", b"a\377", b"%_a%09b", b"%0A", b"a%0Ab", b"deep\n/er\t/file")
 SEALED = ["%0A", "%_%25_a%2509b", "%_a%09b", "%_a%0Ab", "%_a%5Cb", "%_a%FF", "%_deep%0A/%_er%09/file", "a%0Ab"]
@@ -24,7 +24,7 @@ while (control"""
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[HostStack]:
-    server = Minio(tmp_path / "minio")
+    server = S3Server(tmp_path / "server")
     server.start()
     stack = HostStack(tmp_path / "sweep")
     try:

@@ -8,7 +8,7 @@ import botocore.session
 import pytest
 
 from sweepstack.evidence.s3 import client
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 
 BUCKET = "lab"
@@ -16,8 +16,8 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("server"))
     server.start()
     try:
         server.sdk().create_bucket(Bucket=BUCKET)
@@ -36,11 +36,11 @@ def models() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def settings(minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def settings(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a shell that may use the server, with a cache of its own."""
     for name in ("AWS_CA_BUNDLE", "AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in minio.environment().items():
+    for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     client.forget()

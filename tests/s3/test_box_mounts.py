@@ -15,7 +15,7 @@ import pytest
 
 from tests.onbox.harness import IDENTITY, Box, wait_for
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.launch.support import Site
 
 READ = 'cp "$SWEEPSTACK_MOUNT_DATA_IMAGES/a b/one.txt" {out}/seen; printf "[]" > {out}/result.json'
@@ -23,17 +23,17 @@ SECONDS = 90.0
 
 
 @pytest.fixture
-def make_box(tmp_path: Path, minio: Minio) -> Iterator[Callable[..., Box]]:
+def make_box(tmp_path: Path, server: S3Server) -> Iterator[Callable[..., Box]]:
     """A box whose secrets are the keys; all mounts of it get the server."""
     assert shutil.which("rclone"), "apt-get install -y rclone fuse3 (scripts/setup --dev does, as root)"
     boxes = []
 
     def make(*mounts: dict[str, Any], folder: str = "one", **spec: Any) -> Box:
         (tmp_path / folder).mkdir(exist_ok=True)
-        served = [{"endpoint": minio.url, **mount} for mount in mounts]
+        served = [{"endpoint": server.url, **mount} for mount in mounts]
         names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
         box = Box(tmp_path / folder, mounts=served, secrets=names, **spec)
-        box.secrets({name: minio.environment()[name] for name in names})
+        box.secrets({name: server.environment()[name] for name in names})
         boxes.append(box)
         return box
 
@@ -45,10 +45,10 @@ def make_box(tmp_path: Path, minio: Minio) -> Iterator[Callable[..., Box]]:
 
 
 @pytest.fixture
-def prefix(uri: str, minio: Minio) -> str:
+def prefix(uri: str, server: S3Server) -> str:
     """A prefix with two files; one has a name that a shell would break."""
     for name, body in (("a b/one.txt", b"one"), ("it's.txt", b"two")):
-        minio.sdk().put_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{name}", Body=body)
+        server.sdk().put_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{name}", Body=body)
     return uri
 
 
@@ -56,23 +56,23 @@ def key_of(uri: str) -> str:
     return uri.removeprefix(f"s3://{BUCKET}/")
 
 
-def keys(minio: Minio, uri: str) -> list[str]:
-    found = minio.sdk().list_objects_v2(Bucket=BUCKET, Prefix=key_of(uri) + "/").get("Contents", [])
+def keys(server: S3Server, uri: str) -> list[str]:
+    found = server.sdk().list_objects_v2(Bucket=BUCKET, Prefix=key_of(uri) + "/").get("Contents", [])
     return sorted(item["Key"].removeprefix(key_of(uri) + "/") for item in found)
 
 
-def test_a_copy_is_whole_before_any_cell_starts(make_box: Callable[..., Box], prefix: str, minio: Minio) -> None:
+def test_a_copy_is_whole_before_any_cell_starts(make_box: Callable[..., Box], prefix: str, server: S3Server) -> None:
     box = make_box({"path": "/data/images", "source": prefix, "mode": "COPY"})
     box.add("a", READ)
     box.run("a")
     assert (box.sealed("a") / "seen").read_text() == "one"
     assert (box.root / "mnt/data-images/it's.txt").read_text() == "two"
-    minio.stop()
+    server.stop()
     try:  # what is there whole is not asked for again
         box.add("b", READ)
         box.run("b")
     finally:
-        minio.start()
+        server.start()
 
 
 def test_a_copy_that_fails_starts_nothing(make_box: Callable[..., Box], uri: str) -> None:
@@ -103,22 +103,22 @@ def test_without_rclone_it_says_what_to_install(make_box: Callable[..., Box], ur
 
 
 def test_a_cell_is_sealed_when_it_was_read_back_from_the_bucket(
-    make_box: Callable[..., Box], uri: str, minio: Minio
+    make_box: Callable[..., Box], uri: str, server: S3Server
 ) -> None:
     box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}, patrol_seconds=0.2)
     box.add("a")
     box.run("a")
     manifest = (box.sealed("a") / "manifest.json").read_bytes()
-    there = [key for key in keys(minio, uri) if key.startswith(f"{IDENTITY}/sealed/a/1-")]
+    there = [key for key in keys(server, uri) if key.startswith(f"{IDENTITY}/sealed/a/1-")]
     assert {key.rpartition("/")[2] for key in there} == {"log.txt", "manifest.json", "result.json"}
     (copied,) = [key for key in there if key.endswith("manifest.json")]
-    assert minio.sdk().get_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{copied}")["Body"].read() == manifest
+    assert server.sdk().get_object(Bucket=BUCKET, Key=f"{key_of(uri)}/{copied}")["Body"].read() == manifest
 
     hold = box.hold("b")
     box.add("b", f"while [ -e {hold} ]; do sleep 0.05; done; printf '[]' > {{out}}/result.json")
     runner = box.start()
     box.pid("b")
-    minio.stop()  # the bucket is away when the cell ends
+    server.stop()  # the bucket is away when the cell ends
     hold.unlink()
     try:
         wait_for(lambda: any(line.get("uploads", {}).get("why") for line in box.patrol()), box.log, SECONDS)
@@ -128,14 +128,14 @@ def test_a_cell_is_sealed_when_it_was_read_back_from_the_bucket(
         assert box.state("b") == "running", "it has ended, and is not sealed"
         assert not box.sealed("b").exists()
     finally:
-        minio.start()
+        server.start()
     assert runner.ended(SECONDS) == 0, box.log()
     assert (box.state("b"), box.journal().cells["b"].attempts) == ("sealed", 1), "and nothing was run again"
-    assert any(key.startswith(f"{IDENTITY}/sealed/b/1-") for key in keys(minio, uri))
+    assert any(key.startswith(f"{IDENTITY}/sealed/b/1-") for key in keys(server, uri))
 
 
 def test_a_box_with_an_empty_tier_takes_back_what_was_sealed_and_saved(
-    make_box: Callable[..., Box], uri: str, minio: Minio
+    make_box: Callable[..., Box], uri: str, server: S3Server
 ) -> None:
     mount = {"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}
     first = make_box(mount, upload_seconds=0.1)
@@ -145,7 +145,7 @@ def test_a_box_with_an_empty_tier_takes_back_what_was_sealed_and_saved(
     runner = first.start()
     first.in_the_middle("steps")
     wait_for(lambda: first.state("a") == "sealed", first.log, SECONDS)
-    wait_for(lambda: any("/checkpoints/steps/" in key for key in keys(minio, uri)), first.log, SECONDS)
+    wait_for(lambda: any("/checkpoints/steps/" in key for key in keys(server, uri)), first.log, SECONDS)
     runner.kill()
     for pid in first.processes():
         os.kill(pid, signal.SIGKILL)
@@ -162,26 +162,26 @@ def test_a_box_with_an_empty_tier_takes_back_what_was_sealed_and_saved(
     assert (second.sealed("a") / "manifest.json").read_bytes() == (first.sealed("a") / "manifest.json").read_bytes()
 
 
-def test_a_stop_does_not_wait_for_the_bucket(make_box: Callable[..., Box], uri: str, minio: Minio) -> None:
+def test_a_stop_does_not_wait_for_the_bucket(make_box: Callable[..., Box], uri: str, server: S3Server) -> None:
     box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"})
     hold = box.hold("a")
     box.add("a", f"while [ -e {hold} ]; do sleep 0.05; done; printf '[]' > {{out}}/result.json")
     runner = box.start()
     box.pid("a")
-    minio.stop()
+    server.stop()
     try:
         hold.unlink()
         wait_for(lambda: "waits for its bucket" in box.log(), box.log, SECONDS)
         os.kill(runner.pid, signal.SIGTERM)
         assert runner.ended(SECONDS) == 128 + signal.SIGTERM, box.log()
     finally:
-        minio.start()
+        server.start()
     assert not box.events("cell-failed")
     box.run("a")
 
 
 def test_a_mount_is_read_by_cells_and_goes_with_its_process(
-    make_box: Callable[..., Box], prefix: str, minio: Minio
+    make_box: Callable[..., Box], prefix: str, server: S3Server
 ) -> None:
     box = make_box({"path": "/data/images", "source": prefix, "mode": "MOUNT"})
     box.add("a", READ)
@@ -194,7 +194,7 @@ def test_a_mount_is_read_by_cells_and_goes_with_its_process(
     for pid in box.processes():
         os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not os.path.ismount(target), box.log)
-    assert keys(minio, prefix) == ["a b/one.txt", "it's.txt"]
+    assert keys(server, prefix) == ["a b/one.txt", "it's.txt"]
 
 
 def test_a_box_that_can_t_mount_says_why(make_box: Callable[..., Box], prefix: str, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_copy_with_a_wrong_byte_starts_nothing(make_box: Callable[..., Box], p
 
 
 def test_an_upload_that_only_claims_to_be_there_is_made_again(
-    make_box: Callable[..., Box], uri: str, minio: Minio, tmp_path: Path
+    make_box: Callable[..., Box], uri: str, server: S3Server, tmp_path: Path
 ) -> None:
     box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"})
     program = lying(box, tmp_path / "lies", '[ "$1" = copy ] && exit 0')
@@ -241,7 +241,7 @@ def test_an_upload_that_only_claims_to_be_there_is_made_again(
     runner = box.start()
     wait_for(lambda: "a waits for its bucket" in box.log(), box.log, SECONDS)
     assert box.state("a") == "running"
-    assert not [key for key in keys(minio, uri) if key.endswith("manifest.json")], "it stands for what is not there"
+    assert not [key for key in keys(server, uri) if key.endswith("manifest.json")], "it stands for what is not there"
     honest = tmp_path / "honest"
     honest.write_text(f'#!/bin/sh\nexec {shutil.which("rclone")} "$@"\n')
     honest.chmod(0o755)
@@ -258,11 +258,11 @@ def let_go(target: Path) -> None:
 
 @pytest.mark.parametrize("dead", [False, True], ids=["mounted", "its process was killed"])
 def test_the_end_of_a_box_takes_the_mount_and_nothing_of_the_bucket(
-    tmp_path: Path, prefix: str, minio: Minio, dead: bool, request: pytest.FixtureRequest
+    tmp_path: Path, prefix: str, server: S3Server, dead: bool, request: pytest.FixtureRequest
 ) -> None:
     site = Site(tmp_path)
-    values = {name: minio.environment()[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    mount = {"path": "/data/images", "source": prefix, "mode": "MOUNT", "endpoint": minio.url}
+    values = {name: server.environment()[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    mount = {"path": "/data/images", "source": prefix, "mode": "MOUNT", "endpoint": server.url}
     request.addfinalizer(lambda: let_go(site.root / "mnt/data-images"))
     site.launch("a", mounts=[mount], secret_names=tuple(values), secrets=values, seconds=SECONDS)
     site.until_state("sealed", "a")
@@ -276,4 +276,4 @@ def test_the_end_of_a_box_takes_the_mount_and_nothing_of_the_bucket(
     site.platform.destroy(site.native_id, site.record.account)
     assert not os.path.lexists(site.root)
     assert not os.path.ismount(target)
-    assert keys(minio, prefix) == ["a b/one.txt", "it's.txt"]
+    assert keys(server, prefix) == ["a b/one.txt", "it's.txt"]

@@ -21,7 +21,7 @@ from sweepstack.evidence.s3.objects import head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, Unreachable
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.test_pull import Flaky, content
 from tests.unit.evidence.world import IDENTITY, World, cell_of, outputs
 
@@ -65,7 +65,7 @@ def big(world: World, megabytes: int = 12) -> dict[str, bytes]:
     return outputs(world.folder, 0) | {"big.bin": os.urandom(megabytes << 20)}
 
 
-def test_a_sweep_is_pulled_verified_and_checked(world: World, minio: Minio) -> None:
+def test_a_sweep_is_pulled_verified_and_checked(world: World, server: S3Server) -> None:
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
     for full in (False, True):
@@ -109,10 +109,10 @@ def test_nothing_that_did_not_change_is_moved_twice(world: World, elsewhere: Els
         *(pytest.param(damage, marks=pytest.mark.proof) for damage in ("overwrite", "flip", "truncate", "beside")),
     ],
 )
-def test_every_change_of_an_object_is_seen(world: World, minio: Minio, elsewhere: Elsewhere, damage: str) -> None:
+def test_every_change_of_an_object_is_seen(world: World, server: S3Server, elsewhere: Elsewhere, damage: str) -> None:
     receipt = verified(world)
     key = sealed_key(world, "best.pt")
-    s3, data = minio.sdk(), bytearray(b"")
+    s3, data = server.sdk(), bytearray(b"")
     data[:] = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     data[-30] ^= 4
     prefix = S3Address.parse(world.uri).prefix
@@ -150,17 +150,17 @@ def test_every_change_of_an_object_is_seen(world: World, minio: Minio, elsewhere
     assert check_files(fresh(world).store, receipt, names, full=True) == []
 
 
-def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World, minio: Minio) -> None:
+def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World, server: S3Server) -> None:
     """As another tool would have put them there."""
     receipt = verified(world)
     key = sealed_key(world, "best.pt")
-    data = minio.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=data, ChecksumAlgorithm="CRC32")
+    data = server.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=data, ChecksumAlgorithm="CRC32")
     names = [cell.name for cell in world.cells]
     assert check_files(fresh(world).store, receipt, names, full=True) == []
     data = bytearray(data)
     data[-30] ^= 4
-    minio.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
+    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
     assert check_files(fresh(world).store, receipt, names, full=True) == [f"{NAME}: best.pt changed after the receipt"]
 
 
@@ -179,7 +179,7 @@ def test_a_rotten_cache_is_not_believed(world: World) -> None:
 
 
 def test_large_files_go_up_in_parts_and_on_after_a_cut(
-    world: World, minio: Minio, monkeypatch: pytest.MonkeyPatch
+    world: World, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrink_parts(world)
     world.box.launch(*world.cells)
@@ -213,7 +213,7 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
 
 @pytest.mark.parametrize("megabytes", [1, 12])
 def test_a_file_that_changes_on_its_way_is_refused(
-    world: World, minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int
+    world: World, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int
 ) -> None:
     """It was hashed before it went; the server compares what came with that."""
     shrink_parts(world)
@@ -251,7 +251,7 @@ def world_pull(world: World, channel: Flaky) -> Any:
 
 
 @pytest.mark.parametrize("damage", ["flip", pytest.param("truncate", marks=pytest.mark.proof)])
-def test_a_changed_large_object_is_seen(world: World, minio: Minio, elsewhere: Elsewhere, damage: str) -> None:
+def test_a_changed_large_object_is_seen(world: World, server: S3Server, elsewhere: Elsewhere, damage: str) -> None:
     shrink_parts(world)
     world.box.launch(*world.cells)
     files = big(world)
@@ -266,7 +266,7 @@ def test_a_changed_large_object_is_seen(world: World, minio: Minio, elsewhere: E
     from boto3.s3.transfer import TransferConfig
 
     config = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20)
-    minio.sdk().upload_file(str(path), BUCKET, key, Config=config, ExtraArgs={"ChecksumAlgorithm": "SHA256"})
+    server.sdk().upload_file(str(path), BUCKET, key, Config=config, ExtraArgs={"ChecksumAlgorithm": "SHA256"})
     elsewhere()
     for full in (False, True):
         fresh(world)
@@ -285,7 +285,7 @@ def test_what_another_machine_pulled_is_not_fetched_from_the_box_again(world: Wo
     assert box.fetched == []
 
 
-def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, minio: Minio) -> None:
+def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, server: S3Server) -> None:
     receipt = verified(world)
     old = sealed_key(world, "metrics.json")
     world.box.seal(world.cells[0], outputs(world.folder, 0) | {"metrics.json": b'{"loss": 0.5}'}, attempt=2)
@@ -294,7 +294,7 @@ def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, minio: 
     assert result.state == "pulled"
     assert "earlier seal is kept" in result.notes[0]
     assert world.store.copies.read(NAME, "metrics.json") == b'{"loss": 0.5}'
-    assert minio.sdk().get_object(Bucket=BUCKET, Key=old)["Body"].read() != b'{"loss": 0.5}'
+    assert server.sdk().get_object(Bucket=BUCKET, Key=old)["Body"].read() != b'{"loss": 0.5}'
     assert check_files(world.store, receipt, [NAME], full=False) != []
     assert world.verify().ok
 
@@ -310,10 +310,10 @@ def test_copies_outlive_the_box_and_the_cache(world: World, elsewhere: Elsewhere
 
 
 @pytest.mark.proof  # an outage at the gate: test_gate.py
-def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
+def test_an_outage_is_unknown_and_passes(world: World, server: S3Server) -> None:
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
-    minio.stop()
+    server.stop()
     try:
         for full in (False, True):
             problems = check_files(world.store, receipt, names, full=full)
@@ -325,7 +325,7 @@ def test_an_outage_is_unknown_and_passes(world: World, minio: Minio) -> None:
         assert "does not answer" in pull.problem
         assert pull.results == ()
     finally:
-        minio.start()
+        server.start()
     client.forget()
     assert check_files(fresh(world).store, receipt, names, full=True) == []
     assert world.verify().receipt == receipt

@@ -12,7 +12,7 @@ from sweepstack.evidence.s3 import client
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.world import World, cleared_box
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -40,10 +40,10 @@ def refused(ask: Ask, word: str) -> None:
         assert word in " ".join(verdict.reasons), verdict.reasons
 
 
-def objects(world: World, minio: Minio, ending: str) -> list[str]:
+def objects(world: World, server: S3Server, ending: str) -> list[str]:
     """The keys of this sweep that end so."""
     prefix = world.uri.removeprefix(f"s3://{BUCKET}/")
-    found = minio.sdk().list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
+    found = server.sdk().list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
     return sorted(item["Key"] for item in found if item["Key"].endswith(ending))
 
 
@@ -66,11 +66,11 @@ def replacements() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("ending", "how"), list(replacements()))
 def test_object_replaced_between_verify_and_destroy(
-    world: World, minio: Minio, ask: Ask, ending: str, how: dict[str, object]
+    world: World, server: S3Server, ask: Ask, ending: str, how: dict[str, object]
 ) -> None:
     """Other bytes of the same length under the same key, however they came there; put back, it is cleared again."""
-    key = objects(world, minio, ending)[0]
-    s3 = minio.sdk()
+    key = objects(world, server, ending)[0]
+    s3 = server.sdk()
     whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     s3.put_object(Bucket=BUCKET, Key=key, Body=bytes([whole[0] ^ 1]) + whole[1:], **how)
     refused(ask, world.cells[0].name)
@@ -78,21 +78,21 @@ def test_object_replaced_between_verify_and_destroy(
     assert ask(True).allowed, ask(True).reasons
 
 
-def test_object_deleted_between_verify_and_destroy(world: World, minio: Minio, ask: Ask) -> None:
-    minio.sdk().delete_object(Bucket=BUCKET, Key=objects(world, minio, "best.pt")[1])
+def test_object_deleted_between_verify_and_destroy(world: World, server: S3Server, ask: Ask) -> None:
+    server.sdk().delete_object(Bucket=BUCKET, Key=objects(world, server, "best.pt")[1])
     refused(ask, world.cells[1].name)
 
 
-def test_object_of_another_cell_in_its_place(world: World, minio: Minio, ask: Ask) -> None:
+def test_object_of_another_cell_in_its_place(world: World, server: S3Server, ask: Ask) -> None:
     """Copied by the server itself, with the checksum of where it came from."""
-    one, two = objects(world, minio, "best.pt")[:2]
-    minio.sdk().copy_object(Bucket=BUCKET, Key=two, CopySource={"Bucket": BUCKET, "Key": one})
+    one, two = objects(world, server, "best.pt")[:2]
+    server.sdk().copy_object(Bucket=BUCKET, Key=two, CopySource={"Bucket": BUCKET, "Key": one})
     refused(ask, world.cells[1].name)
 
 
-def test_receipt_replaced_between_verify_and_destroy(world: World, minio: Minio, ask: Ask) -> None:
-    (key,) = [key for key in objects(world, minio, ".json") if "/receipts/" in key]
-    s3 = minio.sdk()
+def test_receipt_replaced_between_verify_and_destroy(world: World, server: S3Server, ask: Ask) -> None:
+    (key,) = [key for key in objects(world, server, ".json") if "/receipts/" in key]
+    s3 = server.sdk()
     whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     s3.put_object(Bucket=BUCKET, Key=key, Body=whole.replace(b'"attempt":1', b'"attempt":2'))
     refused(ask, "receipt")
@@ -100,11 +100,11 @@ def test_receipt_replaced_between_verify_and_destroy(world: World, minio: Minio,
     refused(ask, "receipt")
 
 
-def test_rotten_index_clears_nothing(world: World, minio: Minio, ask: Ask) -> None:
+def test_rotten_index_clears_nothing(world: World, server: S3Server, ask: Ask) -> None:
     """The index that spares reading is a hint: one that vouches for what was replaced does not help at a delete."""
-    (index,) = [key for key in objects(world, minio, ".json") if "/records/files-" in key]
-    key = objects(world, minio, "model.safetensors")[0]
-    s3 = minio.sdk()
+    (index,) = [key for key in objects(world, server, ".json") if "/records/files-" in key]
+    key = objects(world, server, "model.safetensors")[0]
+    s3 = server.sdk()
     whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     before = s3.head_object(Bucket=BUCKET, Key=key)["ETag"]
     after = s3.put_object(Bucket=BUCKET, Key=key, Body=bytes([whole[0] ^ 1]) + whole[1:])["ETag"]
@@ -115,13 +115,13 @@ def test_rotten_index_clears_nothing(world: World, minio: Minio, ask: Ask) -> No
     assert not ask(True).allowed
 
 
-def test_outage_in_between_is_unknown(minio: Minio, ask: Ask) -> None:
+def test_outage_in_between_is_unknown(server: S3Server, ask: Ask) -> None:
     """No answer is no yes, and no exception; when it answers again, it is cleared as before."""
-    minio.stop()
+    server.stop()
     try:
         client.forget()
         assert not ask(True).allowed
     finally:
-        minio.start()
+        server.start()
         client.forget()
     assert ask(True).allowed

@@ -10,23 +10,17 @@ from botocore.exceptions import ClientError
 from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.s3.policy import box_folder, box_policy
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 
 
-def test_a_box_writes_below_its_own_folder_only(world: World, minio: Minio) -> None:
+def test_a_box_writes_below_its_own_folder_only(world: World, server: S3Server) -> None:
     address, native_id = S3Address.parse(world.uri), "pod/1*"
-    answer = minio.sdk("sts").assume_role(
-        RoleArn="arn:aws:iam::000000000000:role/box",
-        RoleSessionName="box-0",
-        DurationSeconds=900,
-        Policy=json.dumps(box_policy(address, native_id)),
-    )["Credentials"]
-    box = minio.sdk(
-        aws_access_key_id=answer["AccessKeyId"],
-        aws_secret_access_key=answer["SecretAccessKey"],
-        aws_session_token=answer["SessionToken"],
-    )
+    policy = box_policy(address, native_id)
+    for statement in policy["Statement"]:  # as the bucket's own policy, which says whom it is about
+        statement["Principal"] = {"AWS": ["box-0"]}
+    box = server.sdk(aws_access_key_id="box-0", aws_secret_access_key=server.add_user("box-0"))
+    server.sdk().put_bucket_policy(Bucket=BUCKET, Policy=json.dumps(policy))
     own = f"{address.prefix}/{box_folder(native_id)}"
     box.put_object(Bucket=BUCKET, Key=f"{own}/cell/best.pt", Body=b"x", ChecksumAlgorithm="SHA256")
     assert box.get_object(Bucket=BUCKET, Key=f"{own}/cell/best.pt")["Body"].read() == b"x"

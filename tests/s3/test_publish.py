@@ -19,7 +19,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, EvidenceMoved
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.world import BEGIN, IDENTITY, World, cell_of, outputs
 
 NAME = "lr0.1-seed0"
@@ -169,11 +169,11 @@ def test_what_is_written_meanwhile_comes_along(folder: World, uri: str, monkeypa
     assert store.record("gone.json", Lease) is None
 
 
-def test_a_place_in_use_is_left_alone(folder: World, world: World, uri: str, minio: Minio) -> None:
+def test_a_place_in_use_is_left_alone(folder: World, world: World, uri: str, server: S3Server) -> None:
     with pytest.raises(EvidenceError, match=r"holds evidence already \(project/sweep-t"):
         publish(folder.uri, world.uri)
     other = S3Address.parse(uri)
-    minio.sdk().put_object(Bucket=BUCKET, Key=f"{other.prefix}-b/thesis.pdf", Body=b"x")
+    server.sdk().put_object(Bucket=BUCKET, Key=f"{other.prefix}-b/thesis.pdf", Body=b"x")
     with pytest.raises(EvidenceError, match="is not empty"):
         publish(folder.uri, f"{other.uri}-b")
     assert EvidenceStore.open(folder.uri).marker == folder.store.marker  # still open

@@ -15,7 +15,7 @@ from sweepstack.evidence.s3.object_store import S3Shelf
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
 from tests.s3.conftest import BUCKET
-from tests.s3.minio import Minio
+from tests.s3.server import S3Server
 from tests.unit.evidence.shelf_contract import *  # noqa: F403
 from tests.unit.evidence.world import IDENTITY, World
 
@@ -35,9 +35,9 @@ def test_founding_is_idempotent_and_exclusive(uri: str) -> None:
         EvidenceStore.found(uri, "zzzzzzzzzz", "p", "s2")
 
 
-def test_a_deleted_marker_is_unknown_not_empty(world: World, minio: Minio) -> None:
+def test_a_deleted_marker_is_unknown_not_empty(world: World, server: S3Server) -> None:
     address = S3Address.parse(world.uri)
-    minio.sdk().delete_object(Bucket=BUCKET, Key=f"{address.prefix}/sweep.json")
+    server.sdk().delete_object(Bucket=BUCKET, Key=f"{address.prefix}/sweep.json")
     for ask in (world.store.losses, world.store.lease, lambda: EvidenceStore.open(world.uri)):
         with pytest.raises(EvidenceMissing):
             ask()
@@ -100,9 +100,9 @@ def test_keys_and_server_stand_in_no_address() -> None:
         assert "secret@" not in str(error.value)
 
 
-def test_an_edited_record_is_damaged(world: World, minio: Minio) -> None:
+def test_an_edited_record_is_damaged(world: World, server: S3Server) -> None:
     prefix = S3Address.parse(world.uri).prefix
-    minio.sdk().put_object(Bucket=BUCKET, Key=f"{prefix}/records/births/box-0-g1.json", Body=b"{")
+    server.sdk().put_object(Bucket=BUCKET, Key=f"{prefix}/records/births/box-0-g1.json", Body=b"{")
     with pytest.raises(EvidenceDamaged, match=r"births/box-0-g1\.json is damaged"):
         world.store.births()
 

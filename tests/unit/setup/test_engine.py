@@ -283,14 +283,14 @@ def test_go_that_is_too_old_is_not_used(recipe: Recipe, tmp_path: Path, go_env: 
         build(recipe, tmp_path / "cache", {**go_env, "FAKE_GO_VERSION": "1.24.9"})
 
 
-@pytest.mark.parametrize("argv", [["--engine", "path", "--s3"], ["--engine", "download"]], ids=["MinIO", "engine"])
+@pytest.mark.parametrize("argv", [["--engine", "path", "--s3"], ["--engine", "download"]], ids=["S3 server", "engine"])
 def test_builds_wait_for_each_other(
     recipe: Recipe, tmp_path: Path, releases: Releases, capsys: pytest.CaptureFixture[str], argv: list[str]
 ) -> None:
     """They share Go and its cache, which the first to end removes: each must wait while another set-up builds."""
     root = tmp_path / "root"
-    (root / "scripts" / "minio").mkdir()
-    (root / "scripts" / "minio" / "go.mod").write_text("module x\n\ngo 1.25.1\n")
+    (root / "scripts" / "s3_server").mkdir()
+    (root / "scripts" / "s3_server" / "go.mod").write_text("module x\n\ngo 1.25.1\n")
     places = Places(root, tmp_path / "cache", tmp_path / "bin")
     env = path_of(put_engine(tmp_path / "a"))
     setup = main_module.Setup(places, main_module.parse_arguments(argv), Console(), env)

@@ -1,4 +1,4 @@
-"""MinIO, a real S3 server for the tests: built from Go modules that scripts/minio pins.
+"""VersityGW, a real S3 server for the tests: built from Go modules that scripts/s3_server pins.
 
 A server that only looks like S3 would let wrong checksums and wrong keys pass; this one refuses them.
 """
@@ -18,8 +18,8 @@ from scripts.lib.places import Places
 from scripts.lib.processes import run
 from scripts.lib.wheels import put_in_place, scratch_folder
 
-PACKAGE = "github.com/minio/minio"
-NAME = "minio"
+PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
+NAME = "versitygw"
 
 
 def binary(places: Places) -> Path:
@@ -44,17 +44,19 @@ def install(
     go, go_env = go_tools(oldest_go(pins), places.engine_sources, places.cache, env, console, cancel, uv)
     made = scratch_folder(final.parent.parent)
     try:
-        with console.step("MinIO", "a real S3 server for the tests, from Go modules; 2 to 4 min on 2 cores") as step:
+        with console.step(
+            "VersityGW", "a real S3 server for the tests, from Go modules; 1 to 2 min on 2 cores"
+        ) as step:
             total = fetch_modules(go, go_env, pins, PACKAGE, step, cancel)
             compile_package(go, go_env, pins, PACKAGE, made / NAME, "-s -w", total, step, cancel)
-            run([made / NAME, "--version"], what="the new MinIO", deadline=60, cancel=cancel, env=env)
+            run([made / NAME, "--version"], what="the new VersityGW", deadline=60, cancel=cancel, env=env)
         put_in_place(made, final.parent)
     except OSError as error:
-        raise SetupError(f"building MinIO: {error}") from error
+        raise SetupError(f"building VersityGW: {error}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     shutil.rmtree(places.cache / "go", ignore_errors=True)  # not needed before the next version
 
 
 def _pins(places: Places) -> Path:
-    return places.root / "scripts" / "minio"
+    return places.root / "scripts" / "s3_server"

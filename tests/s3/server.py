@@ -1,4 +1,4 @@
-"""A real S3 server of our own: MinIO, built by set-up, on a free port of this machine."""
+"""A real S3 server of our own: VersityGW, built by set-up, on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from scripts.lib.minio import binary
 from scripts.lib.places import Places
+from scripts.lib.s3_server import binary
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = binary(Places.of(ROOT, dict(os.environ)))
 START_SECONDS = 60
+HEALTH = "/health"
 
 
-class Minio:
+class S3Server:
     """One server with a folder of its own. Stopped, it starts again on the same port with the same objects."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,11 +41,12 @@ class Minio:
         if not PROGRAM.is_file():
             pytest.fail(f"{PROGRAM} is not there: `make test` builds it, or scripts/setup --dev --s3")
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
-        environment = {"MINIO_ROOT_USER": self.access, "MINIO_ROOT_PASSWORD": self.secret, "MINIO_BROWSER": "off"}
-        with (self.folder / "minio.log").open("ab") as log:
+        (self.folder / "users").mkdir(exist_ok=True)
+        serves = ["--port", f"127.0.0.1:{self.port}", "--iam-dir", str(self.folder / "users"), "--health", HEALTH]
+        with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.folder / "data"],
-                env={"PATH": os.defpath, "HOME": str(self.folder), "MINIO_UPDATE": "off", **environment},
+                [PROGRAM, "--quiet", "--keep-alive", *serves, "posix", str(self.folder / "data")],
+                env={"ROOT_ACCESS_KEY": self.access, "ROOT_SECRET_KEY": self.secret},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -52,12 +54,12 @@ class Minio:
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{self.url}/minio/health/ready", timeout=2) as answer:
+                with urllib.request.urlopen(self.url + HEALTH, timeout=2) as answer:
                     if answer.status == 200:
                         return
             except (OSError, urllib.error.URLError):
                 time.sleep(0.1)
-        pytest.fail(f"MinIO did not start: {(self.folder / 'minio.log').read_text()[-2000:]}")
+        pytest.fail(f"{PROGRAM} did not start: {(self.folder / 'server.log').read_text()[-2000:]}")
 
     def stop(self) -> None:
         """Ends it at once, as a power cut would."""
@@ -65,6 +67,18 @@ class Minio:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+    def add_user(self, access: str) -> str:
+        """A user of these keys, who may do nothing yet. Returns the secret."""
+        secret = secrets.token_hex(12)
+        subprocess.run(
+            [PROGRAM, "admin", "create-user", "--access", access, "--secret", secret, "--role", "user"],
+            env={"ADMIN_ENDPOINT_URL": self.url, "ADMIN_ACCESS_KEY": self.access, "ADMIN_SECRET_KEY": self.secret},
+            check=True,
+            capture_output=True,
+            timeout=START_SECONDS,
+        )
+        return secret
 
     def environment(self) -> dict[str, str]:
         """What a shell has that may use it; other AWS settings of this machine are kept out."""
@@ -78,9 +92,9 @@ class Minio:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def sdk(self, service: str = "s3", **settings: Any) -> Any:
+    def sdk(self, **settings: Any) -> Any:
         """A client of its own, to look and to do damage with."""
         import boto3
 
         known = {"aws_access_key_id": self.access, "aws_secret_access_key": self.secret, "endpoint_url": self.url}
-        return boto3.session.Session().client(service, region_name="us-east-1", **{**known, **settings})
+        return boto3.session.Session().client("s3", region_name="us-east-1", **{**known, **settings})
