@@ -1,11 +1,14 @@
 """How several processes share the tests: which go together, and which begin.
 
-A file's tests go to one process where they share what was prepared once. Where they wait more than they compute, each
-goes alone, between the others: a process that waits leaves its core to them, and no long file is last.
+A file's tests go to one process where they share what was prepared once; so do all that begin with a prepared moment of
+a sweep on the engine, which each process would make for itself. Where tests wait more than they compute, each goes
+alone, between the others: a process that waits leaves its core to them, and no long file is last.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
-LONGEST = ("rented", "engine", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
+LONGEST = ("engine", "rented", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
 """Folders whose files take half a minute and more: they begin. What is not named here takes seconds."""
 WAITING = (
     "conformance",
@@ -27,6 +30,8 @@ WAITING = (
     "unit/launch",
 )
 """Folders whose tests wait for long, and share nothing."""
+MOMENTS = re.compile(r"^def (\w+)\([^()]*\b(?:small_finished|finished|verified|cleared): Stack\b", re.MULTILINE)
+"""A test that begins with a moment of tests/engine/conftest.py, which a process prepares once."""
 
 
 def begins(nodeid: str, folders: Sequence[str]) -> int:
@@ -37,6 +42,13 @@ def begins(nodeid: str, folders: Sequence[str]) -> int:
 
 def goes_alone(nodeid: str) -> bool:
     return begins(nodeid, WAITING) < len(WAITING)
+
+
+@functools.cache
+def prepared(file: Path) -> frozenset[str]:
+    """The names of the tests in a file that begin with a prepared moment."""
+    is_engine = file.parent.name == "engine" and file.is_file()
+    return frozenset(MOMENTS.findall(file.read_text(encoding="utf-8"))) if is_engine else frozenset()
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -66,4 +78,7 @@ class Sharing(LoadFileScheduling):
     """xdist's `--dist loadfile`, but for what goes alone."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if goes_alone(nodeid) else nodeid.partition("::")[0]
+        if goes_alone(nodeid):
+            return nodeid
+        file, _, name = nodeid.partition("::")
+        return "prepared" if name.partition("[")[0] in prepared(self.config.rootpath / file) else file

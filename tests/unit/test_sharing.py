@@ -1,4 +1,4 @@
-"""How `make test` shares the tests among its workers: a sweep is prepared once a file, by one worker."""
+"""How `make test` shares the tests among its workers: a sweep is prepared once, by one worker."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ def test_it(number):
     with open({log!r}, "a") as log:
         print(os.environ["PYTEST_XDIST_WORKER"], {name!r}, file=log)
 """
+MOMENT = """
+Stack = object
+
+@pytest.fixture
+def verified():
+    pass
+
+def test_moment(verified: Stack) -> None:
+    with open({log!r}, "a") as log:
+        print(os.environ["PYTEST_XDIST_WORKER"], "moment", file=log)
+"""
 
 
 def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(tmp_path: Path) -> None:
@@ -26,7 +37,8 @@ def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(t
         for number in range(2):
             path = tests / name / f"test_{name}_{number}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(NOTES.format(count=count, log=str(log), name=f"{name} {number}"))
+            text = NOTES + MOMENT if name == "engine" else NOTES
+            path.write_text(text.format(count=count, log=str(log), name=f"{name} {number}"))
     shutil.copy2(ROOT / "tests" / "conftest.py", tests)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (options,) = re.findall(r"^PYTEST_SHARING := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -34,6 +46,10 @@ def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(t
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     lines = log.read_text().splitlines()
+    moments = [line for line in lines if line.endswith("moment")]
+    assert len(moments) == 2
+    assert len(set(moments)) == 1, "a moment is prepared by two workers"
+    lines = [line for line in lines if line not in moments]
     assert len(lines) == 2 * (8 + 4 + 2 + 1 + 8)
     assert len({line for line in lines if "chaos" in line}) > 2, "what goes alone has one worker"
     lines = [line for line in lines if "chaos" not in line]
