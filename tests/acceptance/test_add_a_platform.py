@@ -23,7 +23,7 @@ from sweepstack.onbox.host import capabilities
 from sweepstack.onbox.host.platform import Platform
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = ("__pycache__", ".*_cache", ".cache", ".git", ".hypothesis", ".venv", "results")
+LEFT_OUT = (".*_cache", ".cache", ".git", ".hypothesis", ".venv", "results")
 RENTAL, CLOUD, ADAPTER = "acorn-rental", "toy-cloud", "toy_cloud"
 SECONDS = 600.0
 OPEN = re.compile(r"TODO of [\d-]+[:,]? ?")
@@ -173,7 +173,7 @@ BY_SSH, BY_API = "One more SSH rental", "A platform with an API"
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the repository, with this environment as its own."""
+    """A copy of the repository with what Python has compiled of it, and with this environment as its own."""
     tree = tmp_path / "sweepstack"
     shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (tree / ".venv").symlink_to(sys.prefix)
@@ -186,7 +186,7 @@ def run(copy: Path, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", command],
         cwd=copy,
-        env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment | {"PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -1,4 +1,4 @@
-"""Prepared sweeps: each worker makes a state once and resets to it, since making takes half a minute."""
+"""Prepared sweeps: one worker makes a state once and resets to it, since making takes half a minute."""
 
 from __future__ import annotations
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
 import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.test_two_people import both
-
-Make = Callable[..., Stack]
 
 
 @pytest.mark.proof  # what ran again locks its box: test_approvals.py, tests/unit/teardown/test_cleared.py
@@ -73,25 +70,13 @@ def seals(stack: Stack) -> list[str]:
     return [e["cell"] for box in stack.boxes for e in stack.journal(box) if e["event"] == "cell-sealed"]
 
 
-@pytest.fixture(scope="module")
-def three_once(make_stack: Make) -> Stack:
-    """One box; its three cells are sealed."""
-    stack = make_stack(cells=("seed0", "seed1", "seed2"), boxes=("box-0",))
-    ok(stack.up())
-    stack.wait_done()
-    stack.wait_idle()
-    stack.save("three")
-    return stack
-
-
 @pytest.mark.parametrize(
     "second",
     [pytest.param("seed1", id="another cell", marks=pytest.mark.proof), pytest.param("seed0", id="the same cell")],
 )
-def test_two_people_retry_at_once(three_once: Stack, second: str) -> None:
+def test_two_people_retry_at_once(small_finished: Stack, second: str) -> None:
     """Both words count, once: each cell named runs exactly once more, the others do not."""
-    stack = three_once
-    stack.restore("three")
+    stack = small_finished
     other = stack.base / f"second-of-{second}"
     shutil.copytree(stack.checkout, other, symlinks=True)
     words = ("sweepctl", "retry", "--stack", stack.name, "--reason", "a doubt")
@@ -100,7 +85,7 @@ def test_two_people_retry_at_once(three_once: Stack, second: str) -> None:
             ok(stack.run(*end.argv))  # told that somebody else wrote: typed again
     ok(stack.up())
     named = {"seed0", second}
-    stack.wait_for(lambda: len(stack.started()) >= 3 + len(named), "the retries to start")
+    stack.wait_for(lambda: len(stack.started()) >= len(stack.cells) + len(named), "the retries to start")
     stack.wait_idle()
     starts = stack.started()
     assert {cell: starts.count(cell) for cell in stack.cells} == {

@@ -125,6 +125,7 @@ def canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
+@pytest.mark.proof  # in the middle of a teardown: test_retry_in_the_middle_of_a_teardown
 def test_cell_retried_after_the_approval(cleared: Stack) -> None:
     """A cell that ran once more is not the cell that was verified."""
     cell = cleared.cells[0]
@@ -277,6 +278,7 @@ def evidence_changes(name: str, change: Callable[[bytes], bytes]) -> Callable[[S
     return apply
 
 
+@pytest.mark.proof  # with its old size and time: the next test; an `up` that shows a lock: test_receipt_edited
 def test_copy_damaged_after_the_approval(cleared: Stack) -> None:
     """The verified copy is what lets the box go: when it changes, the box is locked, and says which cell."""
     evidence_changes("model.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1]))(cleared)

@@ -55,14 +55,12 @@ class Attack:
         return named
 
 
+@EXHAUSTIVE  # with `--continue-on-error`: test_row_1_the_whole_message
 @pytest.mark.parametrize(
     "flags",
     [
-        (),
-        *(
-            pytest.param(tuple(flags.split()), marks=EXHAUSTIVE)
-            for flags in ("--refresh=false", "--parallel 32", "--exclude-protected", "--remove", "--run-program")
-        ),
+        tuple(flags.split())
+        for flags in ("", "--refresh=false", "--parallel 32", "--exclude-protected", "--remove", "--run-program")
     ],
     ids=lambda flags: " ".join(flags) or "skip-preview",
 )

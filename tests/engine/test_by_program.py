@@ -138,7 +138,13 @@ def test_row_8_gate_with_a_literal_id(attack: Attack) -> None:
         pytest.param("None", "None", "None", id="15 the provider alone says delete first"),
     ],
 )
-@pytest.mark.parametrize("forced", [False, True], ids=["changed input", "forced replace"])
+@pytest.mark.parametrize(
+    "forced",
+    [
+        pytest.param(False, id="changed input"),
+        pytest.param(True, id="forced replace", marks=EXHAUSTIVE),  # row 16 in test_by_command.py
+    ],
+)
 def test_rows_9_to_15_a_replace(
     attack: Attack, box_options: str, gate_options: str, queue_options: str, forced: bool
 ) -> None:

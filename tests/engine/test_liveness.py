@@ -141,7 +141,7 @@ def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
         log.write("a line of the runner\n")
     out = WayOut(training)
     out.types("sweepctl", "approve", "--abandon", "box-0", "--reason", "a drill")
-    up = out.types("pulumi", "up", "--diff", preview=True)
+    up = out.types("pulumi", "up", "--diff")
     assert "abandon" in up.text.lower(), f"the diff does not show it\n{up}"
     assert len(training.started()) == starts
     out.types("pulumi", "destroy")

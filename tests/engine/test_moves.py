@@ -57,7 +57,6 @@ def test_new_boxes_take_over_unstarted_cells_only(one_box: Stack) -> None:
     assert sum(len(cells) for cells in owned.values()) == len(SEEDS), f"a cell with two owners, or none: {owned}"
     assert all(owned[box] for box in stack.boxes), owned
     assert stack.runner_pid("box-0") == runner
-    assert ok(stack.pulumi("preview")).rc == 0
     stack.release()
     stack.wait_done()
     assert ran(stack) == Counter(SEEDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import assert_refused, ok
+from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import different, tree
 from tests.screens import too_long
@@ -30,13 +30,14 @@ def everything(stack: Stack) -> dict[str, str]:
     return found
 
 
-def changes_nothing(stack: Stack, *words: str, rc: int | None = 0) -> None:
-    """Runs a preview between two looks at everything."""
+def changes_nothing(stack: Stack, *words: str, rc: int | None = 0) -> Result:
+    """Runs a preview between two looks at everything, and returns what it said."""
     before = everything(stack)
     result = stack.pulumi(*words)
     after = everything(stack)
     assert rc is None or result.rc == rc, str(result)
     assert after == before, f"{different(before, after)}\n{result}"
+    return result
 
 
 def test_before_anything_exists(make_stack: Callable[..., Stack]) -> None:
@@ -57,8 +58,11 @@ def test_before_anything_exists(make_stack: Callable[..., Stack]) -> None:
     ],
 )
 def test_of_a_finished_sweep(verified: Stack, words: tuple[str, ...]) -> None:
-    """A preview of what is there, and of its destroy, writes nothing."""
-    changes_nothing(verified, *words)
+    """A preview of what is there, and of its destroy, writes nothing. Without a terminal it says once for each box that
+    it is locked; it stood on the stack's rows, too, up to three times for a box."""
+    result = changes_nothing(verified, *words)
+    if words == ("preview",):
+        assert sorted(re.findall(r"box (\S+) LOCKED", result.out)) == sorted(verified.boxes), str(result)
 
 
 def test_of_a_running_sweep(make_stack: Callable[..., Stack]) -> None:
@@ -71,6 +75,7 @@ def test_of_a_running_sweep(make_stack: Callable[..., Stack]) -> None:
     assert stack.processes() == processes
 
 
+@pytest.mark.proof  # after an `up`, too: test_loop.py
 def test_says_no_changes(verified: Stack) -> None:
     """Right after `up`, a preview has nothing to change."""
     result = ok(verified.pulumi("preview", "--json"))
@@ -79,17 +84,15 @@ def test_says_no_changes(verified: Stack) -> None:
 
 
 def test_of_a_changed_config(verified: Stack) -> None:
-    """A preview of new cells, a new price, a cleared approval: still nothing is written."""
+    """A preview of a new cell and a new price: still nothing is written."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 7}]}))
-    changes_nothing(verified, "preview", "--diff")
     verified.edit_config(lambda sweep: sweep["overrides"]["local"].update(price_per_hour=2.5))
     changes_nothing(verified, "preview", "--diff")
 
 
 def test_of_an_approval(cleared: Stack) -> None:
     """The preview of a cleared sweep's destroy shows what dies and what survives, and writes nothing."""
-    changes_nothing(cleared, "destroy", "--preview-only", "--diff")
-    result = ok(cleared.pulumi("destroy", "--preview-only", "--diff"))
+    result = changes_nothing(cleared, "destroy", "--preview-only", "--diff")
     for words in ("dies", "survives", "verified", "cleared"):
         assert words in result.text, f"{words!r} is not shown\n{result}"
 
@@ -100,12 +103,6 @@ def test_of_a_vanished_box(verified: Stack) -> None:
     verified.vanish("box-1")
     changes_nothing(verified, "preview", "--diff")
     changes_nothing(verified, "destroy", "--preview-only", rc=None)
-
-
-def test_locked_is_said_once_for_each_box(verified: Stack) -> None:
-    """Without a terminal it stood on the stack's rows, too, up to three times for a box."""
-    result = ok(verified.pulumi("preview"))
-    assert sorted(re.findall(r"box (\S+) LOCKED", result.out)) == sorted(verified.boxes), str(result)
 
 
 def test_a_refusal_fits_into_80_columns(verified: Stack) -> None:

@@ -27,8 +27,6 @@ def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
     assert stack.started() == []
     assert len(stack.resources("Box")) == len(stack.resources("Queue")) == 1, "kept in the state: it bills"
     stack.wait_idle()
-    again = stack.up()
-    assert "no such package" in again.text, "it is tried again, and said again"
     stack.edit_config(lambda sweep: sweep["job"].update(setup="echo prepared > prepared.txt; command -v python"))
     stack.edit_config(lambda sweep: sweep["job"].update(run="test -f prepared.txt && " + sweep["job"]["run"]))
     ok(stack.up())

@@ -74,12 +74,6 @@ def test_a_box_is_stopped_and_comes_back(at_work: Stack) -> None:
     assert stack.started("box-1") == waiting * 2, "the waiting cell was not resumed, or others ran there too"
     everywhere = stack.started("box-0") + sorted(set(stack.started("box-1")))
     assert sorted(everywhere) == sorted(stack.cells), "a cell ran on two boxes"
-    stack.wait_idle()
-    ok(stack.sweepctl("pull"))
-    stack.approve()
-    ok(stack.up())
-    ok(stack.destroy())
-    assert stack.native_ids() == []
 
 
 @pytest.mark.proof
@@ -130,7 +124,7 @@ def test_a_sealed_cells_scratch_needs_no_word(finished: Stack) -> None:
     assert stack.verify()["verified"] == len(stack.cells)
 
 
-@pytest.mark.proof  # one box of two, and its end: the first test
+@pytest.mark.proof  # the end of stopped boxes: test_tend.py
 def test_both_boxes_stopped_and_destroyed_from_there(finished: Stack) -> None:
     """From "stopped" the way to "nothing bills" is the ordinary one."""
     for box in finished.boxes:

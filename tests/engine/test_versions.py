@@ -57,6 +57,7 @@ def half_done(half_done_once: Stack) -> Stack:
     return half_done_once
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(half_done: Stack) -> None:
     stack = half_done
     before, after = change_code(stack)

@@ -30,8 +30,7 @@ def test_exec_runs_in_the_boxs_folder_and_passes_everything_through(finished: St
     done = ok(execute(stack, "box-0", "--", "sh", "-c", 'pwd; ls -d data; echo "$1" >&2', "sh", "a b"))
     assert done.out.splitlines() == [str(stack.box_dir("box-0")), "data"]
     assert done.err == "a b\n"
-    for code in (1, 2, 42):
-        assert execute(stack, "box-0", "--", "sh", "-c", f"exit {code}").rc == code
+    assert execute(stack, "box-0", "--", "sh", "-c", "exit 42").rc == 42
     assert execute(stack, "box-0", "--", "sh", "-c", "kill -9 $$").rc == 137
     assert execute(stack, "box-0", "--", "no-such-command").rc == 127
     missing = execute(stack, "box-7", "--", "true")

@@ -84,7 +84,7 @@ def test_run_cut_anywhere_ends_the_same(tmp_path: Path, ranks: int) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     expected = run(whole, 9, ranks)
     assert len(set(expected)) == ranks
-    for until in (2, 6):
+    for until in (4,) if ranks == 1 else (2, 6):  # a start of torch takes 4 seconds of a core
         run(cut, until, ranks)
     assert run(cut, 9, ranks) == expected
     assert (cut / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()

@@ -287,6 +287,7 @@ def test_row_20_gate_and_queue_deleted_from_the_state(locked: Locked) -> None:
     locked.refused(stack.destroy())
 
 
+@EXHAUSTIVE  # on the handlers: tests/unit/provider/test_box_end.py
 def test_a_state_that_was_edited_to_cleared(locked: Locked) -> None:
     """By a receipt that nobody has: the box's delete looks for it, and at the host."""
     locked.stack.edit_state(claims(f"sha256:{'a' * 64}"))

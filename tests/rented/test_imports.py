@@ -11,8 +11,11 @@ from tests.rented.world import rented
 from tests.simulators.rental import rentals, stack_of
 from tests.unit.provider.test_imports import HEAVY, imported, sdk_of
 
+FIRST, *OTHERS = rentals()
 
-@pytest.mark.parametrize("platform", rentals())
+
+# Each adapter's imports: tests/unit/provider/test_imports.py.
+@pytest.mark.parametrize("platform", [FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def test_a_preview_brings_no_other_platforms_sdk(platform: str, tmp_path: Path) -> None:
     name = stack_of(platform)
     with rented(platform, tmp_path, name, machines=False) as world:

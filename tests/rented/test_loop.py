@@ -23,14 +23,15 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_the_loop(world: World) -> None:
-    """preview → up → destroy refused → wait → pull → verify → approve → up → destroy → audit."""
+    """preview → up → destroy refused → wait → pull → verify → approve → up → destroy → audit. As it is typed, with the
+    engine's preview before each change: tests/engine/test_loop.py."""
     stack, name = world.stack, world.stack.name
     ok(stack.run("pulumi", "stack", "init", name, "--non-interactive"))
     preview = ok(stack.pulumi("preview", timeout=180))
     assert "$" in preview.text
     assert world.rentals() == set(), "a preview rents nothing"
 
-    ok(stack.pulumi("up", timeout=400))
+    ok(stack.up(timeout=400))
     rentals = world.rentals()
     assert len(rentals) == 1
     status = ok(stack.sweepctl("status", "--json")).json()
@@ -41,7 +42,7 @@ def test_the_loop(world: World) -> None:
     again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
     assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
 
-    assert_refused(stack.pulumi("destroy", timeout=180))
+    assert_refused(stack.destroy(timeout=180))
     assert world.rentals() == rentals, "a refused destroy ends nothing"
     ok(stack.run("sweepctl", "audit"))
 
@@ -49,11 +50,10 @@ def test_the_loop(world: World) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)
-    assert_refused(stack.pulumi("destroy", timeout=180))
     ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
-    ok(stack.pulumi("up", timeout=180))
+    ok(stack.up(timeout=180))
     assert world.rentals() == rentals
-    ok(stack.pulumi("destroy", timeout=180))
+    ok(stack.destroy(timeout=180))
     assert world.rentals() == set()
     ok(stack.run("sweepctl", "audit"))
     ledger = ok(stack.sweepctl("ledger", "--json")).json()

@@ -59,7 +59,11 @@ class Account:
         return int(self.sim.count(rental(self.platform).create))
 
 
-@pytest.fixture(params=rentals())
+FIRST, *OTHERS = rentals()
+EACH = pytest.mark.parametrize("world", rentals(), indirect=True)
+
+
+@pytest.fixture(params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
     its = rental(request.param)
     customers = its.open(VirtualClock(scale=1.0), boot_reads=0)
@@ -98,6 +102,7 @@ def test_nothing_is_asked_without_a_word_a_ceiling_and_a_key(world: Account) -> 
     assert world.sim.calls == []
 
 
+@EACH
 def test_a_run_says_what_it_spent_and_leaves_nothing(world: Account) -> None:
     code, said = world.live()
     assert code == 0, said
