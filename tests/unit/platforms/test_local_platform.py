@@ -7,12 +7,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,29 +38,8 @@ from sweepstack.profiles.load import load_profile
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
-# Runs a statement in a process that kills itself before the n-th call that changes a folder.
-KILLED = """
-import os, shutil, signal, sys
-from pathlib import Path
-from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.onbox.host.offers import Constraints
-from sweepstack.onbox.common import processes
-left = int(sys.argv[2])
-def counted(real):
-    def call(*args, **kwargs):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **kwargs)
-    return call
-for name in ("mkdir", "rename", "replace", "symlink", "fsync", "unlink", "rmdir", "fchmod"):
-    setattr(os, name, counted(getattr(os, name)))
-processes.SCAN_SECONDS = 0.005
-platform = LocalPlatform(Path(sys.argv[1]), grace=0.1)
-exec(sys.argv[3])
-"""
+CHANGES = ("mkdir", "rename", "replace", "symlink", "fsync", "unlink", "rmdir", "fchmod")
+"""The calls that change a folder."""
 
 
 @pytest.fixture
@@ -78,11 +59,32 @@ def rent(platform: LocalPlatform, tag: str = TAG, **changes: object) -> BoxRecor
     return platform.create(BoxRequest(tag=tag, name="box-0", **changes), wait=Wait(120))  # type: ignore[arg-type]
 
 
-def killed_at(step: int, root: Path, statement: str) -> bool:
-    """True when the process was killed, False when it got to its end."""
-    done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), statement], timeout=60)
-    assert done.returncode in (0, -9)
-    return done.returncode == -9
+def killed_at(step: int, root: Path, work: Callable[[LocalPlatform], object]) -> bool:
+    """Does `work` in a child that is killed before its call number `step` of CHANGES. Whether it came so far."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def cut(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **named: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*args, **named)
+
+            return call
+
+        try:
+            for name in CHANGES:
+                setattr(os, name, cut(getattr(os, name)))
+            work(LocalPlatform(root, grace=0.1))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert end in (0, -signal.SIGKILL)
+    return end != 0
 
 
 def test_a_stop_killed_at_any_step_is_finished_by_the_next(root: Path, platform: LocalPlatform) -> None:
@@ -94,7 +96,7 @@ def test_a_stop_killed_at_any_step_is_finished_by_the_next(root: Path, platform:
         for number in range(3):
             (scratch / "deep").mkdir(exist_ok=True)
             (scratch / "deep" / str(number)).write_text("bytes")
-        killed = killed_at(step, root, f"platform.stop({record.native_id!r}, {record.account!r})")
+        killed = killed_at(step, root, lambda it, made=record: it.stop(made.native_id, made.account))
         phase = platform.get(record.native_id, record.account).phase
         phases.add(phase)
         assert phase is not Phase.STOPPED or not any(scratch.iterdir())
@@ -125,10 +127,9 @@ def test_the_profile_says_of_stop_what_the_adapter_does() -> None:
 
 def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) -> None:
     """On a machine's first use, so that founding its registry is cut off at every step as well."""
-    statement = f"platform.create(BoxRequest(tag={TAG!r}, name='box-0', price_per_hour=1.5), wait=Wait(120))"
     found_after_kill = set()
     step = 1
-    while killed_at(step, root / str(step), statement):
+    while killed_at(step, root / str(step), lambda it: rent(it, price_per_hour=1.5)):
         platform = LocalPlatform(root / str(step), grace=0)
         seen = platform.find_by_tag(TAG)
         found_after_kill.add(seen is not None)
@@ -143,7 +144,6 @@ def test_a_create_killed_at_any_step_leaves_no_box_or_a_whole_one(root: Path) ->
 
 
 def test_a_destroy_killed_at_any_step_is_listed_until_it_is_finished(root: Path, platform: LocalPlatform) -> None:
-    statement_for = "platform.destroy({!r}, {!r})".format
     phases = set()
     step = 1
     while True:
@@ -156,7 +156,7 @@ def test_a_destroy_killed_at_any_step_is_listed_until_it_is_finished(root: Path,
             "scratch/x",
         ):
             channel.write(path, b"x")
-        if not killed_at(step, root, statement_for(record.native_id, record.account)):
+        if not killed_at(step, root, lambda it, made=record: it.destroy(made.native_id, made.account)):
             break
         seen = platform.get(record.native_id, record.account)
         phases.add(seen.phase)
@@ -758,7 +758,7 @@ def test_what_the_file_system_refuses_names_the_way_out(
 
 def test_a_host_that_was_renamed_is_told_from_the_laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its own end of the connection does: the person sits elsewhere, and no checkout of ours is on it."""
-    from typing import Any, cast
+    from typing import cast
 
     from sweepstack.onbox.agent.agent import Wire
     from sweepstack.onbox.host.agent import Host
