@@ -74,10 +74,16 @@ def _parsed(text: str, path: str) -> ast.Module:
     return ast.parse(text, path)
 
 
+@functools.cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a syntax tree, walked once for all rules."""
+    return tuple(ast.walk(tree))
+
+
 def imports(name: str, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Every import in a module, also inside functions, as (line, dotted name), relative ones resolved."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -191,15 +197,15 @@ def foreign_exceptions(root: Path) -> list[str]:
     for name, path, tree in modules(root):
         if name.partition(".")[0] != "sweepstack":
             continue
-        for node in ast.walk(tree):
-            where = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+        place = path.relative_to(root)
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 bases[node.name] = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-                places[node.name] = where
+                places[node.name] = f"{place}:{node.lineno}"
             elif isinstance(node, ast.Raise) and node.exc is not None:
                 raised = ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
                 if raised in ("Exception", "BaseException"):
-                    complaints.append(f"{where}: raises a bare {raised}")
+                    complaints.append(f"{place}:{node.lineno}: raises a bare {raised}")
 
     def descends(name: str, wanted: Callable[[str], bool], seen: frozenset[str] = frozenset()) -> bool:
         return wanted(name) or any(
@@ -219,7 +225,7 @@ def second_digest_forms(root: Path) -> list[str]:
         place = path.relative_to(root).as_posix()
         if place == CANONICAL:
             continue
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and DIGEST_FORM.search(node.value):
                 complaints.append(f"{place}:{node.lineno}: the form of a digest is {CANONICAL}'s")
             elif isinstance(node, ast.Call) and {"sort_keys", "separators"} <= {word.arg for word in node.keywords}:
