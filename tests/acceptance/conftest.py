@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.engine.conftest import make_stack
@@ -16,5 +14,5 @@ __all__ = ["box", "make_box", "make_stack", "small_disk"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those of a whole stack drive the real engine."""
     for item in items:
-        if Path(__file__).parent in item.path.parents and "stack" in item.path.stem:
+        if item.nodeid.startswith("tests/acceptance/") and "stack" in item.path.stem:
             item.add_marker(pytest.mark.engine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.engine.harness import Stack
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder drives the real engine."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/engine/"):
             item.add_marker(pytest.mark.engine)
 
 

@@ -15,7 +15,7 @@ from tests.rented.host_stack import NAMES, HostStack
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder drives the real engine."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/rented/"):
             item.add_marker(pytest.mark.engine)
 
 
