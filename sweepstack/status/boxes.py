@@ -86,7 +86,7 @@ def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
             yield f"{used:.0%} of its {what} are used"
     if sight.blocked:
         path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
-        at = f" at {path}" if path else ""
+        at = f" at {path}" if path and path not in (hint or "") else ""
         yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
 
 
@@ -95,7 +95,8 @@ def stranded_words(sight: Sight) -> str:
     names = sight.stranded
     named = f"{', '.join(names[:3])}{', …' if names[3:] else ''}"
     count = f"{len(names)} cell{'' if len(names) == 1 else 's'}"
-    return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes them"
+    them = "it" if len(names) == 1 else "them"
+    return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes {them}"
 
 
 def _where(sight: Sight) -> str:

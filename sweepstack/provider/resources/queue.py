@@ -252,16 +252,16 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Seen(inputs, state)
         waiting = self._idle_cells(box, state, seen)
         if waiting:
-            words = (
-                f"queue of {state.box_name}: {len(waiting)} cells wait and no runner is alive; `pulumi up` resumes them"
-            )
+            wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
+            words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
             return Seen(inputs, state, (words,))
         if self._old_secrets(box, state, seen.journal):
             words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
             return Seen(inputs, state, (words,))
         missing = self._unplaced_cells(box, state, seen)
         if missing:
-            words = f"queue of {state.box_name}: {len(missing)} cells are in no queue yet; `pulumi up` brings them in"
+            are, them = ("1 cell is", "it") if len(missing) == 1 else (f"{len(missing)} cells are", "them")
+            words = f"queue of {state.box_name}: {are} in no queue yet; `pulumi up` brings {them} in"
             return Seen(inputs, state, (words,))
         return Seen(inputs, state)
 

@@ -120,11 +120,12 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             return
         if state.kept:
             where = f"{state.location}. The stack that keeps it ends it"
-            op.warn(f"volume {state.name} survives with all that is on it: {where}")
+            op.info(f"volume {state.name} survives with all that is on it: {where}")
             return
         cost = takes_words(state.price_per_month, state.actual_size_gb, None)
         end = end_command(state.adapter, state.native_id)
-        op.warn(f"volume {state.name} survives with all that is on it ({cost}): {state.location}. To end it: {end}")
+        said = f"volume {state.name} survives with all that is on it ({cost}): {state.location}. To end it: {end}"
+        (op.info if state.price_per_month == 0 else op.warn)(said)
 
 
 def seen_of(record: VolumeRecord, inputs: VolumeInputs) -> dict[str, Any]:

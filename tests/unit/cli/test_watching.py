@@ -205,13 +205,17 @@ def test_a_box_can_not_steer_the_terminal(world: World, box: Box) -> None:
 
 
 def test_a_blocked_queue(world: World, box: Box) -> None:
-    box.log("queue-blocked", why="disk", free=1_200_000_000, needed=5_000_000_000, hint="h")
+    box.log(
+        "queue-blocked", why="disk", free=1_200_000_000, needed=5_000_000_000, path="/disk", hint="/disk has 1 GB free"
+    )
     found = by_name(seen(world)["cells"])
     assert found["lr0.3"]["state"] == "blocked_disk"
     assert "1.2 GB free, 5.0 GB needed" in found["lr0.3"]["note"]
     assert found["lr0.1"]["state"] == "running"
     assert box_of(world)["blocked"] == "disk"
-    assert "blocked_disk" in world.run("status").out
+    shown = world.run("status").out
+    assert "blocked_disk" in shown
+    assert "nothing new starts: too little disk; /disk has 1 GB free" in shown, "the place stands there once"
     box.alive(False)  # a runner that isn't there blocks nothing: `up` starts it again
     assert cell(world, "lr0.3")["state"] == "pending"
     box.alive()

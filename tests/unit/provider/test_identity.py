@@ -325,8 +325,12 @@ def test_a_volume_is_found_again_and_never_removed(sweep: Sweep) -> None:
     assert "was there already" in sweep.said.text()
     VOLUME.delete(sweep.op("Volume", "store"), sweep.volume.native_id, sweep.volume)
     assert (sweep.volume_root / "kept").read_text() == "x"
-    assert f"survives with all that is on it (costs nothing): {sweep.volume.location}" in sweep.said.warnings
-    assert f"To end it: sweepctl audit --end local:{sweep.volume.native_id}" in sweep.said.warnings
+    assert f"survives with all that is on it (costs nothing): {sweep.volume.location}" in sweep.said.text()
+    assert f"To end it: sweepctl audit --end local:{sweep.volume.native_id}" in sweep.said.text()
+    assert "survives" not in sweep.said.warnings, "it is meant to, and costs nothing"
+    paid = sweep.volume.model_copy(update={"price_per_month": 7.0})
+    VOLUME.delete(sweep.op("Volume", "store"), sweep.volume.native_id, paid)
+    assert "survives with all that is on it (costs $7.00/month" in sweep.said.warnings
 
 
 def test_a_volume_that_can_t_be_asked_is_not_gone(sweep: Sweep) -> None:

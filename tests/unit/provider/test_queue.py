@@ -212,7 +212,7 @@ def test_cells_that_only_a_box_that_is_gone_was_given_ask_for_an_update(sweep: S
     idle = sweep.queue(two, "b").model_copy(update={"cells": sweep.queue_inputs(two, "a", "b").cells})
     sweep.vanish(one)
     assert not isinstance(seen := QUEUE.read(sweep.op("Queue", "box-1"), "q", idle), Gone)
-    assert seen.unhealthy == ("queue of box-1: 1 cells are in no queue yet; `pulumi up` brings them in",)
+    assert seen.unhealthy == ("queue of box-1: 1 cell is in no queue yet; `pulumi up` brings it in",)
 
 
 def test_cells_of_a_box_that_may_still_run_are_not_taken_over(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def uv() -> list[Finding]:
     found = shutil.which("uv") or next((str(path) for path in sorted(_cached("uv").glob("*/bin/uv"))), None)
     if found is None:
         # Only the set-up of a checkout uses uv.
-        return [] if installed() else [warn("uv", "not found", "set-up fetches one when it needs it: make setup")]
+        return [] if installed() else [ok("uv", "not found: make setup fetches one when it needs it")]
     return [ok("uv", f"{ask([found, '--version']).first} at {found}")]
 
 
