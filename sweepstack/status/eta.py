@@ -47,7 +47,8 @@ class Timing:
     def left(self, sight: Sight, name: str) -> float | None:
         """Seconds until a running cell is through: by its own pace where step and total are known, else by the median.
 
-        None where neither is known, where it takes longer than the median already, and where it hangs.
+        None where neither is known, where it takes longer than the median already or went further than the cells that
+        were measured, and where it hangs.
         """
         if self._hangs(sight, name):
             return None
@@ -55,7 +56,7 @@ class Timing:
         if by_steps is not None:
             return by_steps
         elapsed = self.elapsed(sight, name)
-        if elapsed is None or self.median is None or elapsed > self.median:
+        if elapsed is None or self.median is None or elapsed > self.median or self._beyond(sight, name):
             return None
         return self.median - elapsed
 
@@ -107,6 +108,11 @@ class Timing:
         begun = sight.times.resumed.get(name)
         done = point.x - (begun if begun is not None else 0.0)
         return elapsed / done * (total - point.x) if done > 0 else None
+
+    def _beyond(self, sight: Sight, name: str) -> bool:
+        """Whether a running cell went past the x at which the sealed ones ended: their times say nothing of it."""
+        point = sight.points.get(name)
+        return point is not None and point.x is not None and self._ends is not None and point.x > self._ends
 
     def _last_x(self) -> float | None:
         """The x at which sealed cells ended, where all that were looked at agree; what ended too fast has no say."""

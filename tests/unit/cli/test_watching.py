@@ -90,6 +90,23 @@ def test_pace_counts_from_the_checkpoint(world: World) -> None:
     assert (found["step_text"], found["eta_seconds"]) == ("150", None)  # how far it goes is not known
 
 
+def test_a_cell_that_went_past_the_end_of_the_others_is_not_timed_by_them(world: World) -> None:
+    """A run of 40 epochs beside sealed ones of 4 had "ETA 0 s" at its fifth."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.begin = datetime.now(UTC) - timedelta(seconds=60)
+    box.seal("lr0.3")  # 20 s, to step 4
+    curve(box, "lr0.3", {"step": 4, "loss": 0.1})
+    box.begin = datetime.now(UTC) - timedelta(seconds=15)
+    box.start("lr0.1")  # 5 s ago
+    box.alive()
+    curve(box, "lr0.1", {"step": 3, "loss": 0.5})
+    assert cell(world, "lr0.1")["eta_seconds"] is not None
+    curve(box, "lr0.1", {"step": 5, "loss": 0.5})
+    assert cell(world, "lr0.1")["eta_seconds"] is None
+    assert "ETA" not in world.run("status").out
+
+
 def test_no_measure_no_eta(world: World, box: Box) -> None:
     curve(box, "lr0.1", {"step": 40, "loss": 0.5})
     assert cell(world, "lr0.1")["eta_seconds"] is None
