@@ -133,6 +133,7 @@ def test_cell_retried_after_the_approval(cleared: Stack) -> None:
     locked_again(cleared, "journal", box=box_of(cleared, cell))
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_approval_of_another_box(verified: Stack) -> None:
     """An approval of box-0 says nothing of box-1."""
     verified.approve("--box", "box-0")

@@ -113,7 +113,8 @@ def many(make_stack: Callable[..., Stack]) -> Stack:
     return stack
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", pytest.param("metrics.json", marks=pytest.mark.proof)])
+@pytest.mark.proof  # judged by one function: tests/unit/evidence/test_verify.py
+@pytest.mark.parametrize("name", ["model.safetensors", "metrics.json"])
 def test_copy_changed_after_the_pull(many: Stack, name: str) -> None:
     """Zero bytes, truncated, a bit flipped, removed, a link, another cell's file, one file more: none is verified."""
     many.restore("pulled")

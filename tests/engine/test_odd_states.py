@@ -24,7 +24,8 @@ def everywhere(change: Callable[[dict[str, Any]], object]) -> Callable[[list[dic
     return edit
 
 
-@pytest.mark.parametrize("field", [pytest.param("from_the_future", marks=pytest.mark.proof), "schema"])
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_dispatch.py
+@pytest.mark.parametrize("field", ["from_the_future", "schema"])
 def test_a_newer_version_s_state(cleared: Stack, field: str) -> None:
     cleared.edit_state(everywhere(lambda side: side.update({field: 2})))
     for refused in (cleared.destroy(), cleared.up()):

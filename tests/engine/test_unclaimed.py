@@ -41,6 +41,7 @@ def test_unclaimed_bytes_are_shown(verified: Stack) -> None:
     assert [gate["unclaimed"]["bytes"] >= 3 << 20 for gate in gates] == [True, True]
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py; the command: tests/unit/cli/test_approve.py
 def test_much_of_it_needs_a_word_by_name(verified: Stack) -> None:
     """More than 100 MB locks the box, through every command, until it is let go by name; then the loop goes through."""
     leave(verified, "box-0", "optimizer.bin", BIG)

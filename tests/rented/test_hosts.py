@@ -115,20 +115,14 @@ def test_mistakes_about_hosts_are_said_before_anything_is_made(lab: Lab) -> None
     stack = lab.stack
     stack.init()
 
-    def hosts(one: str | None, two: str | None) -> None:
-        boxes = {"box-0": {"host": one} if one else {}, "box-1": {"host": two} if two else {}}
+    def hosts(one: str, two: str) -> None:
+        boxes = {"box-0": {"host": one}, "box-1": {"host": two}}
         stack.edit_config(lambda sweep: sweep.update(boxes=boxes))
 
-    mistakes = [
-        (lab.hosts[0].address, None, "boxes.box-1.host is missing"),
-        (lab.hosts[0].address, lab.hosts[0].address, "box-0 and box-1 are on the same host"),
-        ("root@h:22:23", lab.hosts[1].address, "expected a host such as"),
-    ]
-    for one, two, said in mistakes:
-        hosts(one, two)
-        result = stack.pulumi("preview", timeout=180)
-        assert result.rc != 0
-        assert said in result.text, str(result)
+    hosts("root@h:22:23", lab.hosts[1].address)  # others: tests/unit/profiles/test_rentals.py
+    result = stack.pulumi("preview", timeout=180)
+    assert result.rc != 0
+    assert "expected a host such as" in result.text, str(result)
     hosts(f"{lab.hosts[0].user}@127.0.0.1:1", lab.hosts[1].address)
     refused = stack.up(timeout=180)
     assert refused.rc != 0
