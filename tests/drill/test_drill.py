@@ -1,6 +1,6 @@
 """kill -9 at random moments, in the middle of saves too: artifacts and metrics are those of an undisturbed run.
 
-A quarter of the whole drill, which is `python -m tests.drill --kills 100`.
+An eighth of the whole drill, which is `python -m tests.drill --kills 100`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.drill.play import ORDERS, add, boxed, disturbed, never_back, results, undisturbed
 from tests.onbox.harness import wait_for
 
-KILLS = 25
+KILLS = 12
 
 
 def test_killed_at_random_moments_ends_with_the_same_bytes(tmp_path: Path) -> None:

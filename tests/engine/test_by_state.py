@@ -171,6 +171,7 @@ def test_state_edited_to_cleared_by_a_receipt_of_unfinished_cells(edited: Edited
     edited.safe(result)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_state_edited_to_another_id(edited: Edited) -> None:
     """A state whose box has an id that does not exist may forget it, and never ends the real one; `status` names it."""
     stack = edited.stack

@@ -51,6 +51,7 @@ def test_without_stack_file_and_profile(small_finished: Stack) -> None:
     assert all(birth["ended_how"] == "abandoned" for birth in small_finished.births())
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_given_up.py
 def test_without_evidence_that_reads(small_finished: Stack) -> None:
     in_zeros(small_finished)
     given_up(small_finished)

@@ -151,6 +151,7 @@ def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
     assert "a line of the runner" in said.out, str(said)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_box_deleted_by_hand(training: Stack) -> None:
     """The box was deleted in the console: `destroy` cleans up in one command, and says what is lost."""
     training.vanish("box-0")

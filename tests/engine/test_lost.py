@@ -21,7 +21,7 @@ def refuses(stack: Stack, result: Result, *words: str) -> None:
     assert len(stack.native_ids()) == 1, str(result)
 
 
-@pytest.mark.proof  # evidence that does not read: test_given_up.py; on the handlers: tests/states/test_handlers.py
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_given_up.py, tests/states/test_handlers.py
 def test_evidence_deleted(small_finished: Stack) -> None:
     """Without its evidence nothing clears a box; given up by name, it still ends in three commands."""
     shutil.rmtree(small_finished.evidence)
@@ -49,6 +49,7 @@ def test_evidence_deleted_of_a_cleared_sweep(cleared: Stack) -> None:
     assert cleared.native_ids() == []
 
 
+@pytest.mark.proof  # the adapter: tests/unit/platforms/test_local_platform.py; unknown is not gone: test_vanished.py
 def test_another_data_home(cleared: Stack) -> None:
     """Asked from a shell with another XDG_DATA_HOME, the platform has no such box: unknown, never gone."""
     before = cleared.snapshot()

@@ -260,6 +260,7 @@ def test_another_machine_behind_the_address(locked: Locked) -> None:
         locked.unproved(locked.stack.destroy(), "host key")
 
 
+@pytest.mark.proof  # the adapter: unit/platforms/test_ssh_platform.py; unknown is not gone: the tests above
 def test_another_disk_behind_the_address(locked: Locked) -> None:
     """It knows no such box. That is no proof that the box is gone, and nothing is made there either."""
     stack = locked.stack
