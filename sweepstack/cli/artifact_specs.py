@@ -10,14 +10,14 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import MetricsEntry, QueueEntry
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 
 def files_of(
-    target: Target, scene: Scene, cell: str | None = None
+    target: Target, snapshot: Snapshot, cell: str | None = None
 ) -> tuple[tuple[ArtifactSpec, ...], MetricsEntry | None]:
     """The artifacts of a cell (None: of any cell), and its metrics file or None. Never raises: if unknown, empty."""
-    queues = [sight.queue for sight in scene.sights if sight.queue is not None]
+    queues = [box_snapshot.queue for box_snapshot in snapshot.box_snapshots if box_snapshot.queue is not None]
     own: QueueEntry | None = next((queue for queue in queues if cell in queue.names), None)
     queue = own or next(iter(queues), None)
     if queue is not None:

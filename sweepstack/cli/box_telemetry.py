@@ -19,7 +19,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.status.engine.state import MetricsEntry
-from sweepstack.status.snapshot import Sight
+from sweepstack.status.snapshot import BoxSnapshot
 
 END_BYTES = 8192
 WHOLE_BYTES = 8 << 20
@@ -35,24 +35,24 @@ def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
 
 
-def with_telemetry(sight: Sight, platform: Platform) -> Sight:
+def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot:
     """The box with its heartbeat and the curves of its running cells. Blocks for a few reads of the box."""
     try:
-        channel = platform.channel(sight.box.native_id, sight.box.account)
-        sight = replace(sight, patrol=last_patrol(channel))
-        metrics = sight.queue.metrics if sight.queue else None
-        if metrics is None or sight.journal is None:
-            return sight
+        channel = platform.channel(box_snapshot.box.native_id, box_snapshot.box.account)
+        box_snapshot = replace(box_snapshot, patrol=last_patrol(channel))
+        metrics = box_snapshot.queue.metrics if box_snapshot.queue else None
+        if metrics is None or box_snapshot.journal is None:
+            return box_snapshot
         points = {}
-        chosen = list(_chosen(list(sight.journal.cells.values())))
+        chosen = list(_chosen(list(box_snapshot.journal.cells.values())))
         tails = channel.tails([_curve(progress, metrics) for progress in chosen], END_BYTES)
         for progress in chosen:
             found = read_point(channel, progress, metrics, tails.get(_curve(progress, metrics)))
             if found is not None:
                 points[progress.name] = found
-        return replace(sight, points=points)
+        return replace(box_snapshot, points=points)
     except (SweepstackError, OSError):
-        return sight
+        return box_snapshot
 
 
 def last_patrol(channel: Channel) -> Patrol | None:

@@ -12,7 +12,7 @@ from sweepstack.cli.output import note
 from sweepstack.cli.sources import Sources
 from sweepstack.status.compose import SweepView
 from sweepstack.status.money import outlook_of
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 PATIENCE = 5.0
 """Seconds that a finished command still waits for the webhook."""
@@ -31,17 +31,17 @@ class BudgetAlerts:
         self._begun = 0.0
         self._said = ""
 
-    def look(self, sources: Sources, scene: Scene, view: SweepView) -> None:
+    def look(self, sources: Sources, snapshot: Snapshot, view: SweepView) -> None:
         """Starts to send, if a threshold was crossed for which no alert was sent yet. Returns at once."""
         if self._alert is not None and time.monotonic() - self._begun < AGAIN_SECONDS:
             return
         self._say(0)
-        found = outlook_of(scene, view.meter, view.eta_seconds)
-        if found is None or scene.budget is None or sources.store is None:
+        found = outlook_of(snapshot, view.meter, view.eta_seconds)
+        if found is None or snapshot.budget is None or sources.store is None:
             return
         use, seen = found
         self._alert = tell(
-            sources.store, scene.budget, use, seen, stack=scene.state.stack, per_hour=view.meter.per_hour
+            sources.store, snapshot.budget, use, seen, stack=snapshot.state.stack, per_hour=view.meter.per_hour
         )
         self._begun = time.monotonic()
 

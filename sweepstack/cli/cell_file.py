@@ -14,7 +14,7 @@ from sweepstack.evidence.unsealed import read as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
 
 LOG = "log.txt"
@@ -46,15 +46,15 @@ class CellFile:
         return b"".join(parts)
 
 
-def holder_of(scene: Scene, cell: str) -> Sight | None:
+def holder_of(snapshot: Snapshot, cell: str) -> BoxSnapshot | None:
     """The box that most likely has the cell; None if no box has it."""
-    holder = max(scene.sights, key=lambda sight: sight.holds(cell), default=None)
+    holder = max(snapshot.box_snapshots, key=lambda box_snapshot: box_snapshot.holds(cell), default=None)
     return holder if holder is not None and holder.holds(cell) else None
 
 
-def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
+def find_file(sources: Sources, snapshot: Snapshot, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
     """The box's own file, else a pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
-    holder = holder_of(scene, cell)
+    holder = holder_of(snapshot, cell)
     problems = []
     started = True
     if holder is not None:
@@ -84,7 +84,9 @@ def find_file(sources: Sources, scene: Scene, cell: str, attempt: int | None, fi
     raise _none(sources, holder, cell, file, started, [problem for problem in problems if problem])
 
 
-def _none(sources: Sources, holder: Sight | None, cell: str, file: str, started: bool, problems: list[str]) -> Unsure:
+def _none(
+    sources: Sources, holder: BoxSnapshot | None, cell: str, file: str, started: bool, problems: list[str]
+) -> Unsure:
     """The error for a file that was found nowhere: why, and what to type. Says "never ran" only if that is known."""
     stack, what = sources.target.stack, "log" if file == LOG else file
     ran_on = _ran_on(sources, cell)
@@ -172,12 +174,12 @@ def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: dateti
     return CellFile(words, lambda offset, limit: data[offset : offset + limit], lambda: len(data), attempt, begins, at)
 
 
-def _on_box(sight: Sight, cell: str, attempt: int, file: str) -> CellFile | None:
-    channel = sight.box.context().channel()
+def _on_box(box_snapshot: BoxSnapshot, cell: str, attempt: int, file: str) -> CellFile | None:
+    channel = box_snapshot.box.context().channel()
     path = attempt_file(cell, attempt, file)
     if channel.size(path) is None:
         return None
-    return over_channel(f"box {sight.box.name}", channel, path, attempt)
+    return over_channel(f"box {box_snapshot.box.name}", channel, path, attempt)
 
 
 def attempt_file(cell: str, attempt: int, file: str) -> str:

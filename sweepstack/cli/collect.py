@@ -37,7 +37,7 @@ from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
 from sweepstack.platforms.registry import has_address, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -48,8 +48,8 @@ from sweepstack.teardown.launched import copied_journal
 ValueT = TypeVar("ValueT")
 
 
-def look(sources: Sources, *, files: bool = True) -> Scene:
-    """The scene now. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
+def look(sources: Sources, *, files: bool = True) -> Snapshot:
+    """The snapshot now. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
 
     `files` False: the files on a box are listed only if an approval covers its end. Without one the box is locked
     whatever lies on it, and listing the folders of ten thousand cells takes longer than all other reads.
@@ -72,13 +72,15 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
             tasks[index], tasks[f"{adapter} tried"] = beside(adapter, tasks[index])
     accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
     found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
-    sights = tuple(
+    box_snapshots = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
     )
     others, left = Search(searched=False), ()
     if target.evidence is None:  # with --evidence no other source is asked
         both: dict[str, Callable[[], Any]] = {
-            "search": lambda: search(state, store, births, target, sources.evidence or "", asked, late_hosts(sights)),
+            "search": lambda: search(
+                state, store, births, target, sources.evidence or "", asked, late_hosts(box_snapshots)
+            ),
             "left": lambda: leftovers(state, store, births),
         }
         told = in_parallel(both, SEARCH_SECONDS + 2)
@@ -86,7 +88,7 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         others = told.get("search") or Search(
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
-    sights = tuple(remedied(sight) for sight in sights)
+    box_snapshots = tuple(remedied(box_snapshot) for box_snapshot in box_snapshots)
     orphans = others.orphans
     if orphans and (project := renamed_from(store, target.root)):
         again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
@@ -96,12 +98,12 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
     elif not sources.known:  # `pulumi up` needs the stack in its backend
         init = f"pulumi stack init {target.stack} && pulumi up"
         orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
-    return Scene(
+    return Snapshot(
         state=state,
         now=now,
         roster=plan.cells,
         dropped=plan.dropped,
-        sights=sights,
+        box_snapshots=box_snapshots,
         births=births,
         spent=costs,
         budget=_budget(state, notes),
@@ -110,7 +112,9 @@ def look(sources: Sources, *, files: bool = True) -> Scene:
         receipt=receipt,
         receipt_digest=digest,
         broken=broken,
-        saved=frozenset(name for sight in sights if sight.lost for name in _saved(sight, store)),
+        saved=frozenset(
+            name for box_snapshot in box_snapshots if box_snapshot.lost for name in _saved(box_snapshot, store)
+        ),
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         orphans=orphans,
         asked=() if target.is_store else target.file.running_boxes(),
@@ -135,12 +139,12 @@ def _looker(
     now: datetime,
     asked: dict[str, Platform],
     files: bool,
-) -> Callable[[], Sight]:
+) -> Callable[[], BoxSnapshot]:
     known = box.context()
     first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
     queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
 
-    def seen() -> Sight:
+    def seen() -> BoxSnapshot:
         platform = None
         try:
             platform = known.platform
@@ -152,8 +156,10 @@ def _looker(
             observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
         if first and platform is not None:
             asked[box.adapter] = platform
-        sight = _sight(known, box, sources, births, proposed, now, observation, record)
-        return with_telemetry(sight, platform) if sight.reachable and platform is not None else sight
+        box_snapshot = _box_snapshot(known, box, sources, births, proposed, now, observation, record)
+        return (
+            with_telemetry(box_snapshot, platform) if box_snapshot.reachable and platform is not None else box_snapshot
+        )
 
     return seen
 
@@ -165,12 +171,12 @@ def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bo
 
 def _unanswered(
     box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
-) -> Sight:
+) -> BoxSnapshot:
     silent = Observation(Existence.UNKNOWN, note=LATE)
-    return _sight(box.context(), box, sources, births, proposed, now, silent, None)
+    return _box_snapshot(box.context(), box, sources, births, proposed, now, silent, None)
 
 
-def _sight(
+def _box_snapshot(
     known: BoxContext,
     box: BoxEntry,
     sources: Sources,
@@ -179,7 +185,7 @@ def _sight(
     now: datetime,
     seen: Observation,
     record: BoxRecord | None,
-) -> Sight:
+) -> BoxSnapshot:
     store, state = sources.store, sources.state
     approval, unreadable = box.word()
     verdict = may_end(known, approval, seen, now=now, full=False)
@@ -198,7 +204,7 @@ def _sight(
     gate = state.gate_of(box.native_id)
     queue = state.queue_of(box.native_id)
     journal = seen.journal or copied_journal(store, box.name, box.generation)
-    return Sight(
+    return BoxSnapshot(
         box=box,
         queue=queue,
         launch=launch,
@@ -217,41 +223,43 @@ def _sight(
     )
 
 
-def unrented(target: Target, scene: Scene) -> tuple[str, ...]:
+def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
     """The boxes that the next `pulumi up` would rent.
 
     The stack file wants them, and no box of that name is in the state or recorded as rented. A finish would have to end
     them too. Empty if no cell is left to train.
     """
     try:
-        boxes = target.file.sweep().get("boxes") if scene.unstarted or scene.broken else None
+        boxes = target.file.sweep().get("boxes") if snapshot.unstarted or snapshot.broken else None
     except ConfigError:
         return ()
-    there = {sight.box.name for sight in scene.sights if not sight.gone}
-    there |= {birth.box for birth in scene.births if birth.ended_at is None and birth.native_id not in _gone(scene)}
+    there = {box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if not box_snapshot.gone}
+    there |= {
+        birth.box for birth in snapshot.births if birth.ended_at is None and birth.native_id not in _gone(snapshot)
+    }
     wanted = boxes.items() if isinstance(boxes, dict) else ()
     ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
     return tuple(str(name) for name, _ in wanted if name not in there | ends)
 
 
-def _gone(scene: Scene) -> set[str]:
-    return {sight.box.native_id for sight in scene.sights if sight.gone}
+def _gone(snapshot: Snapshot) -> set[str]:
+    return {box_snapshot.box.native_id for box_snapshot in snapshot.box_snapshots if box_snapshot.gone}
 
 
-def _saved(sight: Sight, store: EvidenceStore | None) -> Iterator[str]:
+def _saved(box_snapshot: BoxSnapshot, store: EvidenceStore | None) -> Iterator[str]:
     """The cells that were sealed on a box that is gone and that are not lost with it."""
-    progresses = sight.journal.cells.values() if sight.journal else ()
+    progresses = box_snapshot.journal.cells.values() if box_snapshot.journal else ()
     sealed = {one.name: one.manifest for one in progresses if one.state == "sealed" and one.manifest}
     if not sealed:
         return
-    volumes = box_layout.surviving(sight.box.teardown.kills, sight.box.mounts)
+    volumes = box_layout.surviving(box_snapshot.box.teardown.kills, box_snapshot.box.mounts)
     channels = []
     try:
         for volume in volumes:
-            channels.append(volume_channel(sight.box.context().platform, volume, box_layout.DURABLE))
+            channels.append(volume_channel(box_snapshot.box.context().platform, volume, box_layout.DURABLE))
         for name, manifest in sealed.items():
             data = store.copies.manifest(name) if store is not None else None
-            path = f"{box_layout.DURABLE}/{box_layout.sealed_dir(sight.box.identity, name)}/manifest.json"
+            path = f"{box_layout.DURABLE}/{box_layout.sealed_dir(box_snapshot.box.identity, name)}/manifest.json"
             copied = data is not None and manifest_digest(data) == manifest
             if copied or any(channel.size(path) is not None for channel in channels):
                 yield name

@@ -17,25 +17,29 @@ from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import Orphan, Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
 """What an end does to each tier is written in the state, which lacks this box: so the worst case is assumed."""
 
 
-def with_forgotten(scene: Scene, store: EvidenceStore | None) -> Scene:
-    """The scene with those of these boxes that the platform proves to exist. Reads only."""
+def with_forgotten(snapshot: Snapshot, store: EvidenceStore | None) -> Snapshot:
+    """The snapshot with those of these boxes that the platform proves to exist. Reads only."""
     if store is None:
-        return scene
-    known = {sight.box.name for sight in scene.sights if not sight.gone}
+        return snapshot
+    known = {box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if not box_snapshot.gone}
     found = []
-    for orphan in scene.orphans:
-        birth = _birth(scene, orphan)
-        if birth is not None and birth.box not in known and (sight := _sight(scene, store, orphan, birth)):
-            found.append(sight)
+    for orphan in snapshot.orphans:
+        birth = _birth(snapshot, orphan)
+        if (
+            birth is not None
+            and birth.box not in known
+            and (box_snapshot := _box_snapshot(snapshot, store, orphan, birth))
+        ):
+            found.append(box_snapshot)
             known.add(birth.box)
-    return replace(scene, sights=(*scene.sights, *found)) if found else scene
+    return replace(snapshot, box_snapshots=(*snapshot.box_snapshots, *found)) if found else snapshot
 
 
 def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
@@ -58,22 +62,22 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
     )
 
 
-def _birth(scene: Scene, orphan: Orphan) -> Birth | None:
+def _birth(snapshot: Snapshot, orphan: Orphan) -> Birth | None:
     """The open birth record of a box that is proved to exist."""
     if orphan.kind != "box" or not orphan.proved or orphan.native_id is None:
         return None
-    open_ones = (birth for birth in scene.births if birth.ended_at is None and birth.tag == orphan.tag)
+    open_ones = (birth for birth in snapshot.births if birth.ended_at is None and birth.tag == orphan.tag)
     return next((birth for birth in open_ones if birth.native_id in (None, orphan.native_id)), None)
 
 
-def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> Sight | None:
+def _box_snapshot(snapshot: Snapshot, store: EvidenceStore, orphan: Orphan, birth: Birth) -> BoxSnapshot | None:
     assert orphan.native_id is not None
-    box = entry_of(store, birth, scene.evidence or "").model_copy(
+    box = entry_of(store, birth, snapshot.evidence or "").model_copy(
         update={
             "native_id": orphan.native_id,
             "price_per_hour": orphan.price_per_hour,
             "created_at": orphan.since,
-            "roster_digest": Roster(scene.roster, dict(scene.dropped)).digest,
+            "roster_digest": Roster(snapshot.roster, dict(snapshot.dropped)).digest,
         }
     )
     try:
@@ -83,12 +87,12 @@ def _sight(scene: Scene, store: EvidenceStore, orphan: Orphan, birth: Birth) -> 
         launch = store.launch(box.name, box.generation)
     except (EvidenceError, SweepstackError):
         return None
-    return Sight(
+    return BoxSnapshot(
         box=box,
         queue=None,
         launch=launch,
         seen=seen,
-        verdict=may_end(known, None, seen, now=scene.now, full=False),
+        verdict=may_end(known, None, seen, now=snapshot.now, full=False),
         phase=record.phase.value if record else "unknown",
         where=record.location if record else "",
         price_per_hour=orphan.price_per_hour,

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import has_address, load_platform
-from sweepstack.status.snapshot import Sight
+from sweepstack.status.snapshot import BoxSnapshot
 
 LOOK_SECONDS = 20.0
 """The most seconds for one box to answer all questions."""
@@ -21,12 +21,14 @@ TRY_SECONDS = 5.0
 ValueT = TypeVar("ValueT")
 
 
-def late_hosts(sights: Iterable[Sight]) -> frozenset[str]:
+def late_hosts(box_snapshots: Iterable[BoxSnapshot]) -> frozenset[str]:
     """The hosts with no box that answered in time. Asking them again would take as long and give no answer."""
     answered: dict[str, bool] = {}
-    for sight in sights:
-        if has_address(sight.box.adapter):
-            answered[sight.box.adapter] = answered.get(sight.box.adapter, False) or sight.seen.note != LATE
+    for box_snapshot in box_snapshots:
+        if has_address(box_snapshot.box.adapter):
+            answered[box_snapshot.box.adapter] = (
+                answered.get(box_snapshot.box.adapter, False) or box_snapshot.seen.note != LATE
+            )
     return frozenset(adapter for adapter, any_of_them in answered.items() if not any_of_them)
 
 
@@ -57,13 +59,13 @@ def _try(adapter: str) -> None:
         ssh_mtu.advice(way)
 
 
-def remedied(sight: Sight) -> Sight:
-    """The sight with the cause of the silence added to its note, if the test has found one."""
-    if sight.seen.note != LATE or not has_address(sight.box.adapter):
-        return sight
+def remedied(box_snapshot: BoxSnapshot) -> BoxSnapshot:
+    """The box's snapshot with the cause of the silence added to its note, if the test has found one."""
+    if box_snapshot.seen.note != LATE or not has_address(box_snapshot.box.adapter):
+        return box_snapshot
     try:
-        endpoint = getattr(sight.box.context().platform, "endpoint", None)
+        endpoint = getattr(box_snapshot.box.context().platform, "endpoint", None)
     except SweepstackError:
-        return sight
+        return box_snapshot
     more = ssh_mtu.known(endpoint.host, endpoint.port) if endpoint is not None else ""
-    return replace(sight, seen=replace(sight.seen, note=f"{LATE}{more}")) if more else sight
+    return replace(box_snapshot, seen=replace(box_snapshot.seen, note=f"{LATE}{more}")) if more else box_snapshot

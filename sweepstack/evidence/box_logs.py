@@ -103,7 +103,7 @@ def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> 
             text = _notice(start) + masked(data, hidden, cut=start > 0)
             log = BoxLog(path=path, at=now, start=start, sha256=sha256_hex(text))
             if path not in logs or logs[path].sha256 != log.sha256:
-                store.shelf.write(_key(before, path), text)
+                store.objects.write(_key(before, path), text)
             logs.pop(path, None)  # those that were read now come last
             logs[path] = log
     except Unreachable:
@@ -138,7 +138,7 @@ def copy_last(
 
 def read(store: EvidenceStore, kept: BoxLogs, log: BoxLog) -> bytes | None:
     """What a copy has of the log, from `log.start` on; None where it is not there. Raises EvidenceError."""
-    held = store.shelf.read(_key(kept, log.path))
+    held = store.objects.read(_key(kept, log.path))
     return None if held is None else held.data[len(_notice(log.start)) :]
 
 

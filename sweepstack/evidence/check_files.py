@@ -46,7 +46,7 @@ class FileCheck:
         self._copies = store.copies
         self._full = full
         self._states = {cell.name: cell.state for cell in receipt.cells}
-        self._index = read_index(store.shelf, receipt)
+        self._index = read_index(store.objects, receipt)
         self._looked: dict[str, Folder] = {}
 
     def look_ahead(self, names: Iterable[str]) -> None:

@@ -13,9 +13,9 @@ from pydantic_core import from_json
 from sweepstack.core import schema, this_host
 from sweepstack.core.records import SCHEMA as SCHEMA_VERSION
 from sweepstack.core.records import Digest, Record
-from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
+from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
 from sweepstack.evidence.s3.address import SCHEME, S3Address
-from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import (
     EvidenceChanged,
@@ -51,13 +51,13 @@ class Marker(Record):
     created_at: datetime
 
 
-def resolve(uri: str) -> Shelf:
-    """The shelf at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Makes no request.
+def resolve(uri: str) -> ObjectStore:
+    """The object store at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Asks nothing.
 
     Raises EvidenceElsewhere when it is a folder of another host, EvidenceError when it is no such address.
     """
     if uri.startswith(SCHEME):
-        return S3Shelf(S3Address.parse(uri))
+        return S3Store(S3Address.parse(uri))
     if not uri.startswith(_SCHEME):
         raise EvidenceError(f"{uri} is not an evidence folder (file://<host>/<path>), nor s3://<bucket>/<prefix>")
     host, slash, path = uri.removeprefix(_SCHEME).partition("/")
@@ -70,7 +70,7 @@ def resolve(uri: str) -> Shelf:
             f"`sweepctl publish s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all hosts"
             f". If this computer was {host} and was renamed: `sweepctl adopt --renamed-from {host}`"
         )
-    return FolderShelf(uri, Path("/" + path))
+    return FolderStore(uri, Path("/" + path))
 
 
 class Moved(Record):
@@ -93,66 +93,66 @@ class Published(Record):
     """Over the keys and SHA-256 of all objects."""
 
 
-def read_marker(shelf: Shelf) -> Marker | None:
-    """The marker on `shelf`; None when it, or the whole place, is proved not to be there.
+def read_marker(objects: ObjectStore) -> Marker | None:
+    """The marker on `objects`; None when it, or the whole place, is proved not to be there.
 
     Raises EvidenceDamaged for one that does not read, EvidenceMoved, EvidenceError when that can't be known.
     """
-    marker = marker_on(shelf)
-    moved = moved_on(shelf) if marker is not None else None
+    marker = marker_on(objects)
+    moved = moved_on(objects) if marker is not None else None
     if moved is not None:
         raise EvidenceMoved(
-            f"the evidence in {shelf.shown()} moved to {moved.to} (published {moved.at:%Y-%m-%d %H:%M} UTC). Name "
+            f"the evidence in {objects.shown()} moved to {moved.to} (published {moved.at:%Y-%m-%d %H:%M} UTC). Name "
             f"that as pull_to in the stack file, as `sweepctl publish` did; the next `pulumi up` makes the state follow"
         )
     return marker
 
 
-def marker_on(shelf: Shelf) -> Marker | None:
+def marker_on(objects: ObjectStore) -> Marker | None:
     """The same for evidence that may have moved on."""
-    held = shelf.read(MARKER)
-    return None if held is None else parse_record(Marker, held.data, shelf.shown(MARKER))
+    held = objects.read(MARKER)
+    return None if held is None else parse_record(Marker, held.data, objects.shown(MARKER))
 
 
-def moved_on(shelf: Shelf) -> Moved | None:
-    """Where the evidence on `shelf` went, if it did."""
-    held = shelf.read(MOVED) if isinstance(shelf, FolderShelf) else None
-    return None if held is None else parse_record(Moved, held.data, shelf.shown(MOVED))
+def moved_on(objects: ObjectStore) -> Moved | None:
+    """Where the evidence on `objects` went, if it did."""
+    held = objects.read(MOVED) if isinstance(objects, FolderStore) else None
+    return None if held is None else parse_record(Moved, held.data, objects.shown(MOVED))
 
 
-def require_marker(shelf: Shelf) -> Marker:
-    """The marker on `shelf`. Raises EvidenceMissing: a place without one is unknown, not empty."""
-    marker = read_marker(shelf)
+def require_marker(objects: ObjectStore) -> Marker:
+    """The marker on `objects`. Raises EvidenceMissing: a place without one is unknown, not empty."""
+    marker = read_marker(objects)
     if marker is None:
-        why = shelf.missing().format(MARKER)
-        raise EvidenceMissing(f"the evidence {shelf.shown()} {why}; without it nothing is known to be safe")
+        why = objects.missing().format(MARKER)
+        raise EvidenceMissing(f"the evidence {objects.shown()} {why}; without it nothing is known to be safe")
     return marker
 
 
-def make_marker(shelf: Shelf, identity: str, project: str, stack: str) -> Marker:
-    """Claims `shelf` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
+def make_marker(objects: ObjectStore, identity: str, project: str, stack: str) -> Marker:
+    """Claims `objects` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
 
     Raises EvidenceError when the place is another sweep's, or holds evidence whose marker is lost.
     """
-    before = read_marker(shelf)
+    before = read_marker(objects)
     if before is None:
-        orphans = [name for name in (CELLS, CODE, JOURNALS, RECEIPTS, RECORDS) if shelf.holds_any(name)]
+        orphans = [name for name in (CELLS, CODE, JOURNALS, RECEIPTS, RECORDS) if objects.holds_any(name)]
         if orphans:
             raise EvidenceError(
-                f"{shelf.shown()} holds {', '.join(orphans)} and no {MARKER}: whose evidence this is can't be said. "
+                f"{objects.shown()} holds {', '.join(orphans)} and no {MARKER}: whose evidence this is can't be said. "
                 f"Put the marker back, or move what is there away, or choose another pull_to"
             )
         before = Marker(identity=identity, project=project, stack=stack, created_at=datetime.now(UTC))
         try:
-            shelf.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
+            objects.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
         except EvidenceChanged:
-            before = require_marker(shelf)
-        if isinstance(shelf, S3Shelf):
-            shelf.proves_conditions(MARKER)
+            before = require_marker(objects)
+        if isinstance(objects, S3Store):
+            objects.proves_conditions(MARKER)
     if (before.identity, before.project, before.stack) != (identity, project, stack):
         raise EvidenceError(
-            f"{shelf.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); give {stack} "
-            f"its own pull_to"
+            f"{objects.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); "
+            f"give {stack} its own pull_to"
         )
     return before
 

@@ -26,7 +26,7 @@ class Held:
     tag: str
 
 
-class Shelf(Protocol):
+class ObjectStore(Protocol):
     """Keys are relative paths with `/`. A write is whole or not there, and lasts once it returns.
 
     What can't be known raises EvidenceError: None, and an empty listing, are for what is proved not to be there.
@@ -72,7 +72,7 @@ class Shelf(Protocol):
         ...
 
 
-class FolderShelf:
+class FolderStore:
     """Tags are digests of the content. Conditional writes are safe among the processes of this host."""
 
     def __init__(self, uri: str, root: Path) -> None:

@@ -19,11 +19,11 @@ from sweepstack.evidence import file_index, location
 from sweepstack.evidence.cell_store import FolderCopies, Known
 from sweepstack.evidence.location import MARKER, MOVED, PUBLISHED, Marker, Moved, Published, parse_record
 from sweepstack.evidence.manifest import MANIFEST, manifest_digest
-from sweepstack.evidence.object_store import ABSENT, FolderShelf
+from sweepstack.evidence.object_store import ABSENT, FolderStore
 from sweepstack.evidence.pull import only_one
 from sweepstack.evidence.s3.cell_store import seal_of
 from sweepstack.evidence.s3.client import PARALLEL
-from sweepstack.evidence.s3.object_store import S3Shelf, Traffic
+from sweepstack.evidence.s3.object_store import S3Store, Traffic
 from sweepstack.evidence.s3.objects import Head, fits, head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256, hex_of
@@ -63,7 +63,7 @@ def publish(source: str, target: str, progress: Progress | None = None) -> Publi
     is closed and the same command goes on.
     """
     old, new = location.resolve(source), location.resolve(target)
-    if not isinstance(old, FolderShelf) or not isinstance(new, S3Shelf):
+    if not isinstance(old, FolderStore) or not isinstance(new, S3Store):
         raise EvidenceError(f"evidence is published from a folder to s3://bucket/prefix, not from {source} to {target}")
     marker, moved = location.marker_on(old), location.moved_on(old)
     if marker is None:
@@ -125,7 +125,7 @@ def arrival_problem(new: str, project: str, stack: str) -> str:
     return "" if published else f"{new} holds evidence that was not published there"
 
 
-def _claim(old: FolderShelf, new: S3Shelf, marker: Marker) -> Published | None:
+def _claim(old: FolderStore, new: S3Store, marker: Marker) -> Published | None:
     """Makes the place ours for as long as it takes; what was published there before, by this folder, if all was."""
     there = location.marker_on(new)
     if there is not None:
@@ -149,7 +149,7 @@ def _claim(old: FolderShelf, new: S3Shelf, marker: Marker) -> Published | None:
     return None
 
 
-def _close(old: FolderShelf, new: S3Shelf, marker: Marker) -> None:
+def _close(old: FolderStore, new: S3Store, marker: Marker) -> None:
     if location.moved_on(old) is None:
         old.write(MOVED, _bytes(Moved(to=new.uri, identity=marker.identity, at=datetime.now(UTC))))
 
@@ -157,7 +157,7 @@ def _close(old: FolderShelf, new: S3Shelf, marker: Marker) -> None:
 class _Work:
     """One folder on its way, as often as asked. Gives key → what the server has, and the SHA-256 of the file."""
 
-    def __init__(self, store: EvidenceStore, new: S3Shelf, progress: Progress | None) -> None:
+    def __init__(self, store: EvidenceStore, new: S3Store, progress: Progress | None) -> None:
         self.store = store
         self.new = new
         self.progress = progress
@@ -227,7 +227,7 @@ class _Work:
                     yield path
 
 
-def _tidy(new: S3Shelf, seen: dict[str, tuple[Head, str]]) -> None:
+def _tidy(new: S3Store, seen: dict[str, tuple[Head, str]]) -> None:
     """Takes away what an earlier round brought and the folder has no more: a record that was closed meanwhile."""
     for item in new.items(""):
         if item.key not in seen and item.key != UNDER_WAY:
@@ -236,7 +236,7 @@ def _tidy(new: S3Shelf, seen: dict[str, tuple[Head, str]]) -> None:
 
 def _write_known(old: EvidenceStore, new: EvidenceStore, seen: dict[str, tuple[Head, str]]) -> None:
     """What spares downloads there: the objects beside the digests of the local bytes that they were made of."""
-    held = old.shelf.read(f"{location.RECORDS}/latest-receipt")
+    held = old.objects.read(f"{location.RECORDS}/latest-receipt")
     if held is None:
         return
     known: dict[str, Known] = {}
@@ -248,7 +248,7 @@ def _write_known(old: EvidenceStore, new: EvidenceStore, seen: dict[str, tuple[H
             known[f"{parts[1]}/{MANIFEST}"] = (found.size, found.stamp, digest)
         elif parts[0] == location.CELLS and len(parts) > 3:
             known[f"{parts[1]}/{'/'.join(parts[3:])}"] = (found.size, found.stamp, sha256)
-    file_index.write_index(new.shelf, held.data.decode("ascii", "replace").strip(), known)
+    file_index.write_index(new.objects, held.data.decode("ascii", "replace").strip(), known)
 
 
 def _bytes(record: Record) -> bytes:

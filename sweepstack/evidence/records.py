@@ -9,23 +9,23 @@ from typing import TypeVar
 from sweepstack.core.records import Record
 from sweepstack.evidence import location
 from sweepstack.evidence.location import RecordT, parse_record
-from sweepstack.evidence.object_store import ABSENT, Held, Shelf
+from sweepstack.evidence.object_store import ABSENT, Held, ObjectStore
 from sweepstack.evidence.s3.client import PARALLEL
-from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged
 
 AnswerT = TypeVar("AnswerT")
 _TRIES = 10
 
 
-class RecordShelf:
+class RecordFiles:
     """Remembers what it read of each key: a contested record is written over that, or taken away, and nothing else.
 
     EvidenceChanged is raised where another process was faster.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, objects: ObjectStore) -> None:
+        self.objects = objects
         self._tags: dict[str, str] = {}
 
     def record(self, name: str, kind: type[RecordT]) -> RecordT | None:
@@ -71,9 +71,9 @@ class RecordShelf:
 
     def _held(self, key: str) -> Held | None:
         """None only when the key is proved not to be there while the evidence is."""
-        held = self.shelf.read(key)
+        held = self.objects.read(key)
         if held is None:
-            location.require_marker(self.shelf)
+            location.require_marker(self.objects)
         self._tags[key] = held.tag if held else ABSENT
         return held
 
@@ -83,7 +83,7 @@ class RecordShelf:
 
     def _one(self, key: str, kind: type[RecordT]) -> RecordT | None:
         data = self._read(key)
-        return None if data is None else parse_record(kind, data, self.shelf.shown(key))
+        return None if data is None else parse_record(kind, data, self.objects.shown(key))
 
     def _all(self, folder: str, kind: type[RecordT]) -> list[RecordT]:
         names = self._listed(folder)
@@ -92,26 +92,26 @@ class RecordShelf:
 
     def _listed(self, folder: str) -> list[str]:
         """Names of the records of one kind. None at all is believed only while the evidence itself is there."""
-        names = [name for name in self.shelf.names(f"{location.RECORDS}/{folder}") if name.endswith(".json")]
+        names = [name for name in self.objects.names(f"{location.RECORDS}/{folder}") if name.endswith(".json")]
         if not names:
-            location.require_marker(self.shelf)
+            location.require_marker(self.objects)
         return names
 
     def _write(self, key: str, record: Record | None, *, contested: bool = False) -> None:
-        location.require_marker(self.shelf)  # a folder that vanished must not be made anew, half empty
+        location.require_marker(self.objects)  # a folder that vanished must not be made anew, half empty
         over = self._tags.get(key) if contested else None
         if record is None:
-            self.shelf.remove(key, over=over)
+            self.objects.remove(key, over=over)
             self._tags[key] = ABSENT
             return
-        self._tags[key] = self.shelf.write(key, location.written_record(record), over=over)
+        self._tags[key] = self.objects.write(key, location.written_record(record), over=over)
 
     def _ones(self, keys: list[str], kind: type[RecordT]) -> list[RecordT | None]:
         return self._each(lambda key: self._one(key, kind), keys)
 
     def _each(self, ask: Callable[[str], AnswerT], names: Iterable[str]) -> list[AnswerT]:
-        """`ask` of each, in order; side by side where the shelf is far away."""
-        if not isinstance(self.shelf, S3Shelf):
+        """`ask` of each, in order; side by side where the store is far away."""
+        if not isinstance(self.objects, S3Store):
             return [ask(name) for name in names]
 
         with ThreadPoolExecutor(PARALLEL) as pool:

@@ -27,19 +27,19 @@ def keep_stack_file(uri: str, path: Path) -> str:
     data = path.read_bytes()
     name = _name(store)
     key = f"{STACK_FILES}/{name}"
-    held = store.shelf.read(key)
+    held = store.objects.read(key)
     if held is None or held.data != data:
         if held is not None:
-            store.shelf.write(f"{STACK_FILES}/earlier/{sha256_hex(held.data)[:12]}-{name}", held.data)
-        store.shelf.write(key, data)
+            store.objects.write(f"{STACK_FILES}/earlier/{sha256_hex(held.data)[:12]}-{name}", held.data)
+        store.objects.write(key, data)
     _remember(store.marker.stack, uri)
-    return store.shelf.shown(key)
+    return store.objects.shown(key)
 
 
 def stack_file_of(store: EvidenceStore) -> tuple[str, bytes] | None:
     """The name and the text of the stack file that the last `pulumi up` kept; None where none did."""
     name = _name(store)
-    held = store.shelf.read(f"{STACK_FILES}/{name}")
+    held = store.objects.read(f"{STACK_FILES}/{name}")
     return None if held is None else (name, held.data)
 
 

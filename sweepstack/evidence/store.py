@@ -15,10 +15,10 @@ from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
 from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.location import Marker, parse_record
-from sweepstack.evidence.object_store import ABSENT, FolderShelf, Shelf
-from sweepstack.evidence.records import RecordShelf
+from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
+from sweepstack.evidence.records import RecordFiles
 from sweepstack.evidence.s3.cell_store import S3Copies
-from sweepstack.evidence.s3.object_store import S3Shelf, Traffic
+from sweepstack.evidence.s3.object_store import S3Store, Traffic
 from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX, canonical_json, digest_of, digest_of_bytes, hex_of
 from sweepstack.onbox.common.errors import (
     EvidenceChanged,
@@ -34,7 +34,7 @@ _TEARDOWN = "teardown.json"
 _TRIES = 10
 
 
-class EvidenceStore(RecordShelf):
+class EvidenceStore(RecordFiles):
     """See the module. Reads raise EvidenceDamaged for a record that does not parse and EvidenceError where that can't
     know; writes are whole or not there, idempotent, and last. No method costs money.
 
@@ -45,15 +45,15 @@ class EvidenceStore(RecordShelf):
     workplace: Path
     """A folder of this machine for what is under way: the evidence itself where that is a folder, else a cache."""
 
-    def __init__(self, shelf: Shelf, marker: Marker) -> None:
-        super().__init__(shelf)
+    def __init__(self, objects: ObjectStore, marker: Marker) -> None:
+        super().__init__(objects)
         self.marker = marker
         self.copies: Copies
-        if isinstance(shelf, S3Shelf):
+        if isinstance(objects, S3Store):
             self.workplace = cache_folder() / "evidence" / marker.identity
-            self.copies = S3Copies(shelf, self.workplace, self._known_files)
+            self.copies = S3Copies(objects, self.workplace, self._known_files)
         else:
-            self.workplace = _folder(shelf)
+            self.workplace = _folder(objects)
             self.copies = FolderCopies(self.workplace / location.CELLS)
 
     @classmethod
@@ -63,8 +63,8 @@ class EvidenceStore(RecordShelf):
         Raises EvidenceElsewhere (another host), EvidenceMissing (nothing, or no marker in it), EvidenceDamaged,
         EvidenceError (unknown: no answer, wrong keys).
         """
-        shelf = location.resolve(uri)
-        return cls(shelf, location.require_marker(shelf))
+        objects = location.resolve(uri)
+        return cls(objects, location.require_marker(objects))
 
     @classmethod
     def found(cls, uri: str, identity: str, project: str, stack: str) -> EvidenceStore:
@@ -72,8 +72,8 @@ class EvidenceStore(RecordShelf):
 
         Raises EvidenceError when it is another sweep's, or holds evidence without a marker.
         """
-        shelf = location.resolve(uri)
-        return cls(shelf, location.make_marker(shelf, identity, project, stack))
+        objects = location.resolve(uri)
+        return cls(objects, location.make_marker(objects, identity, project, stack))
 
     @staticmethod
     def read_marker(uri: str) -> Marker | None:
@@ -83,12 +83,12 @@ class EvidenceStore(RecordShelf):
     @property
     def shown(self) -> str:
         """Where it is, for people."""
-        return self.shelf.shown()
+        return self.objects.shown()
 
     @property
     def root(self) -> Path:
         """The folder, where it is one. Raises EvidenceError for another place: use the other methods for records."""
-        return _folder(self.shelf)
+        return _folder(self.objects)
 
     # Boxes
 
@@ -213,10 +213,10 @@ class EvidenceStore(RecordShelf):
     def write_code(self, digest: str, archive: bytes) -> None:
         """Keeps the archive of one version of the code, by the digest of its content. Idempotent; never changed."""
         key = _code(digest)
-        location.require_marker(self.shelf)
-        if self.shelf.read(key) is None:
+        location.require_marker(self.objects)
+        if self.objects.read(key) is None:
             try:
-                self.shelf.write(key, archive, over=ABSENT)
+                self.objects.write(key, archive, over=ABSENT)
             except EvidenceChanged:  # another process kept the same version
                 return
 
@@ -226,7 +226,7 @@ class EvidenceStore(RecordShelf):
 
     def codes(self) -> list[str]:
         """The versions of the code that are kept (`sha256:<hex>`), sorted."""
-        names = self.shelf.names(location.CODE)
+        names = self.objects.names(location.CODE)
         return [DIGEST_PREFIX + name.removesuffix(".tar") for name in names if name.endswith(".tar")]
 
     # Receipts
@@ -239,9 +239,9 @@ class EvidenceStore(RecordShelf):
             raise EvidenceMissing(f"the receipt {digest} is not in {self.shown}")
         if digest_of_bytes(data) != digest:
             raise EvidenceDamaged(
-                f"{self.shelf.shown(key)} was edited or damaged: its content is not what its name says"
+                f"{self.objects.shown(key)} was edited or damaged: its content is not what its name says"
             )
-        return self._parsed_receipt(digest, data, self.shelf.shown(key))
+        return self._parsed_receipt(digest, data, self.objects.shown(key))
 
     @staticmethod
     @lru_cache(maxsize=2)
@@ -256,8 +256,8 @@ class EvidenceStore(RecordShelf):
         data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
         digest = digest_of_bytes(data)
         if self._read(_receipt(digest)) != data:
-            self.shelf.write(_receipt(digest), data)
-        self.shelf.write(_LATEST, digest.encode() + b"\n")
+            self.objects.write(_receipt(digest), data)
+        self.objects.write(_LATEST, digest.encode() + b"\n")
         return digest
 
     def latest_receipt(self) -> str | None:
@@ -267,12 +267,12 @@ class EvidenceStore(RecordShelf):
             return None
         digest = data.decode("ascii", "replace").strip()
         if not DIGEST.fullmatch(digest):
-            raise EvidenceDamaged(f"{self.shelf.shown(_LATEST)} is damaged; `sweepctl verify` writes it again")
+            raise EvidenceDamaged(f"{self.objects.shown(_LATEST)} is damaged; `sweepctl verify` writes it again")
         return digest
 
     def receipts_naming(self, native_id: str) -> list[str]:
         """The digests of all receipts in which this native id stands, sorted. Reads all that there are."""
-        names = [name.removesuffix(".json") for name in self.shelf.names(location.RECEIPTS) if name.endswith(".json")]
+        names = [name.removesuffix(".json") for name in self.objects.names(location.RECEIPTS) if name.endswith(".json")]
         digests = [DIGEST_PREFIX + name for name in sorted(names) if DIGEST.fullmatch(DIGEST_PREFIX + name)]
         word = canonical_json(native_id)
         found = self._each(lambda digest: word in (self._read(_receipt(digest)) or b""), digests)
@@ -311,12 +311,12 @@ class EvidenceStore(RecordShelf):
             if before is not None and not journal.continues(before):
                 raise EvidenceDamaged(
                     f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
-                    f"{self.shelf.shown(key)}: it was cut or written again, and the copy is kept"
+                    f"{self.objects.shown(key)}: it was cut or written again, and the copy is kept"
                 )
             if before is not None and before.head == journal.head:
                 break
             try:
-                self.shelf.write(key, whole_lines(data), over=held.tag if held else ABSENT)
+                self.objects.write(key, whole_lines(data), over=held.tag if held else ABSENT)
                 break
             except EvidenceChanged:
                 if not left:
@@ -326,13 +326,13 @@ class EvidenceStore(RecordShelf):
     @property
     def traffic(self) -> Traffic | None:
         """What was moved over the line through this object, and what was spared; None for a folder."""
-        return self.shelf.traffic if isinstance(self.shelf, S3Shelf) else None
+        return self.objects.traffic if isinstance(self.objects, S3Store) else None
 
     def _known_files(self) -> Mapping[str, Known]:
         """What the last verifying wrote down of files. A convenience: without it they are read again."""
         try:
             latest = self.latest_receipt()
-            return read_index(self.shelf, self.receipt(latest)) if latest else {}
+            return read_index(self.objects, self.receipt(latest)) if latest else {}
         except EvidenceError:
             return {}
 
@@ -340,10 +340,10 @@ class EvidenceStore(RecordShelf):
         return f"{location.RECORDS}/{kind}/{box}-g{generation}.json"
 
 
-def _folder(shelf: Shelf) -> Path:
-    if not isinstance(shelf, FolderShelf):
-        raise EvidenceError(f"{shelf.shown()} is not a folder")
-    return shelf.root
+def _folder(objects: ObjectStore) -> Path:
+    if not isinstance(objects, FolderStore):
+        raise EvidenceError(f"{objects.shown()} is not a folder")
+    return objects.root
 
 
 def _same_box(one: Birth, other: Birth) -> bool:

@@ -17,7 +17,7 @@ _JOURNAL = re.compile(r"(.+)-g([0-9]+)\.jsonl")
 
 def receipts(store: EvidenceStore) -> Iterator[Receipt]:
     """All receipts that read. Raises EvidenceError where the place does not answer."""
-    for name in sorted(store.shelf.names(location.RECEIPTS)):
+    for name in sorted(store.objects.names(location.RECEIPTS)):
         try:
             yield store.receipt(DIGEST_PREFIX + name.removesuffix(".json"))
         except EvidenceError:
@@ -30,7 +30,7 @@ def generations(store: EvidenceStore) -> dict[str, int]:
     Raises EvidenceError where the place does not answer.
     """
     found: dict[str, int] = {}
-    copied = [match for name in store.shelf.names(location.JOURNALS) if (match := _JOURNAL.fullmatch(name))]
+    copied = [match for name in store.objects.names(location.JOURNALS) if (match := _JOURNAL.fullmatch(name))]
     seen = [(match[1], int(match[2])) for match in copied]
     seen += [(one.box, one.generation) for receipt in receipts(store) for one in receipt.boxes]
     for box, generation in seen:

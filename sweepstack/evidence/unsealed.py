@@ -182,7 +182,7 @@ def read(store: EvidenceStore, found: Found, path: str) -> bytes | None:
     """The copy of a file of such an attempt (`log.txt`, `out/…`); None where none was made. Raises EvidenceError."""
     if all(file.path != path for file in found.attempt.files):
         return None
-    held = store.shelf.read(key_of(found.box, found.generation, found.attempt.cell, found.attempt.attempt, path))
+    held = store.objects.read(key_of(found.box, found.generation, found.attempt.cell, found.attempt.attempt, path))
     return None if held is None else held.data
 
 

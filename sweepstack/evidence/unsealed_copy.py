@@ -207,7 +207,7 @@ class _Work:
             yield self._keep(cell, attempt, recorded(path), data, 0)
 
     def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
-        self._store.shelf.write(key_of(self._box, self._generation, cell, attempt, path), data)
+        self._store.objects.write(key_of(self._box, self._generation, cell, attempt, path), data)
         return KeptFile(path=path, size=len(data), sha256=sha256_hex(data), start=start)
 
 

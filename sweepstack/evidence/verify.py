@@ -178,7 +178,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     digest = request.store.write_receipt(receipt) if request.keep else receipt.digest
     if request.keep:
         verified = {cell.name for cell in cells if cell.state == "verified"}
-        write_index(request.store.shelf, digest, _index(request.store, copies, verified))
+        write_index(request.store.objects, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
     states = {cell.name: cell.state for cell in cells}
     unknown = sorted(copy.cell.name for copy in copies if copy.unknown and states[copy.cell.name] == "sealed")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from sweepstack.evidence import location
-from sweepstack.evidence.object_store import FolderShelf
+from sweepstack.evidence.object_store import FolderStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import EvidenceError
 
@@ -19,14 +19,14 @@ def evidence_on(channel: Channel, uri: str, tiers: tuple[str, ...]) -> tuple[str
     PlatformError, OSError where its answer is not known: then it may lie there.
     """
     try:
-        shelf = location.resolve(uri)
+        objects = location.resolve(uri)
     except EvidenceError:
         return None
-    if not isinstance(shelf, FolderShelf):
+    if not isinstance(objects, FolderStore):
         return None
     roots = {tier: os.path.realpath(channel.absolute(tier)) for tier in tiers}
     roots[""] = os.path.realpath(os.path.dirname(channel.absolute(tiers[0])))
-    for folder in _folders(str(shelf.root)):
+    for folder in _folders(str(objects.root)):
         below = _below(os.path.realpath(folder), roots)
         if below and _same(channel, below, folder):
             return below.split("/", 1)[0], folder

@@ -13,117 +13,124 @@ from sweepstack.core.own_stop import could_not_stop
 from sweepstack.onbox.common.units import skew_words
 from sweepstack.status.idle import idle_seconds, is_idle
 from sweepstack.status.model import Bills, BoxView
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}
 FULL = 0.95
 """The used share of bytes or inodes from which on a warning is shown."""
 
 
-def box_view(sight: Sight, now: datetime, spent: Spent | None = None) -> BoxView:
+def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = None) -> BoxView:
     """One box of the state, as a person should see it."""
-    thing = _thing(sight, spent)
-    age = (now - sight.since).total_seconds() if sight.since else None
-    patrol = sight.patrol
+    thing = _thing(box_snapshot, spent)
+    age = (now - box_snapshot.since).total_seconds() if box_snapshot.since else None
+    patrol = box_snapshot.patrol
     return BoxView(
-        name=sight.box.name,
-        platform=sight.box.adapter,
-        native_id=sight.box.native_id,
-        phase=sight.phase,
-        price_per_hour=sight.price_per_hour,
+        name=box_snapshot.box.name,
+        platform=box_snapshot.box.adapter,
+        native_id=box_snapshot.box.native_id,
+        phase=box_snapshot.phase,
+        price_per_hour=box_snapshot.price_per_hour,
         cost=thing.so_far(now),
         age_seconds=age,
-        where=_where(sight),
+        where=_where(box_snapshot),
         idle=thing.idle,
-        note=sight.seen.account_problem or _handed(sight) or sight.seen.note or skew_words(sight.seen.skew),
-        idle_seconds=idle_seconds(sight, now, setting_up=_setup(sight) == "running"),
+        note=box_snapshot.seen.account_problem
+        or _handed(box_snapshot)
+        or box_snapshot.seen.note
+        or skew_words(box_snapshot.seen.skew),
+        idle_seconds=idle_seconds(box_snapshot, now, setting_up=_setup(box_snapshot) == "running"),
         disk_used=patrol.disk.used if patrol else None,
         disk_free=patrol.disk.free if patrol else None,
         inodes_used=patrol.inodes.used if patrol else None,
         inodes_free=patrol.inodes.free if patrol else None,
-        heartbeat_seconds=patrol.age(sight.there(now)) if patrol else None,
-        setup=_setup(sight),
-        blocked=str(sight.blocked.get("why") or "disk") if sight.blocked else None,
-        alarms=tuple(_alarms(sight, now)),
+        heartbeat_seconds=patrol.age(box_snapshot.there(now)) if patrol else None,
+        setup=_setup(box_snapshot),
+        blocked=str(box_snapshot.blocked.get("why") or "disk") if box_snapshot.blocked else None,
+        alarms=tuple(_alarms(box_snapshot, now)),
         gpus=patrol.gpus if patrol else (),
     )
 
 
-def _setup(sight: Sight) -> str:
+def _setup(box_snapshot: BoxSnapshot) -> str:
     """`running`, `done`, `failed`, `cut off` (its runner died meanwhile), or nothing where there is none."""
-    if sight.setup is None:
+    if box_snapshot.setup is None:
         return ""
-    cut_off = sight.setup.state == "started" and sight.seen.runner_alive is False
-    return "cut off" if cut_off else SETUP_WORDS[sight.setup.state]
+    cut_off = box_snapshot.setup.state == "started" and box_snapshot.seen.runner_alive is False
+    return "cut off" if cut_off else SETUP_WORDS[box_snapshot.setup.state]
 
 
-def _alarms(sight: Sight, now: datetime) -> Iterator[str]:
+def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     """Warnings about this box, the gravest first. Decided by facts of now, not by what a log said."""
-    patrol, alive = sight.patrol, sight.seen.runner_alive
-    if not sight.copied and not sight.seen.stopped and not sight.gone:
-        stop = could_not_stop(sight.journal, sight.there(now), sight.price_per_hour)
+    patrol, alive = box_snapshot.patrol, box_snapshot.seen.runner_alive
+    if not box_snapshot.copied and not box_snapshot.seen.stopped and not box_snapshot.gone:
+        stop = could_not_stop(box_snapshot.journal, box_snapshot.there(now), box_snapshot.price_per_hour)
         if stop:
             yield stop
-    if sight.setup is not None and _setup(sight) in ("failed", "cut off"):
-        yield f"set-up {_setup(sight)}{': ' if sight.setup.reason else ''}{sight.setup.reason or ''}"
-    elif sight.stranded:
-        yield stranded_words(sight)
-    if alive and patrol is None and sight.journal is not None and sight.journal.entries:
+    if box_snapshot.setup is not None and _setup(box_snapshot) in ("failed", "cut off"):
+        reason = box_snapshot.setup.reason
+        yield f"set-up {_setup(box_snapshot)}" + (f": {reason}" if reason else "")
+    elif box_snapshot.stranded:
+        yield stranded_words(box_snapshot)
+    if alive and patrol is None and box_snapshot.journal is not None and box_snapshot.journal.entries:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
-        if patrol.silent(sight.there(now)):
+        if patrol.silent(box_snapshot.there(now)):
             yield (
-                f"its runner is alive and has written nothing for {patrol.age(sight.there(now)):.0f} s "
+                f"its runner is alive and has written nothing for {patrol.age(box_snapshot.there(now)):.0f} s "
                 f"(a heartbeat comes every {patrol.interval:.0f} s): what follows is as of then"
             )
         for name, doing in patrol.running.items():
             if doing.verdict == "hung" and not any(alarm.startswith(f"{name} hung") for alarm in patrol.alarms):
                 yield f"{name} is hung: {doing.why or 'nothing of it grew'}"
         yield from patrol.alarms
-    for what, used in (("disk", patrol.disk.used), ("inodes", patrol.inodes.used)) if patrol and not sight.gone else ():
+    for what, used in (
+        (("disk", patrol.disk.used), ("inodes", patrol.inodes.used)) if patrol and not box_snapshot.gone else ()
+    ):
         said = patrol is not None and any(alarm.startswith(what) for alarm in patrol.alarms)
         if used is not None and used >= FULL and not said:
             yield f"{used:.0%} of its {what} are used"
-    if sight.blocked:
-        path, hint = sight.blocked.get("path"), sight.blocked.get("hint")
+    if box_snapshot.blocked:
+        path, hint = box_snapshot.blocked.get("path"), box_snapshot.blocked.get("hint")
         at = f" at {path}" if path and path not in (hint or "") else ""
-        yield f"nothing new starts: too little {sight.blocked.get('why') or 'disk'}{at}{f'; {hint}' if hint else ''}"
+        lack = box_snapshot.blocked.get("why") or "disk"
+        yield f"nothing new starts: too little {lack}{at}{f'; {hint}' if hint else ''}"
 
 
-def stranded_words(sight: Sight) -> str:
+def stranded_words(box_snapshot: BoxSnapshot) -> str:
     """That the runner of a box has ended before its cells: which, and what starts it again."""
-    names = sight.stranded
+    names = box_snapshot.stranded
     named = f"{', '.join(names[:3])}{', …' if names[3:] else ''}"
     count = f"{len(names)} cell{'' if len(names) == 1 else 's'}"
     them = "it" if len(names) == 1 else "them"
     return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes {them}"
 
 
-def _where(sight: Sight) -> str:
+def _where(box_snapshot: BoxSnapshot) -> str:
     """Its platform and address, where the adapter is a host; else what the platform says."""
-    box = sight.box
-    return f"{box.platform} {box.adapter.partition(':')[2]}" if box.platform else sight.where
+    box = box_snapshot.box
+    return f"{box.platform} {box.adapter.partition(':')[2]}" if box.platform else box_snapshot.where
 
 
-def _handed(sight: Sight) -> str:
+def _handed(box_snapshot: BoxSnapshot) -> str:
     """What a person has to do before its bill ends, where its end was begun; "" where nothing is open."""
-    known = sight.handed
-    return known.rented_on if known is not None and known.verb == "destroy" and not sight.gone else ""
+    known = box_snapshot.handed
+    return known.rented_on if known is not None and known.verb == "destroy" and not box_snapshot.gone else ""
 
 
-def things(scene: Scene) -> list[Running]:
+def things(snapshot: Snapshot) -> list[Running]:
     """Everything ever rented: the state's boxes, what the records say of others, and orphans without a record."""
-    shown = {sight.box.native_id for sight in scene.sights}
-    things = [_thing(sight, scene.spent) for sight in scene.sights]
-    strange = {orphan.native_id: orphan for orphan in scene.orphans if orphan.kind == "box"}
-    for birth in scene.births:
+    shown = {box_snapshot.box.native_id for box_snapshot in snapshot.box_snapshots}
+    things = [_thing(box_snapshot, snapshot.spent) for box_snapshot in snapshot.box_snapshots]
+    strange = {orphan.native_id: orphan for orphan in snapshot.orphans if orphan.kind == "box"}
+    for birth in snapshot.births:
         if birth.native_id is None or birth.native_id in shown:
             continue
         orphan = strange.pop(birth.native_id, None)
-        bill = scene.spent.of(birth.native_id) if scene.spent else None
+        bill = snapshot.spent.of(birth.native_id) if snapshot.spent else None
         if orphan is None and birth.rests and bill is not None and bill.open is not None:
             price, begin = bill.open.price_per_hour, bill.open.begin
-            things.append(Running(price_per_hour=price, since=begin, known=bill.usd(scene.now)))
+            things.append(Running(price_per_hour=price, since=begin, known=bill.usd(snapshot.now)))
             continue
         over = birth.ended_at if orphan is None else None  # what the records call ended and is there, bills
         things.append(
@@ -132,40 +139,46 @@ def things(scene: Scene) -> list[Running]:
                 since=birth.created_at or birth.begun_at,
                 until=over,
                 gone=orphan is None,
-                known=bill.usd(scene.now) if bill and (bill.ended_at or orphan) else None,
+                known=bill.usd(snapshot.now) if bill and (bill.ended_at or orphan) else None,
             )
         )
     things += [Running(orphan.price_per_hour, orphan.since) for orphan in strange.values()]
     return things
 
 
-def _thing(sight: Sight, spent: Spent | None) -> Running:
-    bill = spent.of(sight.box.native_id) if spent else None
-    stopped = bill is not None and bill.open is not None and bill.open.phase == "stopped" and sight.phase == "stopped"
+def _thing(box_snapshot: BoxSnapshot, spent: Spent | None) -> Running:
+    bill = spent.of(box_snapshot.box.native_id) if spent else None
+    stopped = (
+        bill is not None and bill.open is not None and bill.open.phase == "stopped" and box_snapshot.phase == "stopped"
+    )
     return Running(
-        price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else sight.price_per_hour,
-        since=sight.since,
-        until=sight.journal.last_at if sight.gone and sight.journal is not None else None,
-        gone=sight.gone,
-        idle=is_idle(sight),
+        price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else box_snapshot.price_per_hour,
+        since=box_snapshot.since,
+        until=box_snapshot.journal.last_at if box_snapshot.gone and box_snapshot.journal is not None else None,
+        gone=box_snapshot.gone,
+        idle=is_idle(box_snapshot),
         # Of a box that is gone, too: until `pulumi up` closes its bill it is counted until now, here as in the ledger.
         known=bill.usd(spent.at) if bill is not None and spent is not None else None,
     )
 
 
-def bills(scene: Scene) -> Bills:
+def bills(snapshot: Snapshot) -> Bills:
     """Whether anything bills. A volume that this stack keeps does by the month; one that it mounts is another's."""
-    if any(volume.guarded and volume.price_per_month != 0 for volume in scene.state.volumes):
+    if any(volume.guarded and volume.price_per_month != 0 for volume in snapshot.state.volumes):
         return "yes"
-    if any(volume.usd_per_month for volume in scene.left):
+    if any(volume.usd_per_month for volume in snapshot.left):
         return "yes"
-    if any(one.price_per_hour is not None for one in scene.still_billed):
+    if any(one.price_per_hour is not None for one in snapshot.still_billed):
         return "yes"
-    if any(not sight.gone for sight in scene.sights) or any(orphan.proved for orphan in scene.orphans):
-        unsure = all(sight.phase == "unknown" for sight in scene.sights) and not any(s.proved for s in scene.orphans)
+    if any(not box_snapshot.gone for box_snapshot in snapshot.box_snapshots) or any(
+        orphan.proved for orphan in snapshot.orphans
+    ):
+        unsure = all(box_snapshot.phase == "unknown" for box_snapshot in snapshot.box_snapshots) and not any(
+            s.proved for s in snapshot.orphans
+        )
         return "unknown" if unsure else "yes"
-    open_ends = (*scene.orphans, *scene.still_billed, *filter(_unsure, scene.left))
-    return "nothing" if scene.searched and not open_ends else "unknown"
+    open_ends = (*snapshot.orphans, *snapshot.still_billed, *filter(_unsure, snapshot.left))
+    return "nothing" if snapshot.searched and not open_ends else "unknown"
 
 
 def _unsure(volume: Leftover) -> bool:

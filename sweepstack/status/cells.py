@@ -12,16 +12,16 @@ from sweepstack.core.metrics import shown
 from sweepstack.core.records import SETTLED, Cell, ReceiptCell
 from sweepstack.status.eta import Timing
 from sweepstack.status.model import CellView
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
-def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | None) -> CellView:
+def cell_view(snapshot: Snapshot, timing: Timing, cell: Cell, verdict: ReceiptCell | None) -> CellView:
     """A cell of the roster. `verdict`: what the latest receipt says of it."""
-    holder = _holder(scene, cell.name)
+    holder = _holder(snapshot, cell.name)
     progress = holder.progress(cell.name) if holder else None
-    if progress is not None and progress.state == "dropped" and cell.name not in scene.dropped:
+    if progress is not None and progress.state == "dropped" and cell.name not in snapshot.dropped:
         progress = None  # given to another box, not dropped by a person: this journal says no more of it
-    state, note = _state(scene, cell, verdict, holder, progress)
+    state, note = _state(snapshot, cell, verdict, holder, progress)
     attempts = progress.attempts if progress else 0
     box = holder.box.name if holder else None
     if verdict is not None and (state == "verified" or holder is None):
@@ -32,12 +32,17 @@ def cell_view(scene: Scene, timing: Timing, cell: Cell, verdict: ReceiptCell | N
     return CellView(cell.name, state, attempts, box, cell.config_digest, **known)
 
 
-def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
+def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:
     """A cell that a person took out: it stays listed. What the check says of it counts, as in a refusal: until its box,
     or the launch record, has the drop, the cell may still run, and keeps its box."""
-    keeping = ((sight, line) for sight in scene.sights for line in sight.verdict.unsettled if line.name == name)
+    keeping = (
+        (box_snapshot, line)
+        for box_snapshot in snapshot.box_snapshots
+        for line in box_snapshot.verdict.unsettled
+        if line.name == name
+    )
     kept = next(keeping, None)
-    holder = kept[0] if kept else _holder(scene, name)
+    holder = kept[0] if kept else _holder(snapshot, name)
     progress = holder.progress(name) if holder else None
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
@@ -50,16 +55,16 @@ def dropped_view(scene: Scene, name: str, reason: str) -> CellView:
     return CellView(name, line.state, attempts, box, digest, note=note)
 
 
-def _holder(scene: Scene, name: str) -> Sight | None:
+def _holder(snapshot: Snapshot, name: str) -> BoxSnapshot | None:
     """The box that has the cell most surely."""
     found, best = None, 0
-    for sight in scene.there_first:  # of two, the one that is there
-        if (surely := sight.holds(name)) > best:
-            found, best = sight, surely
+    for box_snapshot in snapshot.there_first:  # of two, the one that is there
+        if (surely := box_snapshot.holds(name)) > best:
+            found, best = box_snapshot, surely
     return found
 
 
-def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, holder: Sight) -> dict[str, Any]:
+def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, holder: BoxSnapshot) -> dict[str, Any]:
     """Step, loss, time, and what the patrol and the curve say of it: the further fields of its view."""
     name, point, running = cell.name, holder.points.get(cell.name), state == "running"
     doing = holder.patrol.running.get(name) if holder.patrol and running else None
@@ -95,21 +100,25 @@ def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, 
 
 
 def _state(
-    scene: Scene, cell: Cell, verdict: ReceiptCell | None, holder: Sight | None, progress: CellProgress | None
+    snapshot: Snapshot,
+    cell: Cell,
+    verdict: ReceiptCell | None,
+    holder: BoxSnapshot | None,
+    progress: CellProgress | None,
 ) -> tuple[str, str]:
     """The cell's state and a note. Files first, then the journal, then plans."""
     same = verdict is not None and (progress is None or progress.manifest == verdict.manifest)
     if verdict is not None and same and verdict.config_digest == cell.config_digest:
-        if cell.name in scene.broken:
-            return "damaged", f"the verified copy changed: {scene.broken[cell.name]}"
-        if verdict.state not in SETTLED and cell.name in scene.waived:
-            return "waived", "; ".join((scene.waived[cell.name], verdict.state, *verdict.reasons))
+        if cell.name in snapshot.broken:
+            return "damaged", f"the verified copy changed: {snapshot.broken[cell.name]}"
+        if verdict.state not in SETTLED and cell.name in snapshot.waived:
+            return "waived", "; ".join((snapshot.waived[cell.name], verdict.state, *verdict.reasons))
         if verdict.state in ("verified", "damaged", "unexpected"):
             return verdict.state, "; ".join(verdict.reasons)
-    if holder is None and cell.name in scene.elsewhere:
+    if holder is None and cell.name in snapshot.elsewhere:
         return (
             "pending",
-            f"box {scene.elsewhere[cell.name]} has it, and is not in the state: how far it is, is not known",
+            f"box {snapshot.elsewhere[cell.name]} has it, and is not in the state: how far it is, is not known",
         )
     if holder is None:
         return _without_box(cell, verdict)
@@ -121,12 +130,12 @@ def _state(
             return "pending", "whether it started is not known: the journal can't be read"
         if holder.seen.stopped:
             return "pending", f"waits with box {holder.box.name}, which is stopped"
-        note = "; ".join(filter(None, (stale, _to_move(scene, cell.name, holder))))
+        note = "; ".join(filter(None, (stale, _to_move(snapshot, cell.name, holder))))
         return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", note)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":
             return "missing", "; ".join(verdict.reasons)
-        if holder.lost and cell.name not in scene.saved:
+        if holder.lost and cell.name not in snapshot.saved:
             return "lost", "sealed on its box, which is gone, and never pulled; `pulumi up` runs it again"
         return "sealed", "not verified yet"
     if progress.state == "dropped":
@@ -141,7 +150,7 @@ def _state(
         return "failed", "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
-    return "running", f"heartbeat {ago(holder.heartbeat, holder.there(scene.now))}" if holder.heartbeat else ""
+    return "running", f"heartbeat {ago(holder.heartbeat, holder.there(snapshot.now))}" if holder.heartbeat else ""
 
 
 def _without_box(cell: Cell, verdict: ReceiptCell | None) -> tuple[str, str]:
@@ -155,10 +164,10 @@ def _without_box(cell: Cell, verdict: ReceiptCell | None) -> tuple[str, str]:
     return "pending", "no box has it yet"
 
 
-def _to_move(scene: Scene, cell: str, holder: Sight) -> str:
+def _to_move(snapshot: Snapshot, cell: str, holder: BoxSnapshot) -> str:
     """Where a cell waits that was given this box and is to go to another one, which has not taken it."""
     given = holder.launch is not None and cell in holder.launch.cells
-    meant = scene.meant_for(cell)
+    meant = snapshot.meant_for(cell)
     if not given or meant in ("", holder.box.name):
         return ""
     return f"waits in the queue of {holder.box.name} until {meant}, which is to have it, takes it over"

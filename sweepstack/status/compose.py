@@ -14,52 +14,52 @@ from sweepstack.status.model import BoxView, CellView, GateView, SweepView
 from sweepstack.status.money import budget_view, money_lines, projected, running_clocks
 from sweepstack.status.next_commands import following
 from sweepstack.status.notes import claims, notes_of
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
 
 
-def compose(scene: Scene) -> SweepView:
+def compose(snapshot: Snapshot) -> SweepView:
     """Names every cell, box, gate and cost, and the command to type next."""
-    timing = Timing(scene)
-    known = {cell.name for cell in scene.roster}
-    verdicts = {cell.name: cell for cell in scene.receipt.cells} if scene.receipt else {}
-    cells = tuple(cell_view(scene, timing, cell, verdicts.get(cell.name)) for cell in scene.roster) + tuple(
-        dropped_view(scene, name, reason) for name, reason in sorted(scene.dropped.items()) if name not in known
+    timing = Timing(snapshot)
+    known = {cell.name for cell in snapshot.roster}
+    verdicts = {cell.name: cell for cell in snapshot.receipt.cells} if snapshot.receipt else {}
+    cells = tuple(cell_view(snapshot, timing, cell, verdicts.get(cell.name)) for cell in snapshot.roster) + tuple(
+        dropped_view(snapshot, name, reason) for name, reason in sorted(snapshot.dropped.items()) if name not in known
     )
     gates = tuple(
         GateView(
-            sight.box.name,
-            "cleared" if sight.verdict.allowed else "locked",
-            sight.verdict.receipt,
-            () if sight.verdict.allowed else tuple(sight.verdict.reasons),
-            sight.verdict.way,
-            vars(sight.verdict.unclaimed),
+            box_snapshot.box.name,
+            "cleared" if box_snapshot.verdict.allowed else "locked",
+            box_snapshot.verdict.receipt,
+            () if box_snapshot.verdict.allowed else tuple(box_snapshot.verdict.reasons),
+            box_snapshot.verdict.way,
+            vars(box_snapshot.verdict.unclaimed),
         )
-        for sight in scene.sights
+        for box_snapshot in snapshot.box_snapshots
     )
-    unknown = (*scene.orphans, *claims(scene))
+    unknown = (*snapshot.orphans, *claims(snapshot))
     eta = timing.eta()
-    costs = projected(scene, meter(things(scene), scene.now), eta)
-    budget = budget_view(scene, costs, eta)
-    clocks = tuple(running_clocks(scene))
+    costs = projected(snapshot, meter(things(snapshot), snapshot.now), eta)
+    budget = budget_view(snapshot, costs, eta)
+    clocks = tuple(running_clocks(snapshot))
     view = SweepView(
-        stack=scene.state.stack,
+        stack=snapshot.state.stack,
         cells=cells,
-        boxes=tuple(box_view(sight, scene.now, scene.spent) for sight in scene.sights),
+        boxes=tuple(box_view(box_snapshot, snapshot.now, snapshot.spent) for box_snapshot in snapshot.box_snapshots),
         gates=gates,
         meter=costs,
         eta_seconds=eta,
         unknown=unknown,
-        notes=(*scene.notes, *notes_of(scene)),
+        notes=(*snapshot.notes, *notes_of(snapshot)),
         next=(),
-        bills=bills(scene),
-        receipt=scene.receipt_digest,
-        evidence=scene.evidence,
+        bills=bills(snapshot),
+        receipt=snapshot.receipt_digest,
+        evidence=snapshot.evidence,
         median_seconds=timing.median,
         budget=budget,
         clocks=clocks,
-        money_lines=(*money_lines(scene, costs, budget), *(f"clock  box {one.box}: {one.text()}" for one in clocks)),
-        left=scene.left,
+        money_lines=(*money_lines(snapshot, costs, budget), *(f"clock  box {one.box}: {one.text()}" for one in clocks)),
+        left=snapshot.left,
     )
-    return SweepView(**vars(view) | {"next": tuple(following(scene, view))})
+    return SweepView(**vars(view) | {"next": tuple(following(snapshot, view))})

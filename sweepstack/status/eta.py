@@ -8,7 +8,7 @@ import statistics
 from functools import cached_property
 
 from sweepstack.core.records import Cell
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 SUSPECT_FROM = 3
 """Sealed cells of a box that make a median worth comparing with."""
@@ -17,52 +17,55 @@ TOTAL_NAMES = ("{x}s", "max_{x}s", "max_{x}", "num_{x}s", "n_{x}s", "total_{x}s"
 
 
 class Timing:
-    """What was measured in one scene. Computed once, asked for every cell."""
+    """What was measured in one snapshot. Computed once, asked for every cell."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._ends = self._last_x()
 
     @cached_property
     def median(self) -> float | None:
         """Seconds that a cell takes: by the sealed ones, else as running ones project it; None: nothing to go by."""
-        measured = [seconds for sight in self._scene.sights for seconds in sight.times.took.values()]
+        measured = [
+            seconds for box_snapshot in self._snapshot.box_snapshots for seconds in box_snapshot.times.took.values()
+        ]
         if measured:
             return statistics.median(measured)
         projected = [
             elapsed + left
-            for sight in self._scene.sights
-            for name in sight.running
-            if (left := self._by_steps(sight, name)) is not None and (elapsed := self.elapsed(sight, name)) is not None
+            for box_snapshot in self._snapshot.box_snapshots
+            for name in box_snapshot.running
+            if (left := self._by_steps(box_snapshot, name)) is not None
+            and (elapsed := self.elapsed(box_snapshot, name)) is not None
         ]
         return statistics.median(projected) if projected else None
 
-    def elapsed(self, sight: Sight, name: str) -> float | None:
+    def elapsed(self, box_snapshot: BoxSnapshot, name: str) -> float | None:
         """Seconds since a cell's running attempt began."""
-        progress = sight.progress(name)
+        progress = box_snapshot.progress(name)
         if progress is None or progress.state != "running" or progress.started_at is None:
             return None
-        return max((sight.there(self._scene.now) - progress.started_at).total_seconds(), 0.0)
+        return max((box_snapshot.there(self._snapshot.now) - progress.started_at).total_seconds(), 0.0)
 
-    def left(self, sight: Sight, name: str) -> float | None:
+    def left(self, box_snapshot: BoxSnapshot, name: str) -> float | None:
         """Seconds until a running cell is through: by its own pace where step and total are known, else by the median.
 
         None where neither is known, where it takes longer than the median already or went further than the cells that
         were measured, and where it hangs.
         """
-        if self._hangs(sight, name):
+        if self._hangs(box_snapshot, name):
             return None
-        by_steps = self._by_steps(sight, name)
+        by_steps = self._by_steps(box_snapshot, name)
         if by_steps is not None:
             return by_steps
-        elapsed = self.elapsed(sight, name)
-        if elapsed is None or self.median is None or elapsed > self.median or self._beyond(sight, name):
+        elapsed = self.elapsed(box_snapshot, name)
+        if elapsed is None or self.median is None or elapsed > self.median or self._beyond(box_snapshot, name):
             return None
         return self.median - elapsed
 
-    def total(self, cell: Cell, sight: Sight) -> float | None:
+    def total(self, cell: Cell, box_snapshot: BoxSnapshot) -> float | None:
         """The last x that a cell will reach: as its parameters name it, else as all sealed cells had it."""
-        metrics = sight.queue.metrics if sight.queue else None
+        metrics = box_snapshot.queue.metrics if box_snapshot.queue else None
         if metrics is None:
             return None
         for pattern in TOTAL_NAMES:
@@ -71,13 +74,13 @@ class Timing:
                 return float(value)
         return self._ends
 
-    def suspect(self, sight: Sight, name: str) -> str:
+    def suspect(self, box_snapshot: BoxSnapshot, name: str) -> str:
         """Why a sealed cell finished too fast to be believed, or nothing. What went on from a checkpoint never is."""
-        state = sight.times
+        state = box_snapshot.times
         seconds = state.took.get(name)
         if seconds is None or name in state.resumed or state.attempts_sealed.get(name) != 1:
             return ""
-        usual = self._medians.get(sight.box.native_id)
+        usual = self._medians.get(box_snapshot.box.native_id)
         if usual is None or seconds >= usual / 2:
             return ""
         return f"suspect: sealed after {seconds:.3g} s, the others took {usual:.3g} s"
@@ -85,42 +88,42 @@ class Timing:
     @cached_property
     def _medians(self) -> dict[str, float]:
         return {
-            sight.box.native_id: statistics.median(sight.times.took.values())
-            for sight in self._scene.sights
-            if len(sight.times.took) >= SUSPECT_FROM
+            box_snapshot.box.native_id: statistics.median(box_snapshot.times.took.values())
+            for box_snapshot in self._snapshot.box_snapshots
+            if len(box_snapshot.times.took) >= SUSPECT_FROM
         }
 
     @cached_property
     def _cells(self) -> dict[str, Cell]:
-        return {cell.name: cell for cell in self._scene.roster}
+        return {cell.name: cell for cell in self._snapshot.roster}
 
-    def _hangs(self, sight: Sight, name: str) -> bool:
-        doing = sight.patrol.running.get(name) if sight.patrol else None
+    def _hangs(self, box_snapshot: BoxSnapshot, name: str) -> bool:
+        doing = box_snapshot.patrol.running.get(name) if box_snapshot.patrol else None
         return doing is not None and doing.verdict == "hung"
 
-    def _by_steps(self, sight: Sight, name: str) -> float | None:
-        point, elapsed, cell = sight.points.get(name), self.elapsed(sight, name), self._cells.get(name)
+    def _by_steps(self, box_snapshot: BoxSnapshot, name: str) -> float | None:
+        point, elapsed, cell = box_snapshot.points.get(name), self.elapsed(box_snapshot, name), self._cells.get(name)
         if point is None or point.x is None or elapsed is None or cell is None:
             return None
-        total = self.total(cell, sight)
+        total = self.total(cell, box_snapshot)
         if total is None or total < point.x:
             return None
-        begun = sight.times.resumed.get(name)
+        begun = box_snapshot.times.resumed.get(name)
         done = point.x - (begun if begun is not None else 0.0)
         return elapsed / done * (total - point.x) if done > 0 else None
 
-    def _beyond(self, sight: Sight, name: str) -> bool:
+    def _beyond(self, box_snapshot: BoxSnapshot, name: str) -> bool:
         """Whether a running cell went past the x at which the sealed ones ended: their times say nothing of it."""
-        point = sight.points.get(name)
+        point = box_snapshot.points.get(name)
         return point is not None and point.x is not None and self._ends is not None and point.x > self._ends
 
     def _last_x(self) -> float | None:
         """The x at which sealed cells ended, where all that were looked at agree; what ended too fast has no say."""
         ends = {
             point.x
-            for sight in self._scene.sights
-            for name, point in sight.points.items()
-            if point.x is not None and name in sight.times.took and not self.suspect(sight, name)
+            for box_snapshot in self._snapshot.box_snapshots
+            for name, point in box_snapshot.points.items()
+            if point.x is not None and name in box_snapshot.times.took and not self.suspect(box_snapshot, name)
         }
         return ends.pop() if len(ends) == 1 else None
 
@@ -128,35 +131,39 @@ class Timing:
         """Seconds until the last queue is through, those whose runner has died counted as if it went on now; None where
         that is not known."""
         ends = []
-        for sight in self._scene.sights:
-            if sight.journal is None or sight.launch is None or not (sight.seen.runner_alive or sight.stranded):
+        for box_snapshot in self._snapshot.box_snapshots:
+            if (
+                box_snapshot.journal is None
+                or box_snapshot.launch is None
+                or not (box_snapshot.seen.runner_alive or box_snapshot.stranded)
+            ):
                 continue
-            end = self._through(sight)
+            end = self._through(box_snapshot)
             if end is None:
                 return None
             ends.append(end)
         return max(ends, default=None)
 
-    def _through(self, sight: Sight) -> float | None:
+    def _through(self, box_snapshot: BoxSnapshot) -> float | None:
         """Seconds until one queue is through: running cells end, the waiting ones take the slots as they come free."""
-        assert sight.launch is not None
+        assert box_snapshot.launch is not None
         waiting, busy = 0, []
-        for name in sight.launch.cells:
-            progress = sight.progress(name)
+        for name in box_snapshot.launch.cells:
+            progress = box_snapshot.progress(name)
             again = progress is not None and progress.state == "failed" and not progress.final
-            if progress is None or progress.state == "pending" or again or name in sight.stranded:
+            if progress is None or progress.state == "pending" or again or name in box_snapshot.stranded:
                 waiting += 1
             elif progress.state == "running":
                 # Nothing to go by, though others were measured: it takes longer than they did, and may end any moment.
-                left = self.left(sight, name)
-                if left is None and (self.median is None or self._hangs(sight, name)):
+                left = self.left(box_snapshot, name)
+                if left is None and (self.median is None or self._hangs(box_snapshot, name)):
                     return None
                 busy.append(left or 0.0)
         if not waiting:
             return max(busy, default=0.0)
-        if self.median is None or sight.blocked is not None:
+        if self.median is None or box_snapshot.blocked is not None:
             return None
-        slots = max(sight.queue.job.slots if sight.queue else 1, 1)
+        slots = max(box_snapshot.queue.job.slots if box_snapshot.queue else 1, 1)
         free = sorted(busy + [0.0] * max(slots - len(busy), 0))
         if waiting > 100 * slots:  # far from the end, who takes which slot makes no difference
             return sum(free) / len(free) + self.median * math.ceil(waiting / slots)

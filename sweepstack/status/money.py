@@ -13,35 +13,35 @@ from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.status.model import BudgetView
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 
-def projected(scene: Scene, costs: Meter, eta_seconds: float | None) -> Meter:
+def projected(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> Meter:
     """The meter with what it will show when the last cell is through: all boxes bill until then."""
     if not eta_seconds or not costs.per_hour or costs.incomplete:
         return costs
     return replace(costs, projected=costs.so_far + costs.per_hour * eta_seconds / HOUR)
 
 
-def outlook_of(scene: Scene, costs: Meter, eta_seconds: float | None) -> tuple[Use, Forecast] | None:
+def outlook_of(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> tuple[Use, Forecast] | None:
     """How much of the budget is used, and how it will be at the end; None without a budget or a ledger."""
-    if scene.budget is None or scene.spent is None:
+    if snapshot.budget is None or snapshot.spent is None:
         return None
-    use = use_of(scene.budget, scene.spent)
-    running = sum(not sight.gone and sight.phase != "stopped" for sight in scene.sights)
+    use = use_of(snapshot.budget, snapshot.spent)
+    running = sum(not box_snapshot.gone and box_snapshot.phase != "stopped" for box_snapshot in snapshot.box_snapshots)
     hours_left = None if eta_seconds is None else eta_seconds / HOUR
     return use, forecast(use, hours_left=hours_left, boxes=running, per_hour=costs.per_hour)
 
 
-def budget_view(scene: Scene, costs: Meter, eta_seconds: float | None) -> BudgetView | None:
+def budget_view(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> BudgetView | None:
     """The budget as `status` shows it."""
-    found = outlook_of(scene, costs, eta_seconds)
-    if found is None or scene.budget is None:
+    found = outlook_of(snapshot, costs, eta_seconds)
+    if found is None or snapshot.budget is None:
         return None
     use, seen = found
     return BudgetView(
-        usd=scene.budget.usd,
-        hours=scene.budget.hours,
+        usd=snapshot.budget.usd,
+        hours=snapshot.budget.hours,
         spent_usd=use.usd,
         spent_hours=use.hours,
         used=use.fraction,
@@ -51,38 +51,46 @@ def budget_view(scene: Scene, costs: Meter, eta_seconds: float | None) -> Budget
     )
 
 
-def running_clocks(scene: Scene) -> Iterator[Countdown]:
+def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
     """The clocks that platforms have running for stopped boxes, or may have for those that end themselves."""
-    for sight in scene.sights:
-        if scene.spent is not None and not sight.gone and sight.box.teardown.clocks:
-            bill, box = scene.spent.of(sight.box.native_id), sight.box
-            off = last_seen(sight.journal, sight.since) if sight.phase == "unknown" and box.ends_itself else None
+    for box_snapshot in snapshot.box_snapshots:
+        if snapshot.spent is not None and not box_snapshot.gone and box_snapshot.box.teardown.clocks:
+            bill, box = snapshot.spent.of(box_snapshot.box.native_id), box_snapshot.box
+            off = (
+                last_seen(box_snapshot.journal, box_snapshot.since)
+                if box_snapshot.phase == "unknown" and box.ends_itself
+                else None
+            )
             clocks = box.teardown.clocks
-            yield from running(clocks, bill, scene.now, box=box.name, native_id=box.native_id, off=off)
+            yield from running(clocks, bill, snapshot.now, box=box.name, native_id=box.native_id, off=off)
 
 
-def money_lines(scene: Scene, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
+def money_lines(snapshot: Snapshot, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
     """Warnings about money, one line each."""
-    for left in scene.balances:
-        here = [sight for sight in scene.sights if sight.box.adapter == left.platform and not sight.gone]
-        yield left.text(sum(sight.price_per_hour or 0.0 for sight in here))
-    for volume in scene.state.volumes:
+    for left in snapshot.balances:
+        here = [
+            box_snapshot
+            for box_snapshot in snapshot.box_snapshots
+            if box_snapshot.box.adapter == left.platform and not box_snapshot.gone
+        ]
+        yield left.text(sum(box_snapshot.price_per_hour or 0.0 for box_snapshot in here))
+    for volume in snapshot.state.volumes:
         if volume.kept or volume.guarded:
-            monthly = cost_words(volume.price_per_month, volume.keep_until, today=scene.now.date())
+            monthly = cost_words(volume.price_per_month, volume.keep_until, today=snapshot.now.date())
             yield f"volume {volume.name}: {monthly}"
-    yield from leftover_lines(scene.left)
-    if scene.spent is not None:
-        yield from scene.spent.problems
-    if budget is None or scene.budget is None:
+    yield from leftover_lines(snapshot.left)
+    if snapshot.spent is not None:
+        yield from snapshot.spent.problems
+    if budget is None or snapshot.budget is None:
         return
-    use = Use(scene.budget, budget.spent_usd, budget.spent_hours, budget.unknown)
+    use = Use(snapshot.budget, budget.spent_usd, budget.spent_hours, budget.unknown)
     seen = Forecast(budget.projected_usd, budget.projected_hours, None)
     if use.over:
         goes_on = f"what runs goes on at ${costs.per_hour:.2f}/h" if costs.per_hour else "nothing runs"
         yield f"BUDGET USED UP: {use.text()}; nothing more is rented, {goes_on}"
-    elif seen.exceeds(scene.budget):
-        yield f"the budget runs out before the last cell: {use.text()}, {seen.text(scene.budget)}"
-    elif use.fraction >= min(scene.budget.notify, default=1.0):
+    elif seen.exceeds(snapshot.budget):
+        yield f"the budget runs out before the last cell: {use.text()}, {seen.text(snapshot.budget)}"
+    elif use.fraction >= min(snapshot.budget.notify, default=1.0):
         yield f"budget: {use.text()}"
     for why in budget.unknown:
         yield f"not counted: {why}"

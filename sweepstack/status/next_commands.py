@@ -8,30 +8,37 @@ from collections.abc import Sequence
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS
 from sweepstack.status.model import SweepView
-from sweepstack.status.snapshot import Orphan, Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import among, of_another_account
 
 AUDIT = "sweepctl audit"
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 
-def following(scene: Scene, view: SweepView) -> Sequence[str]:
+def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up.
     After it there is only what calls boxes gone, with its condition."""
-    named = list(_ways_on(scene, view))
-    foreign = [problem for sight in scene.sights if (problem := sight.verdict.account_problem)]
+    named = list(_ways_on(snapshot, view))
+    foreign = [problem for box_snapshot in snapshot.box_snapshots if (problem := box_snapshot.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
-        first = adopt_renamed(scene.named_with) if scene.evidence_problem else []
-        return list(dict.fromkeys([*first, *of_another_account(scene.state.stack, foreign)]))
-    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
-    unseen = [sight for sight in locked if _unseen(scene, sight)]
-    if not unseen or scene.teardown is not None:
+        first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
+        return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
+    locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
+    unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
+    if not unseen or snapshot.teardown is not None:
         return named
-    helps = [way for sight in unseen if sight.seen.existence is Existence.UNKNOWN for way in _named_in(sight.seen.note)]
-    if all(_without_records(sight) or _was_cut(scene, sight) for sight in locked) and _claims_alone(view):
+    helps = [
+        way
+        for box_snapshot in unseen
+        if box_snapshot.seen.existence is Existence.UNKNOWN
+        for way in _named_in(box_snapshot.seen.note)
+    ]
+    if all(
+        _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
+    ) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
     if not any("--abandon" in way for way in (*helps, *named)):
-        named.append(give_up(scene.state.stack, [sight.box.name for sight in locked]))
+        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     return among(helps, named)
 
 
@@ -41,12 +48,12 @@ def give_up(stack: str, boxes: Sequence[str]) -> str:
     return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
 
 
-def _unseen(scene: Scene, sight: Sight) -> bool:
+def _unseen(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
     """Whether what is on a box can't be told: the way on may need what is not there."""
-    if sight.handed is not None:
+    if box_snapshot.handed is not None:
         return False
-    unread = sight.journal is None or sight.seen.existence is Existence.UNKNOWN
-    return unread or _without_records(sight) or _was_cut(scene, sight)
+    unread = box_snapshot.journal is None or box_snapshot.seen.existence is Existence.UNKNOWN
+    return unread or _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot)
 
 
 def _claims_alone(view: SweepView) -> bool:
@@ -59,36 +66,48 @@ def _named_in(note: str) -> list[str]:
     return [way for way in _COMMAND.findall(note) if "<" not in way]
 
 
-def _without_records(sight: Sight) -> bool:
+def _without_records(box_snapshot: BoxSnapshot) -> bool:
     """Whether the records of what ran on it are lost, while the box itself says that something ran."""
-    ran = sight.journal is not None and bool(sight.journal.cells)
-    return ran and sight.launch is None and sight.verdict.launched is None
+    ran = box_snapshot.journal is not None and bool(box_snapshot.journal.cells)
+    return ran and box_snapshot.launch is None and box_snapshot.verdict.launched is None
 
 
-def _without_queue(scene: Scene, sight: Sight) -> bool:
+def _without_queue(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
     """Whether cells ran on it and the state has no queue: then nothing of it is verified, and only an `up` helps, which
     may not be able to run."""
-    return sight.journal is not None and bool(sight.journal.cells) and scene.state.queue_of(sight.box.native_id) is None
+    return (
+        box_snapshot.journal is not None
+        and bool(box_snapshot.journal.cells)
+        and snapshot.state.queue_of(box_snapshot.box.native_id) is None
+    )
 
 
-def _was_cut(scene: Scene, sight: Sight) -> bool:
+def _was_cut(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
     """Whether the box's journal does not go on where the latest receipt saw it: it was lost, cut, or written again.
     Nothing is pulled or verified by it any more, and no `pulumi up` starts what is verified."""
-    if scene.receipt is None or sight.seen.journal is None:
+    if snapshot.receipt is None or box_snapshot.seen.journal is None:
         return False
-    heads = [box.journal_head for box in scene.receipt.boxes if box.native_id == sight.box.native_id]
-    return any(sight.seen.journal.after(head) is None for head in heads)
+    heads = [box.journal_head for box in snapshot.receipt.boxes if box.native_id == box_snapshot.box.native_id]
+    return any(box_snapshot.seen.journal.after(head) is None for head in heads)
 
 
-def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
-    stack = scene.state.stack
-    if scene.evidence_problem and _claims_alone(view):
-        return _without_evidence(scene)
+def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
+    stack = snapshot.state.stack
+    if snapshot.evidence_problem and _claims_alone(view):
+        return _without_evidence(snapshot)
     # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
-    no_use = scene.receipt is None or bool(scene.broken) or any(sight.silent for sight in scene.sights)
-    if view.unknown and not (_claims_alone(view) and (scene.teardown is not None or no_use)):
+    no_use = (
+        snapshot.receipt is None
+        or bool(snapshot.broken)
+        or any(box_snapshot.silent for box_snapshot in snapshot.box_snapshots)
+    )
+    if view.unknown and not (_claims_alone(view) and (snapshot.teardown is not None or no_use)):
         return _of_orphans(view.unknown)
-    handed = [sight.handed for sight in scene.sights if sight.handed is not None and sight.handed.verb == "destroy"]
+    handed = [
+        box_snapshot.handed
+        for box_snapshot in snapshot.box_snapshots
+        if box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
+    ]
     if handed:
         first = next((known for known in handed if known.by == "person"), handed[0])
         end = f"pulumi destroy --stack {stack}"
@@ -96,79 +115,85 @@ def _ways_on(scene: Scene, view: SweepView) -> Sequence[str]:
         if first.by == "ssh":
             return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
         return [f"{confirm}    (once it is ended at its console)", end]
-    if scene.teardown is not None:
-        if lost := next((sight.box.name for sight in scene.sights if _silent(sight)), None):
+    if snapshot.teardown is not None:
+        if lost := next(
+            (box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if _silent(box_snapshot)), None
+        ):
             return [
                 f'sweepctl confirm-gone --stack {stack} {lost} --saw "…"    (where its host is lost for good)',
                 f"pulumi destroy --stack {stack}    (after that, or once the host answers again)",
             ]
-        if locked := [sight for sight in scene.sights if not sight.verdict.allowed]:
+        if locked := [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]:
             return _out_of_teardown(stack, locked)
-        untold = [sight for sight in scene.sights if sight.seen.existence is Existence.UNKNOWN]
-        helps = [way for sight in untold for way in _named_in(sight.seen.note)]
+        untold = [
+            box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.existence is Existence.UNKNOWN
+        ]
+        helps = [way for box_snapshot in untold for way in _named_in(box_snapshot.seen.note)]
         on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
         return among(helps, on)
-    if any(volume.guarded for volume in scene.state.volumes):
+    if any(volume.guarded for volume in snapshot.state.volumes):
         return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
-    if not scene.sights and view.settled:
-        released = [f"{one.confirm(stack)}    (once it is released)" for one in scene.still_billed]
+    if not snapshot.box_snapshots and view.settled:
+        released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
         return [*released, f"sweepctl results --stack {stack}"]
-    if not scene.sights:
-        init = "" if scene.known else f"pulumi stack init {stack} && "
-        again = "    (starts again; what is verified is not trained again)" if scene.births else ""
+    if not snapshot.box_snapshots:
+        init = "" if snapshot.known else f"pulumi stack init {stack} && "
+        again = "    (starts again; what is verified is not trained again)" if snapshot.births else ""
         return [f"{init}pulumi up --stack {stack}{again}"]
-    emptied = [sight.box.name for sight in scene.sights if sight.seen.emptied]
-    if emptied and len(emptied) < len(scene.sights):
+    emptied = [box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.emptied]
+    if emptied and len(emptied) < len(snapshot.box_snapshots):
         wants = ", ".join(f"boxes.{name}.want" for name in emptied)
         return [f"pulumi up --stack {stack}    (after {wants} is set to gone: it says what ends the bill)"]
     if emptied:
         return [f"pulumi destroy --stack {stack}    (says what ends the bill of {', '.join(emptied)})"]
     died = sum(cell.state == "lost" for cell in view.cells)
-    if all(sight.verdict.allowed for sight in scene.sights):
+    if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
         again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
         end = f"pulumi destroy --stack {stack}"
         return [again, f"{end}    (ends the sweep without them)"] if died else [end]
-    if any(sight.gone for sight in scene.sights) and not view.settled:
+    if any(box_snapshot.gone for box_snapshot in snapshot.box_snapshots) and not view.settled:
         return [f"pulumi up --stack {stack}"]
-    locked = [sight for sight in scene.sights if not sight.verdict.allowed]
-    if all(sight.proposed is not None and sight.proposed.allowed for sight in locked):
+    locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
+    if all(box_snapshot.proposed is not None and box_snapshot.proposed.allowed for box_snapshot in locked):
         return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
-    if silent := next((sight for sight in scene.sights if sight.silent), None):
+    if silent := next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.silent), None):
         return _out_of_silence(stack, silent)
     states = set(view.counts())
     for box in view.boxes:
         if box.setup in ("failed", "cut off"):
-            return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(scene, locked, "tries it again")]
+            return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(snapshot, locked, "tries it again")]
         if box.blocked and "running" not in states:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
-    if any(sight.stranded for sight in scene.sights):
-        return _resumes(scene, locked)
+    if any(box_snapshot.stranded for box_snapshot in snapshot.box_snapshots):
+        return _resumes(snapshot, locked)
     if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:
         return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung)]
-    if "running" in states or ("pending" in states and any(sight.seen.runner_alive for sight in scene.sights)):
+    if "running" in states or (
+        "pending" in states and any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
+    ):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
-    if resting and not any(sight.seen.runner_alive for sight in scene.sights):
+    if resting and not any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
         wanted = ", ".join(f"boxes.{name}.want" for name in resting)
         return [f"pulumi up --stack {stack}    (after {wanted} is set to running: its cells wait with it)"]
-    bare = next((sight.box.name for sight in scene.sights if sight.bare), None)
-    if bare is not None and not any(sight.seen.runner_alive for sight in scene.sights):
+    bare = next((box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.bare), None)
+    if bare is not None and not any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
         up = f"pulumi up --stack {stack}"
         return [
             f"{up}    (after boxes.{bare}.want is set to stopped, then once more with running: it has no GPU now)",
             f"{up}    (with a further name below boxes: cells that did not start move there)",
         ]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
-        return _resumes(scene, locked)
+        return _resumes(snapshot, locked)
     if view.settled:
         return [f"sweepctl approve --stack {stack}"]
-    if any(_without_queue(scene, sight) for sight in locked):
+    if any(_without_queue(snapshot, box_snapshot) for box_snapshot in locked):
         return [
             f"pulumi up --stack {stack}    (puts its queue back)",
-            give_up(stack, [sight.box.name for sight in locked]),
+            give_up(stack, [box_snapshot.box.name for box_snapshot in locked]),
         ]
     bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
     if bad is not None:
@@ -202,19 +227,23 @@ def out_of_hung(stack: str, cell: str) -> list[str]:
     ]
 
 
-def first_hung(stack: str, sights: Sequence[Sight]) -> list[str]:
+def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:
     """The ways out for the first cell that hangs on these boxes; empty where none does."""
-    name = next((name for sight in sights for name in sight.hung), None)
+    name = next((name for box_snapshot in box_snapshots for name in box_snapshot.hung), None)
     return out_of_hung(stack, name) if name is not None else []
 
 
-def _without_evidence(scene: Scene) -> list[str]:
+def _without_evidence(snapshot: Snapshot) -> list[str]:
     """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
-    stack, renamed = scene.state.stack, adopt_renamed(scene.named_with)
-    if not scene.sights:
+    stack, renamed = snapshot.state.stack, adopt_renamed(snapshot.named_with)
+    if not snapshot.box_snapshots:
         return renamed or [f"{AUDIT}    (what bills, and what ends it)", f"sweepctl doctor --stack {stack}"]
     end = f"pulumi destroy --stack {stack}"
-    given_up = " ".join(f"--abandon {sight.box.name}" for sight in scene.sights if not sight.verdict.allowed)
+    given_up = " ".join(
+        f"--abandon {box_snapshot.box.name}"
+        for box_snapshot in snapshot.box_snapshots
+        if not box_snapshot.verdict.allowed
+    )
     if not given_up:
         return [end]
     return [
@@ -230,37 +259,37 @@ def adopt_renamed(host: str) -> list[str]:
     return [f"sweepctl adopt --renamed-from {host}    (if this computer was that, and was renamed)"]
 
 
-def _resumes(scene: Scene, locked: Sequence[Sight], what: str = "resumes what waits") -> list[str]:
+def _resumes(snapshot: Snapshot, locked: Sequence[BoxSnapshot], what: str = "resumes what waits") -> list[str]:
     """The way on for cells that wait for a runner. Where none is alive, the way out as well: that `up` may not be able
     to run, since the stack file, a profile, the work dir or a record is lost, and only the `up` itself finds that."""
-    stack = scene.state.stack
+    stack = snapshot.state.stack
     up = f"pulumi up --stack {stack}    ({what})"
-    if any(sight.seen.runner_alive for sight in scene.sights):
+    if any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
         return [up]
-    return [up, give_up(stack, [sight.box.name for sight in locked])]
+    return [up, give_up(stack, [box_snapshot.box.name for box_snapshot in locked])]
 
 
-def _out_of_teardown(stack: str, locked: Sequence[Sight]) -> list[str]:
+def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:
     """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
-    gives_up = give_up(stack, [sight.box.name for sight in locked])
-    if any(sight.seen.existence is Existence.UNKNOWN for sight in locked):
-        helps = [way for sight in locked for way in _named_in(sight.seen.note)]
+    gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])
+    if any(box_snapshot.seen.existence is Existence.UNKNOWN for box_snapshot in locked):
+        helps = [way for box_snapshot in locked for way in _named_in(box_snapshot.seen.note)]
         return among(helps, [f"pulumi destroy --stack {stack}", gives_up])
-    if any(sight.seen.journal is None and not sight.gone for sight in locked):
+    if any(box_snapshot.seen.journal is None and not box_snapshot.gone for box_snapshot in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
     return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
 
 
-def _out_of_silence(stack: str, sight: Sight) -> list[str]:
+def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
-    name, end = sight.box.name, f"pulumi destroy --stack {stack}"
+    name, end = box_snapshot.box.name, f"pulumi destroy --stack {stack}"
     known = f"sweepctl trust-host --stack {stack} {name}    (after its host key was compared)"
     back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
     abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
-    return [known if "sweepctl trust-host" in sight.seen.note else back, abandon]
+    return [known if "sweepctl trust-host" in box_snapshot.seen.note else back, abandon]
 
 
-def _silent(sight: Sight) -> bool:
+def _silent(box_snapshot: BoxSnapshot) -> bool:
     """A box that was given up, on a host that does not answer: a destroy alone never ends it."""
-    host = bool(sight.box.adapter.partition(":")[2])
-    return host and sight.verdict.way == "abandoned" and sight.seen.existence is Existence.UNKNOWN
+    host = bool(box_snapshot.box.adapter.partition(":")[2])
+    return host and box_snapshot.verdict.way == "abandoned" and box_snapshot.seen.existence is Existence.UNKNOWN

@@ -26,7 +26,7 @@ from sweepstack.teardown.host_shutdown import Handover
 
 
 @dataclass(frozen=True)
-class Sight:
+class BoxSnapshot:
     """One box of the state, and what was seen of it.
 
     `journal` is the box's own, or, when it could not be read, the last copy in the evidence (`copied`). `verdict` is by
@@ -176,14 +176,14 @@ class Orphan:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Snapshot:
     """Everything that was gathered for one picture."""
 
     state: StackState
     now: datetime
     roster: tuple[Cell, ...]
     dropped: Mapping[str, str]
-    sights: tuple[Sight, ...] = ()
+    box_snapshots: tuple[BoxSnapshot, ...] = ()
     births: tuple[Birth, ...] = ()
     spent: Spent | None = None
     """What everything ever rented cost; None where the ledger can't be read."""
@@ -223,13 +223,15 @@ class Scene:
     @property
     def not_rented(self) -> tuple[str, ...]:
         """Boxes that the stack file wants running and that neither the state nor the records know as living."""
-        living = {sight.box.name for sight in self.sights} | {orphan.box for orphan in self.orphans}
+        living = {box_snapshot.box.name for box_snapshot in self.box_snapshots} | {
+            orphan.box for orphan in self.orphans
+        }
         return tuple(name for name in self.asked if name not in living)
 
     @cached_property
-    def there_first(self) -> tuple[Sight, ...]:
-        """The sights; last those of boxes of which nothing is left."""
-        return tuple(sorted(self.sights, key=lambda sight: sight.lost))
+    def there_first(self) -> tuple[BoxSnapshot, ...]:
+        """The boxes; last those of which nothing is left."""
+        return tuple(sorted(self.box_snapshots, key=lambda box_snapshot: box_snapshot.lost))
 
     @cached_property
     def unstarted(self) -> tuple[str, ...]:
@@ -239,13 +241,17 @@ class Scene:
             cell.name
             for cell in self.roster
             if cell.name not in verified
-            and not any(started(sight.progress(cell.name)) for sight in self.sights if not sight.gone)
+            and not any(
+                started(box_snapshot.progress(cell.name))
+                for box_snapshot in self.box_snapshots
+                if not box_snapshot.gone
+            )
         )
 
     def meant_for(self, cell: str) -> str:
         """The box whose queue the program gives this cell; one that is not rented yet has none in the state, so it is
         told only where there is one such box. Empty where that can't be told."""
-        for sight in self.sights:
-            if sight.queue is not None and cell in sight.queue.names:
-                return sight.box.name
+        for box_snapshot in self.box_snapshots:
+            if box_snapshot.queue is not None and cell in box_snapshot.queue.names:
+                return box_snapshot.box.name
         return self.not_rented[0] if len(self.not_rented) == 1 else ""

@@ -234,7 +234,7 @@ def _copies(box: OrphanBox, on_it: OnIt, stores: Sequence[EvidenceStore], *, ful
             if launch is None or launch.native_id != box.native_id:
                 problems += [f"{store.shown} has a receipt that names it, and not its launch record"] if named else []
                 continue
-            folder = on_it.holds.get(store.shelf.uri)
+            folder = on_it.holds.get(store.objects.uri)
             found = [f"{folder} lies on this very box, and would die with it"] if folder else []
             found = found or _receipt_problems(store, box, on_it, launch, digest, full=full)
         except (EvidenceError, JournalDamaged) as error:
@@ -252,7 +252,7 @@ def _receipt_problems(
     receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)
     facts = BoxFacts(
         identity=box.identity,
-        evidence=store.shelf.uri,
+        evidence=store.objects.uri,
         name=box.box,
         native_id=box.native_id,
         account=box.account,

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime
 
 from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, decisions
 from sweepstack.core.records import Approval, Digest, Record
-from sweepstack.evidence.records import RecordShelf
+from sweepstack.evidence.records import RecordFiles
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, SweepstackError
 
@@ -34,7 +34,7 @@ def approval_digest(approval: Approval) -> str:
     return digest_of(approval.model_dump(mode="json"))
 
 
-def revocation_problem(store: RecordShelf, approval: Approval) -> str:
+def revocation_problem(store: RecordFiles, approval: Approval) -> str:
     """Why this approval counts no more; "" if it counts. If the record can't be read, that is a reason, too."""
     try:
         found = store.record(REVOKED, Revocation)
@@ -47,7 +47,7 @@ def revocation_problem(store: RecordShelf, approval: Approval) -> str:
     return _revoked(found)
 
 
-def abandonment_problem(store: RecordShelf | None, approval: Approval, native_id: str, identity: str) -> str:
+def abandonment_problem(store: RecordFiles | None, approval: Approval, native_id: str, identity: str) -> str:
     """The same for an approval that gives this one box up, which needs no evidence.
 
     Without evidence, this computer's record says what was revoked. If there is evidence and its list can't be read, an
@@ -67,7 +67,7 @@ def abandonment_problem(store: RecordShelf | None, approval: Approval, native_id
     return problem
 
 
-def readable(store: RecordShelf) -> bool:
+def readable(store: RecordFiles) -> bool:
     """Whether the evidence's list of revocations can be read."""
     try:
         store.record(REVOKED, Revocation)
@@ -88,7 +88,7 @@ def _here(native_id: str) -> list[Decision]:
         return []
 
 
-def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: datetime, by: str) -> None:
+def write_revocation(store: RecordFiles, approvals: Iterable[Approval], *, at: datetime, by: str) -> None:
     """Revokes `approvals`, and all that were given until `at`. Idempotent; what was revoked stays revoked.
 
     `approvals` are needed if the clock of the person who gave one was ahead. Raises EvidenceError.
@@ -107,7 +107,7 @@ def write_revocation(store: RecordShelf, approvals: Iterable[Approval], *, at: d
         store.write_record(REVOKED, later(None))
 
 
-def given_at(store: RecordShelf | None, now: datetime, native_ids: Collection[str] = ()) -> datetime:
+def given_at(store: RecordFiles | None, now: datetime, native_ids: Collection[str] = ()) -> datetime:
     """The date for an approval that is given now: later than all revocations, even if a clock is behind. `native_ids`:
     the boxes that it is for."""
     before = [one.at for native_id in native_ids for one in _here(native_id) if one.what == TAKEN_BACK]

@@ -16,7 +16,7 @@ from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
-from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.s3.objects import head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, Unreachable
@@ -57,8 +57,8 @@ def sealed_key(world: World, path: str, cell: str = NAME) -> str:
 
 def shrink_parts(world: World) -> None:
     """Files of this size go up in several parts; 5 MiB is the smallest that S3 allows."""
-    assert isinstance(world.store.shelf, S3Shelf)
-    world.store.shelf.part_bytes = 5 << 20
+    assert isinstance(world.store.objects, S3Store)
+    world.store.objects.part_bytes = 5 << 20
 
 
 def big(world: World, megabytes: int = 12) -> dict[str, bytes]:
@@ -217,7 +217,7 @@ def test_a_file_that_changes_on_its_way_is_refused(
 ) -> None:
     """It was hashed before it went; the server compares what came with that."""
     shrink_parts(world)
-    assert isinstance(world.store.shelf, S3Shelf)
+    assert isinstance(world.store.objects, S3Store)
     path, data = tmp_path / "big.bin", os.urandom(megabytes << 20)
     path.write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -232,14 +232,14 @@ def test_a_file_that_changes_on_its_way_is_refused(
 
     monkeypatch.setattr(s3, verb, late)
     with pytest.raises(EvidenceError):
-        upload(world.store.shelf, "cells/x/big.bin", path, sha256)
+        upload(world.store.objects, "cells/x/big.bin", path, sha256)
     monkeypatch.setattr(s3, verb, real)
-    assert head(world.store.shelf, "cells/x/big.bin") is None
+    assert head(world.store.objects, "cells/x/big.bin") is None
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(EvidenceError, match="changed while it was copied"):
-        upload(world.store.shelf, "cells/x/big.bin", path, sha256)
+        upload(world.store.objects, "cells/x/big.bin", path, sha256)
     path.write_bytes(data)
-    assert upload(world.store.shelf, "cells/x/big.bin", path, sha256).size == len(data)
+    assert upload(world.store.objects, "cells/x/big.bin", path, sha256).size == len(data)
 
 
 def world_pull(world: World, channel: Flaky) -> Any:

@@ -14,7 +14,7 @@ from tests.unit.evidence.world import World
 def test_what_a_failed_attempt_left_is_kept_and_read_back(world: World) -> None:
     keep_odd_names(world)
     assert world.store.copies.cells() == [], "it is no copy of a cell"
-    assert len(world.store.shelf.names("unsealed")) == 1
+    assert len(world.store.objects.names("unsealed")) == 1
 
 
 def test_the_stack_file_is_kept_with_its_earlier_text(
@@ -28,7 +28,7 @@ def test_the_stack_file_is_kept_with_its_earlier_text(
     elsewhere()
     store = EvidenceStore.open(world.uri)
     assert stack_file_of(store) == (path.name, b"config: {a: 2}\n")
-    (earlier,) = store.shelf.names(f"{STACK_FILES}/earlier")
-    held = store.shelf.read(f"{STACK_FILES}/earlier/{earlier}")
+    (earlier,) = store.objects.names(f"{STACK_FILES}/earlier")
+    held = store.objects.read(f"{STACK_FILES}/earlier/{earlier}")
     assert held is not None
     assert held.data == b"config: {a: 1}\n"

@@ -13,7 +13,7 @@ from tests.states.following import DeadEnd, Walk
 from tests.states.starts import STARTS
 
 FOLLOWING = "sweepstack/status/next_commands.py"
-ALLOWED = "    if all(sight.verdict.allowed for sight in scene.sights):\n"
+ALLOWED = "    if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):\n"
 UP = '        return [f"pulumi up --stack {stack}"]\n'
 
 
@@ -53,7 +53,11 @@ PLANTED = {
                 '        return [*released, f"sweepctl results --stack {stack}"]\n',
                 UP,
             ),
-            Patch(FOLLOWING, ALLOWED, f"    if all(sight.gone for sight in scene.sights):\n{UP}{ALLOWED}"),
+            Patch(
+                FOLLOWING,
+                ALLOWED,
+                f"    if all(box_snapshot.gone for box_snapshot in snapshot.box_snapshots):\n{UP}{ALLOWED}",
+            ),
             Patch(
                 "components/sweep.py", "for box in plan.boxes if box.name in shares.cells)", "for box in plan.boxes)"
             ),

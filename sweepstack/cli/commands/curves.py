@@ -26,7 +26,7 @@ from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import MetricsEntry
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 MOST_BYTES = 64 << 20
 """Of a longer metrics file only the beginning is shown."""
@@ -73,12 +73,12 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
     """
     with Progress("reading"):
         sources = open_sources(target)
-        scene = look(sources)
-        entry = _metrics(target, scene)
-        names = _names(target, scene, wanted)
+        snapshot = look(sources)
+        entry = _metrics(target, snapshot)
+        names = _names(target, snapshot, wanted)
         read, missing = [], {}
         for name in names:
-            found = _read(sources, scene, name, entry.file)
+            found = _read(sources, snapshot, name, entry.file)
             if isinstance(found, Read):
                 read.append(found)
             else:
@@ -107,15 +107,15 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
                 f"sweepctl logs {target.named()} {following}"
                 if following
                 else f"sweepctl wait --stack {target.stack} --for first-step"
-                if any(sight.seen.runner_alive for sight in scene.sights)
+                if any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
                 else f"sweepctl results {target.named()}"
             ]
         )
     return YES if read and not (wanted and missing) else NO
 
 
-def _metrics(target: Target, scene: Scene) -> MetricsEntry:
-    _, metrics = files_of(target, scene)
+def _metrics(target: Target, snapshot: Snapshot) -> MetricsEntry:
+    _, metrics = files_of(target, snapshot)
     if metrics is not None:
         return metrics
     raise No(
@@ -125,11 +125,16 @@ def _metrics(target: Target, scene: Scene) -> MetricsEntry:
     )
 
 
-def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
-    known = [cell.name for cell in scene.roster] + list(scene.dropped)
+def _names(target: Target, snapshot: Snapshot, wanted: Sequence[str]) -> list[str]:
+    known = [cell.name for cell in snapshot.roster] + list(snapshot.dropped)
     if not wanted:
-        hung = {name for sight in scene.sights for name in sight.hung}
-        running = {name for sight in scene.sights if sight.seen.runner_alive for name in sight.running} - hung
+        hung = {name for box_snapshot in snapshot.box_snapshots for name in box_snapshot.hung}
+        running = {
+            name
+            for box_snapshot in snapshot.box_snapshots
+            if box_snapshot.seen.runner_alive
+            for name in box_snapshot.running
+        } - hung
         return [name for name in known if name in running] or known
     found: dict[str, None] = {}
     for word in wanted:
@@ -140,10 +145,10 @@ def _names(target: Target, scene: Scene, wanted: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _read(sources: Sources, scene: Scene, cell: str, file: str) -> Read | str:
+def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str) -> Read | str:
     """The rows, or the reason why there are none."""
     try:
-        source = find_file(sources, scene, cell, None, file)
+        source = find_file(sources, snapshot, cell, None, file)
         rows = list(parse_rows(source.whole(MOST_BYTES), file))
     except (SweepstackError, OSError) as error:
         return str(error)

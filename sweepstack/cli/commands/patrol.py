@@ -18,7 +18,7 @@ from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import BoxView, SweepView, compose
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 PatrolVerdict = Literal["healthy", "done", "escalate", "unreachable"]
 _CODES: dict[PatrolVerdict, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
@@ -40,13 +40,13 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     now = datetime.now(UTC)
     following: Sequence[str]
     try:
-        scene = look(open_sources(target))
+        snapshot = look(open_sources(target))
     except SweepstackError as error:
         findings = [Finding("-", "", "unreachable", (f"the state is not known: {error}",))]
         following = [f"sweepctl status --stack {target.stack}"]
     else:
-        view = compose(scene)
-        findings = judge(scene, view)
+        view = compose(snapshot)
+        findings = judge(snapshot, view)
         following = view.next
     codes = {_CODES[finding.verdict] for finding in findings}
     code = NO if NO in codes else UNSURE if UNSURE in codes else YES
@@ -69,36 +69,44 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     return code
 
 
-def judge(scene: Scene, view: SweepView) -> list[Finding]:
+def judge(snapshot: Snapshot, view: SweepView) -> list[Finding]:
     """A finding for every box of the state, and for every orphan. One line if there is none."""
-    found = [_box(sight, box, view) for sight, box in zip(scene.sights, view.boxes, strict=True)]
+    found = [
+        _box(box_snapshot, box, view) for box_snapshot, box in zip(snapshot.box_snapshots, view.boxes, strict=True)
+    ]
     for orphan in view.unknown:
         known: PatrolVerdict = "escalate" if orphan.proved else "unreachable"
         found.append(Finding(orphan.box or "-", orphan.native_id or "", known, (f"UNKNOWN: {orphan.why}",)))
-    if not found and not scene.searched:
+    if not found and not snapshot.searched:
         found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
     return found or [Finding("-", "", "done", ("no box is up",))]
 
 
-def _box(sight: Sight, box: BoxView, view: SweepView) -> Finding:
+def _box(box_snapshot: BoxSnapshot, box: BoxView, view: SweepView) -> Finding:
     def finding(verdict: PatrolVerdict, *words: str) -> Finding:
         return Finding(box.name, box.native_id, verdict, tuple(word for word in words if word))
 
-    if sight.gone:
+    if box_snapshot.gone:
         lost = [cell.name for cell in view.cells if cell.box == box.name and cell.state == "lost"]
         return finding("escalate", f"gone from {box.platform}", f"{count(len(lost), 'cell')} lost" if lost else "")
     if box.phase == "stopped":
         return finding("done", "stopped")
-    if not sight.reachable:
-        return finding("unreachable", sight.seen.account_problem or sight.seen.note or "it does not answer")
-    mine = set(sight.launch.cells) if sight.launch else set()
+    if not box_snapshot.reachable:
+        return finding(
+            "unreachable", box_snapshot.seen.account_problem or box_snapshot.seen.note or "it does not answer"
+        )
+    mine = set(box_snapshot.launch.cells) if box_snapshot.launch else set()
     cells = [cell for cell in view.cells if cell.name in mine and cell.box in (box.name, None)]
     failed = [cell.name for cell in cells if cell.state == "failed"]
     left = [cell.name for cell in cells if cell.state in ("running", "pending", "failed", "blocked_disk")]
     worries = list(box.alarms)
-    if left and not sight.seen.runner_alive and not sight.stranded:  # stranded cells have an alarm of their own
+    if (
+        left and not box_snapshot.seen.runner_alive and not box_snapshot.stranded
+    ):  # stranded cells have an alarm of their own
         worries.append(f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}")
-    elif finals := [name for name in failed if (progress := sight.progress(name)) is not None and progress.final]:
+    elif finals := [
+        name for name in failed if (progress := box_snapshot.progress(name)) is not None and progress.final
+    ]:
         worries.append(f"{count(len(finals), 'cell')} failed{_named(finals)}")
     facts = [
         ", ".join(f"{number} {state}" for state, number in Counter(cell.state for cell in cells).items())

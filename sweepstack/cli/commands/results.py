@@ -39,7 +39,7 @@ from sweepstack.core.results import (
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import CellView, compose
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 Style = Literal["table", "csv", "markdown"]
 MOST_BYTES = 16 << 20
@@ -85,15 +85,15 @@ def results(
     """Exit 0 if every cell of the roster is verified or waived; else 1."""
     with Progress("reading"):
         sources = open_sources(target)
-        scene = look(sources, files=False)
-        view = compose(scene)
-        cells = list(scene.roster)
+        snapshot = look(sources, files=False)
+        view = compose(snapshot)
+        cells = list(snapshot.roster)
         if not cells:
             raise No(f"{target.stack} has no cells")
         axes = axes_of(cells)
         averaged = _over(over, axes)
         states = {cell.name: cell for cell in view.cells}
-        found, absent = _gather(sources, scene, cells, states, everything)
+        found, absent = _gather(sources, snapshot, cells, states, everything)
     columns = _columns(found, metrics)
     made = groups(cells, found, averaged)
     codes = short_codes(result.code for result in found if result.code)
@@ -134,7 +134,7 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str]) -> list[str]:
 
 
 def _gather(
-    sources: Sources, scene: Scene, cells: Sequence[Cell], states: dict[str, CellView], everything: bool
+    sources: Sources, snapshot: Snapshot, cells: Sequence[Cell], states: dict[str, CellView], everything: bool
 ) -> tuple[list[CellResult], set[str]]:
     """The results, and the names of the missing cells."""
     found, absent = [], {cell.name for cell in states.values()}
@@ -142,34 +142,34 @@ def _gather(
         state = states[cell.name].state
         if state != "verified" and not everything:
             continue
-        result = _read(sources, scene, cell, state)
+        result = _read(sources, snapshot, cell, state)
         if result is not None:
             found.append(result)
             absent.discard(cell.name)
     return found, absent
 
 
-def _read(sources: Sources, scene: Scene, cell: Cell, state: str) -> CellResult | None:
+def _read(sources: Sources, snapshot: Snapshot, cell: Cell, state: str) -> CellResult | None:
     """All scalars of one cell. A verified cell is read only from its verified copy."""
-    artifacts, metrics = files_of(sources.target, scene, cell.name)
+    artifacts, metrics = files_of(sources.target, snapshot, cell.name)
     files: list[tuple[str, dict[str, Scalar]]] = []
     for artifact in artifacts:
-        if artifact.load == "json" and (file := _file(sources, scene, cell.name, state, artifact.path)) is not None:
+        if artifact.load == "json" and (file := _file(sources, snapshot, cell.name, state, artifact.path)) is not None:
             files.append((artifact.path, scalars(_json(file))))
-    if metrics is not None and (file := _file(sources, scene, cell.name, state, metrics.file)) is not None:
+    if metrics is not None and (file := _file(sources, snapshot, cell.name, state, metrics.file)) is not None:
         last = _last_row(file, metrics.file)
         files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
     if not files and state != "verified":
         return None
     values = combine(files, cell.params)
-    return CellResult(cell.name, cell.params, state, values, _code(sources, scene, cell.name, state))
+    return CellResult(cell.name, cell.params, state, values, _code(sources, snapshot, cell.name, state))
 
 
-def _file(sources: Sources, scene: Scene, cell: str, state: str, path: str) -> CellFile | None:
+def _file(sources: Sources, snapshot: Snapshot, cell: str, state: str, path: str) -> CellFile | None:
     try:
         if state == "verified":
             return find_copy(sources, cell, None, path)
-        return find_file(sources, scene, cell, None, path)
+        return find_file(sources, snapshot, cell, None, path)
     except (SweepstackError, OSError):
         return None
 
@@ -193,7 +193,7 @@ def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
     return scalars(dict(rows[-1])) if rows else {}
 
 
-def _code(sources: Sources, scene: Scene, cell: str, state: str) -> str | None:
+def _code(sources: Sources, snapshot: Snapshot, cell: str, state: str) -> str | None:
     """The version of the code that made it, by the copy's manifest, else by the box's journal."""
     if state == "verified" and sources.store is not None:
         try:
@@ -201,8 +201,8 @@ def _code(sources: Sources, scene: Scene, cell: str, state: str) -> str | None:
             return Manifest.model_validate_json(data).code if data is not None else None
         except (SweepstackError, OSError, ValueError):
             return None
-    for sight in scene.sights:
-        progress = sight.progress(cell)
+    for box_snapshot in snapshot.box_snapshots:
+        progress = box_snapshot.progress(cell)
         if progress is not None and progress.code:
             return progress.code
     return None

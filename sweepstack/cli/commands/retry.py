@@ -22,7 +22,7 @@ from sweepstack.core.records import Retry
 from sweepstack.launch.retries import add, on_record
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.ownership import who
 
 FAILED = ("failed", "damaged", "missing")
@@ -77,52 +77,52 @@ def command(
     sources = open_sources(target)
     store = usable(sources, f"retry {choice.typed}".rstrip())
     with Progress("looking"):
-        scene = look(sources)
-    _may_run_at_all(scene)
+        snapshot = look(sources)
+    _may_run_at_all(snapshot)
     records = on_record(store)
-    views = _chosen(target, scene, choice)
-    asked = [_asked(scene, view, records.get(view.name), choice.reason) for view in views]
+    views = _chosen(target, snapshot, choice)
+    asked = [_asked(snapshot, view, records.get(view.name), choice.reason) for view in views]
     new = [one for one in asked if not one.waits]
     _give_word(target, [one for one in new if one.supersedes], choice)
     if new:
         add(store, {one.view.name: one.retry for one in new})
-    _report(target, scene, asked, out)
+    _report(target, snapshot, asked, out)
     return YES
 
 
-def _may_run_at_all(scene: Scene) -> None:
-    stack = scene.state.stack
-    if scene.teardown is not None:
+def _may_run_at_all(snapshot: Snapshot) -> None:
+    stack = snapshot.state.stack
+    if snapshot.teardown is not None:
         raise No(
             "a teardown has begun, and nothing is started until it is finished",
             [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"],
         )
-    if not scene.sights and scene.receipt is None:
+    if not snapshot.box_snapshots and snapshot.receipt is None:
         raise No("there is no box in the state, so nothing ran that could run again", [f"pulumi up --stack {stack}"])
 
 
-def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
+def _chosen(target: Target, snapshot: Snapshot, choice: Choice) -> list[CellView]:
     """The cells to run again. Raises No, which names every cell that can't, and Unsure."""
     if sum((bool(choice.cells), choice.failed, choice.all)) != 1:
         raise Unsure("name cells, or say --failed, or --all: one of the three")
-    stack = scene.state.stack
-    views = {view.name: view for view in compose(scene).cells}
+    stack = snapshot.state.stack
+    views = {view.name: view for view in compose(snapshot).cells}
     for name in choice.cells:
         if name not in views:
             raise target.no_cell(name, views)
     if choice.failed:
-        wanted = [view for view in views.values() if view.state in FAILED and _ended(scene, view)]
+        wanted = [view for view in views.values() if view.state in FAILED and _ended(snapshot, view)]
         if not wanted:
             raise No("no cell failed", [f"sweepctl status --stack {stack}"])
     elif choice.all:
-        wanted = [view for view in views.values() if view.name not in scene.dropped and _ran(scene, view)]
+        wanted = [view for view in views.values() if view.name not in snapshot.dropped and _ran(snapshot, view)]
         if not wanted:
             raise No(
                 "no cell ran yet: they all start with what the next `pulumi up` brings", [f"pulumi up --stack {stack}"]
             )
     else:
         wanted = [views[name] for name in dict.fromkeys(choice.cells)]
-    problems = [problem for view in wanted if (problem := _in_the_way(scene, view))]
+    problems = [problem for view in wanted if (problem := _in_the_way(snapshot, view))]
     if problems:
         listed = "\n  ".join(text for text, _ in problems[:SHOWN])
         more = f"\n  … and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -130,12 +130,12 @@ def _chosen(target: Target, scene: Scene, choice: Choice) -> list[CellView]:
     return wanted
 
 
-def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
+def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
     """Why a cell can't run again now, and the command that helps; None if it can."""
-    stack, name = scene.state.stack, view.name
-    if name in scene.dropped:
+    stack, name = snapshot.state.stack, view.name
+    if name in snapshot.dropped:
         return f"{name} is dropped", f"take {name} out of cells.drop, then pulumi up --stack {stack}"
-    holder = _holder(scene, name)
+    holder = _holder(snapshot, name)
     progress = holder.progress(name) if holder else None
     if holder is not None and not holder.gone:
         if not holder.reachable and not (holder.phase == "stopped" and holder.journal is not None):
@@ -149,16 +149,16 @@ def _in_the_way(scene: Scene, view: CellView) -> tuple[str, str] | None:
         if progress is not None and progress.state == "running" and holder.seen.runner_alive and view.verdict != "hung":
             wait = f"sweepctl wait --stack {stack} --for done"
             return f"{name} runs on {holder.box.name}, and is not hung", wait
-    if not _ran(scene, view):
+    if not _ran(snapshot, view):
         return f"{name} has not run yet", f"pulumi up --stack {stack}"
     return None
 
 
-def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> Asked:
+def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, reason: str) -> Asked:
     """The retry of one cell: a new one, or the one that waits already."""
-    holder = _holder(scene, view.name)
+    holder = _holder(snapshot, view.name)
     progress = holder.progress(view.name) if holder else None
-    sealed = _sealed(scene, view, progress)
+    sealed = _sealed(snapshot, view, progress)
     reached = progress.retry if progress else 0
     if before is not None and before.retry > reached and (sealed is None or sealed == before.manifest):
         return Asked(view, before, waits=True)
@@ -176,28 +176,28 @@ def _asked(scene: Scene, view: CellView, before: Retry | None, reason: str) -> A
     return Asked(view, record)
 
 
-def _sealed(scene: Scene, view: CellView, progress: CellProgress | None) -> str | None:
+def _sealed(snapshot: Snapshot, view: CellView, progress: CellProgress | None) -> str | None:
     """The manifest of its sealed copy by the journal; without a journal, of the verified copy."""
     if progress is not None and started(progress):
         return progress.manifest
-    cells = scene.receipt.cells if scene.receipt else ()
+    cells = snapshot.receipt.cells if snapshot.receipt else ()
     return next((cell.manifest for cell in cells if cell.name == view.name), None)
 
 
-def _holder(scene: Scene, name: str) -> Sight | None:
-    holder = max(scene.sights, key=lambda sight: sight.holds(name), default=None)
+def _holder(snapshot: Snapshot, name: str) -> BoxSnapshot | None:
+    holder = max(snapshot.box_snapshots, key=lambda box_snapshot: box_snapshot.holds(name), default=None)
     return holder if holder is not None and holder.holds(name) else None
 
 
-def _ran(scene: Scene, view: CellView) -> bool:
-    holder = _holder(scene, view.name)
+def _ran(snapshot: Snapshot, view: CellView) -> bool:
+    holder = _holder(snapshot, view.name)
     progress = holder.progress(view.name) if holder else None
-    return _sealed(scene, view, progress) is not None or started(progress)
+    return _sealed(snapshot, view, progress) is not None or started(progress)
 
 
-def _ended(scene: Scene, view: CellView) -> bool:
+def _ended(snapshot: Snapshot, view: CellView) -> bool:
     """Whether the runner will not run it again by itself."""
-    holder = _holder(scene, view.name)
+    holder = _holder(snapshot, view.name)
     progress = holder.progress(view.name) if holder else None
     return progress is None or progress.final
 
@@ -224,10 +224,10 @@ def _names(cells: Collection[str]) -> str:
     return ", ".join(shown) + (f" … and {len(cells) - SHOWN} more" if len(cells) > SHOWN else "")
 
 
-def _report(target: Target, scene: Scene, asked: Sequence[Asked], out: Out) -> None:
+def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], out: Out) -> None:
     stack = target.stack
     following = [f"pulumi up --stack {stack}    (starts them)"]
-    stale = any(one.supersedes for one in asked) and scene.receipt_digest is not None
+    stale = any(one.supersedes for one in asked) and snapshot.receipt_digest is not None
     out.document(
         {
             "stack": stack,
@@ -242,7 +242,7 @@ def _report(target: Target, scene: Scene, asked: Sequence[Asked], out: Out) -> N
                 }
                 for one in asked
             ],
-            "stale_receipt": scene.receipt_digest if stale else None,
+            "stale_receipt": snapshot.receipt_digest if stale else None,
             "next": [f"pulumi up --stack {stack}"],
         }
     )
@@ -251,7 +251,7 @@ def _report(target: Target, scene: Scene, asked: Sequence[Asked], out: Out) -> N
     if len(asked) > SHOWN:
         out.line(f"… and {len(asked) - SHOWN} more")
     if stale:
-        out.line(f"the receipt {scene.receipt_digest} is stale as soon as they start: verify and approve again then")
+        out.line(f"the receipt {snapshot.receipt_digest} is stale as soon as they start: verify and approve again then")
     out.next(following)
 
 

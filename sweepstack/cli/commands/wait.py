@@ -20,7 +20,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.boxes import stranded_words
 from sweepstack.status.compose import SweepView, compose
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 What = Literal["done", "verified", "first-step"]
 POLL_SECONDS = 2.0
@@ -57,13 +57,13 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
     target, still = sources.target, 0
     with Progress(f"waiting for {what}") as progress:
         while True:
-            scene = look(sources)
-            view = compose(scene)
-            alerts.look(sources, scene, view)
+            snapshot = look(sources)
+            view = compose(snapshot)
+            alerts.look(sources, snapshot, view)
             progress.say(headline(view).partition("   ")[2])
-            if reached(what, scene, view):
+            if reached(what, snapshot, view):
                 return _answer(target, what, view, out)
-            hopeless = no_hope(what, scene, view)
+            hopeless = no_hope(what, snapshot, view)
             still = still + 1 if hopeless else 0
             if still >= PATIENCE:
                 raise No("\n".join([hopeless, *own_stops(view)]), list(view.next))
@@ -75,24 +75,27 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
             time.sleep(POLL_SECONDS)
 
 
-def reached(what: What, scene: Scene, view: SweepView) -> bool:
+def reached(what: What, snapshot: Snapshot, view: SweepView) -> bool:
     """Whether it has come true."""
     if what == "first-step":
-        return any(cell.state in FINISHED or cell.step for cell in view.cells) or _wrote_something(scene)
+        return any(cell.state in FINISHED or cell.step for cell in view.cells) or _wrote_something(snapshot)
     if what == "done":
         return bool(view.cells) and all(cell.state in FINISHED for cell in view.cells)
     return view.settled
 
 
-def no_hope(what: What, scene: Scene, view: SweepView) -> str:
+def no_hope(what: What, snapshot: Snapshot, view: SweepView) -> str:
     """Why waiting longer is useless; "" if it may help."""
-    if not scene.sights:
+    if not snapshot.box_snapshots:
         return "there is no box: nothing will happen"
-    if any(sight.seen.runner_alive or (not sight.reachable and not sight.gone) for sight in scene.sights):
+    if any(
+        box_snapshot.seen.runner_alive or (not box_snapshot.reachable and not box_snapshot.gone)
+        for box_snapshot in snapshot.box_snapshots
+    ):
         # The other boxes may run for hours, and a box with a dead runner bills all the time.
-        if (hung := _only_hung(scene)) is not None:
+        if (hung := _only_hung(snapshot)) is not None:
             return f"{hung} is hung, and nothing else runs: waiting does not help"
-        dead = next((sight for sight in scene.sights if sight.stranded), None)
+        dead = next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
     left = [cell for cell in view.cells if cell.state not in FINISHED]
     if left:
@@ -102,22 +105,27 @@ def no_hope(what: What, scene: Scene, view: SweepView) -> str:
     return ""
 
 
-def _only_hung(scene: Scene) -> str | None:
+def _only_hung(snapshot: Snapshot) -> str | None:
     """A hung cell, if all running cells are hung: none of them ends without a person."""
-    if any(not sight.reachable and not sight.gone for sight in scene.sights):
+    if any(not box_snapshot.reachable and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots):
         return None
-    at_work = [(sight, name) for sight in scene.sights if sight.seen.runner_alive for name in sight.running]
-    hung = [name for sight, name in at_work if name in sight.hung]
+    at_work = [
+        (box_snapshot, name)
+        for box_snapshot in snapshot.box_snapshots
+        if box_snapshot.seen.runner_alive
+        for name in box_snapshot.running
+    ]
+    hung = [name for box_snapshot, name in at_work if name in box_snapshot.hung]
     return hung[0] if hung and len(hung) == len(at_work) else None
 
 
-def _wrote_something(scene: Scene) -> bool:
-    for sight in scene.sights:
-        if not sight.reachable or sight.journal is None:
+def _wrote_something(snapshot: Snapshot) -> bool:
+    for box_snapshot in snapshot.box_snapshots:
+        if not box_snapshot.reachable or box_snapshot.journal is None:
             continue
         try:
-            channel = sight.box.context().channel()
-            for name, progress in sight.journal.cells.items():
+            channel = box_snapshot.box.context().channel()
+            for name, progress in box_snapshot.journal.cells.items():
                 if progress.state == "running" and channel.size(
                     f"{box_layout.attempt_dir(name, progress.attempts)}/log.txt"
                 ):

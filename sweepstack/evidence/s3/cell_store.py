@@ -23,7 +23,7 @@ from sweepstack.evidence.cell_store import Facts, Fetching, Folder, Known, Seale
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.client import PARALLEL, NotThere
-from sweepstack.evidence.s3.object_store import Item, S3Shelf
+from sweepstack.evidence.s3.object_store import Item, S3Store
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
@@ -52,8 +52,8 @@ class S3Copies:
 
     parallel = PARALLEL
 
-    def __init__(self, shelf: S3Shelf, cache: Path, known: Callable[[], Mapping[str, Known]] = dict) -> None:
-        self.shelf = shelf
+    def __init__(self, objects: S3Store, cache: Path, known: Callable[[], Mapping[str, Known]] = dict) -> None:
+        self.objects = objects
         self.cache = cache
         self._ask_known = known
         self._known: Mapping[str, Known] | None = None
@@ -63,24 +63,24 @@ class S3Copies:
         self._manifests: dict[str, bytes] = {}
 
     def shown(self, cell: str) -> str:
-        return self.shelf.shown(_folder(cell))
+        return self.objects.shown(_folder(cell))
 
     def cells(self) -> list[str]:
-        return self.shelf.names(location.CELLS)
+        return self.objects.names(location.CELLS)
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
-        return self._listed(cell, self.shelf.items(_folder(cell)), manifest)
+        return self._listed(cell, self.objects.items(_folder(cell)), manifest)
 
     def look_all(self, cells: Mapping[str, str | None]) -> dict[str, Folder]:
         if len(cells) <= MANY:
             return dict(zip(cells, each(self, lambda cell: self.look(cell, cells[cell]), cells), strict=True))
         found: dict[str, list[Item]] = {cell: [] for cell in cells}
-        for item in self.shelf.items(location.CELLS):
+        for item in self.objects.items(location.CELLS):
             found.get(item.key.split("/")[1], []).append(item)
         return {cell: self._listed(cell, items, cells[cell]) for cell, items in found.items()}
 
     def manifest(self, cell: str) -> bytes | None:
-        held = self.shelf.read(_pointer(cell))
+        held = self.objects.read(_pointer(cell))
         with self._lock:
             if held is None:
                 self._manifests.pop(cell, None)
@@ -112,33 +112,33 @@ class S3Copies:
     def unchanged(self, cell: str, file: Sealed, facts: Facts, known: Known | None, *, full: bool) -> bool:
         meant = known is not None and known[2] == file.sha256
         if not full and meant and known is not None and _same_object(facts, known):
-            self.shelf.traffic.add(unchanged=file.size)
+            self.objects.traffic.add(unchanged=file.size)
             return True
         key = self._key(cell, file.path)
-        found = head(self.shelf, key)
+        found = head(self.objects, key)
         if found is None:
             return False
         same = found.is_content(file.sha256)
         if same is None and meant and known is not None and known[:2] == (found.size, found.stamp):
             same = True
         if same is None:
-            return digest(self.shelf, key, found) == file.sha256
-        self.shelf.traffic.add(unchanged=file.size if same else 0)
+            return digest(self.objects, key, found) == file.sha256
+        self.objects.traffic.add(unchanged=file.size if same else 0)
         return same
 
     def here(self, cell: str, files: Sequence[FileEntry], fetching: Fetching | None = None) -> dict[str, str]:
         paths = {}
         for file in files:
             key = self._key(cell, file.path)
-            found = head(self.shelf, key)
+            found = head(self.objects, key)
             if found is None:
-                raise EvidenceError(f"{self.shelf.shown(key)} vanished while it was read: run the command again")
+                raise EvidenceError(f"{self.objects.shown(key)} vanished while it was read: run the command again")
             local = self.local(cell, file.path)
             if is_local(local, file) and self._is_object(cell, local, file, found):
-                self.shelf.traffic.add(unchanged=file.size)
+                self.objects.traffic.add(unchanged=file.size)
             else:
                 say = None if fetching is None else lambda count, path=file.path: fetching(path, count)
-                download(self.shelf, key, found, local, say)
+                download(self.objects, key, found, local, say)
             with self._lock:
                 self._heads[cell, file.path] = found
             paths[file.path] = os.fspath(local)
@@ -170,7 +170,7 @@ class S3Copies:
             if data is not None:
                 files = Manifest.model_validate_json(data).files
                 entry = next((file for file in files if file.path == path), None)
-                if entry is not None and head(self.shelf, self._key(cell, path)) is not None:
+                if entry is not None and head(self.objects, self._key(cell, path)) is not None:
                     local = Path(self.here(cell, [entry])[path])
             self._read[cell, path] = local
         return self._read[cell, path]
@@ -184,24 +184,24 @@ class S3Copies:
         bytes that are there, as they come to be. Raises EvidenceError.
         """
         cell, seal = manifest.cell, seal_of(manifest_digest(data))
-        there = {item.key: item for item in self.shelf.items(f"{_folder(cell)}/{seal}")}
+        there = {item.key: item for item in self.objects.items(f"{_folder(cell)}/{seal}")}
         notes: list[str] = []
         files = sent = 0
         for file in manifest.files:
             key = f"{_folder(cell)}/{seal}/{file.path}"
             if key in there and self._right(cell, seal, key, file):
-                self.shelf.traffic.add(unchanged=file.size)
+                self.objects.traffic.add(unchanged=file.size)
                 if say:
                     say(file.size)
                 continue
             if key in there:
-                self.shelf.remove(key)
+                self.objects.remove(key)
                 notes.append(f"{file.path} there was not what the box sealed: put there again")
-            upload(self.shelf, key, bring(file), file.sha256, say)
+            upload(self.objects, key, bring(file), file.sha256, say)
             files, sent = files + 1, sent + file.size
-        held = self.shelf.read(_pointer(cell))
+        held = self.objects.read(_pointer(cell))
         if held is None or held.data != data:
-            self.shelf.write(_pointer(cell), data, over=held.tag if held else ABSENT)
+            self.objects.write(_pointer(cell), data, over=held.tag if held else ABSENT)
             files += 0 if files else 1
             if held is not None:
                 notes.append(f"the copy of an earlier seal is kept below {self.shown(cell)}")
@@ -213,7 +213,7 @@ class S3Copies:
         return Put(files, sent, tuple(notes))
 
     def _right(self, cell: str, seal: str, key: str, file: FileEntry) -> bool:
-        found = head(self.shelf, key)
+        found = head(self.objects, key)
         if found is None or found.size != file.size:
             return False
         known = found.is_content(file.sha256)
@@ -221,9 +221,9 @@ class S3Copies:
             return known
         local = self.cache / location.CELLS / cell / seal / file.path
         if not is_local(local, file):
-            download(self.shelf, key, found, local)
+            download(self.objects, key, found, local)
             return is_local(local, file)
-        return self._is_object(cell, local, file, found) or digest(self.shelf, key, found) == file.sha256
+        return self._is_object(cell, local, file, found) or digest(self.objects, key, found) == file.sha256
 
     # Here
 
@@ -243,7 +243,7 @@ class S3Copies:
                 self._known = self._ask_known()
         if self._known.get(f"{cell}/{file.path}") == (found.size, found.stamp, file.sha256):
             return True
-        return fits(self.shelf, local, found, file.sha256)
+        return fits(self.objects, local, found, file.sha256)
 
     def _key(self, cell: str, path: str) -> str:
         """The key of a file of the seal that counts. Raises NotThere when the cell has none."""
@@ -251,7 +251,7 @@ class S3Copies:
         if data is None:
             data = self.manifest(cell)
         if data is None:
-            raise NotThere(f"{self.shelf.shown(_pointer(cell))} is not there")
+            raise NotThere(f"{self.objects.shown(_pointer(cell))} is not there")
         return f"{_folder(cell)}/{seal_of(manifest_digest(data))}/{path}"
 
     def _listed(self, cell: str, items: Sequence[Item], manifest: str | None) -> Folder:

@@ -53,7 +53,7 @@ class Item:
     etag: str
 
 
-class S3Shelf:
+class S3Store:
     """Tags are ETags. A reader sees the old content or the new: that is what S3 promises for a key."""
 
     def __init__(self, address: S3Address) -> None:
@@ -140,7 +140,7 @@ class S3Shelf:
         return any(item["Key"] == full for item in answer.get("Contents", ()))
 
     def items(self, folder: str) -> list[Item]:
-        """Every object below `folder`, at any depth, with keys relative to the shelf."""
+        """Every object below `folder`, at any depth, with keys relative to the prefix."""
         start = len(self.address.prefix) + 1
         return [
             Item(item["Key"][start:], int(item["Size"]), item["ETag"])

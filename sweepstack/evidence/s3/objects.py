@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.client import NotThere, Precondition, asking
-from sweepstack.evidence.s3.object_store import S3Shelf, sha256_b64
+from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 
 MOST_PARTS = 10_000
@@ -52,36 +52,36 @@ class Head:
         return self.checksum == _base64(sha256)
 
 
-def head(shelf: S3Shelf, key: str) -> Head | None:
+def head(objects: S3Store, key: str) -> Head | None:
     """What is under a key; None when that is proved to be nothing (a bare 404 may also be the bucket's)."""
     try:
-        with asking(shelf.shown(key)) as s3:
-            answer = s3.head_object(**shelf.where(key), ChecksumMode="ENABLED")
+        with asking(objects.shown(key)) as s3:
+            answer = s3.head_object(**objects.where(key), ChecksumMode="ENABLED")
     except EvidenceError as error:
         if not _bare_404(error):
             raise
-        return head(shelf, key) if shelf.lists(key) else None
+        return head(objects, key) if objects.lists(key) else None
     return _head(answer)
 
 
-def fits(shelf: S3Shelf, path: Path, found: Head, sha256: str) -> bool:
+def fits(objects: S3Store, path: Path, found: Head, sha256: str) -> bool:
     """Does the object have the bytes of this local file, which has that SHA-256, by the server's checksum?"""
     known = found.is_content(sha256)
     if known is not None:
         return known
     count = found.checksum.rpartition("-")[2]
-    step = part_size(shelf, found.size)
+    step = part_size(objects, found.size)
     if not count.isdecimal() or int(count) != math.ceil(found.size / step):
         return False
     return found.checksum == _composite(_digests(path, step)[1])
 
 
-def part_size(shelf: S3Shelf, size: int) -> int:
+def part_size(objects: S3Store, size: int) -> int:
     """How large the parts of a file are, by its size alone: who goes on with an upload cuts it as before."""
-    return max(shelf.part_bytes, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
+    return max(objects.part_bytes, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
 
 
-def upload(shelf: S3Shelf, key: str, path: Path, sha256: str, say: Say | None = None) -> Head:
+def upload(objects: S3Store, key: str, path: Path, sha256: str, say: Say | None = None) -> Head:
     """Puts a local file of that SHA-256 under a free key, and looks at it after. Resumable; blocks.
 
     The file is hashed once, before; that these very bytes came is the server's to check, by the checksums sent along.
@@ -90,27 +90,27 @@ def upload(shelf: S3Shelf, key: str, path: Path, sha256: str, say: Say | None = 
     size = path.stat().st_size
     parts: list[bytes] = []
     try:
-        if size > shelf.part_bytes:
-            whole, parts = _digests(path, part_size(shelf, size))
-            _require(path, whole, sha256, shelf.shown(key))
-            _in_parts(shelf, key, path, size, parts, say)
+        if size > objects.part_bytes:
+            whole, parts = _digests(path, part_size(objects, size))
+            _require(path, whole, sha256, objects.shown(key))
+            _in_parts(objects, key, path, size, parts, say)
         else:
             data = path.read_bytes()
-            _require(path, hashlib.sha256(data).hexdigest(), sha256, shelf.shown(key))
-            with asking(shelf.shown(key)) as s3:
-                s3.put_object(**shelf.where(key), Body=data, ChecksumSHA256=_base64(sha256), IfNoneMatch="*")
-            shelf.traffic.add(up=size)
+            _require(path, hashlib.sha256(data).hexdigest(), sha256, objects.shown(key))
+            with asking(objects.shown(key)) as s3:
+                s3.put_object(**objects.where(key), Body=data, ChecksumSHA256=_base64(sha256), IfNoneMatch="*")
+            objects.traffic.add(up=size)
             if say:
                 say(size)
     except Precondition:
         pass  # something is there by now; whether it is this is seen below
-    found = head(shelf, key)
+    found = head(objects, key)
     if (
         found is None
         or found.size != size
-        or not (found.checksum == _composite(parts) or fits(shelf, path, found, sha256))
+        or not (found.checksum == _composite(parts) or fits(objects, path, found, sha256))
     ):
-        raise changed(shelf.shown(key))
+        raise changed(objects.shown(key))
     return found
 
 
@@ -119,7 +119,7 @@ def _require(path: Path, found: str, wanted: str, shown: str) -> None:
         raise EvidenceError(f"{path} changed while it was copied to {shown}: run it again")
 
 
-def download(shelf: S3Shelf, key: str, found: Head, target: Path, say: Say | None = None) -> None:
+def download(objects: S3Store, key: str, found: Head, target: Path, say: Say | None = None) -> None:
     """Brings an object to `target`, by way of a file beside it with which a later call goes on. Blocks.
 
     Raises EvidenceChanged when it is not `found` any more.
@@ -133,42 +133,42 @@ def download(shelf: S3Shelf, key: str, found: Head, target: Path, say: Say | Non
         done = 0
     try:
         while done < found.size or not partial.exists():
-            with asking(shelf.shown(key)) as s3, partial.open("ab") as handle:
+            with asking(objects.shown(key)) as s3, partial.open("ab") as handle:
                 span = {"Range": f"bytes={done}-"} if done else {}
-                body = s3.get_object(**shelf.where(key), IfMatch=found.etag, **span)["Body"]
+                body = s3.get_object(**objects.where(key), IfMatch=found.etag, **span)["Body"]
                 before = done
                 for chunk in _chunks(body):
                     handle.write(chunk)
                     done += len(chunk)
-                    shelf.traffic.add(down=len(chunk))
+                    objects.traffic.add(down=len(chunk))
                     if say:
                         say(len(chunk))
                 if done == before < found.size:
-                    raise EvidenceError(f"{shelf.shown(key)}: the server sent nothing; run the command again")
+                    raise EvidenceError(f"{objects.shown(key)}: the server sent nothing; run the command again")
     except (NotThere, Precondition) as error:
-        raise EvidenceChanged(f"{shelf.shown(key)} changed while it was read: run the command again") from error
+        raise EvidenceChanged(f"{objects.shown(key)} changed while it was read: run the command again") from error
     os.replace(partial, target)
 
 
-def digest(shelf: S3Shelf, key: str, found: Head) -> str:
+def digest(objects: S3Store, key: str, found: Head) -> str:
     """The SHA-256 (hex) of an object, by reading all of it. Raises EvidenceChanged."""
     hasher = hashlib.sha256()
     try:
-        with asking(shelf.shown(key)) as s3:
-            body = s3.get_object(**shelf.where(key), IfMatch=found.etag)["Body"]
+        with asking(objects.shown(key)) as s3:
+            body = s3.get_object(**objects.where(key), IfMatch=found.etag)["Body"]
             for chunk in _chunks(body):
                 hasher.update(chunk)
-                shelf.traffic.add(down=len(chunk))
+                objects.traffic.add(down=len(chunk))
     except (NotThere, Precondition) as error:
-        raise EvidenceChanged(f"{shelf.shown(key)} changed while it was read: run the command again") from error
+        raise EvidenceChanged(f"{objects.shown(key)} changed while it was read: run the command again") from error
     return hasher.hexdigest()
 
 
-def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, digests: list[bytes], say: Say | None) -> None:
+def _in_parts(objects: S3Store, key: str, path: Path, size: int, digests: list[bytes], say: Say | None) -> None:
     """`digests`: SHA-256 of the parts, as `part_size` cuts the file."""
-    step = part_size(shelf, size)
-    upload_id, there = _begun(shelf, key, digests)
-    where = shelf.where(key)
+    step = part_size(objects, size)
+    upload_id, there = _begun(objects, key, digests)
+    where = objects.where(key)
     parts: list[dict[str, Any]] = []
     with path.open("rb") as handle:
         for number, wanted in enumerate(digests, 1):
@@ -177,7 +177,7 @@ def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, digests: list[byt
             etag = there.get(number)
             if etag is None:
                 handle.seek((number - 1) * step)
-                with asking(shelf.shown(key)) as s3:
+                with asking(objects.shown(key)) as s3:
                     answer = s3.upload_part(
                         **where,
                         UploadId=upload_id,
@@ -186,31 +186,31 @@ def _in_parts(shelf: S3Shelf, key: str, path: Path, size: int, digests: list[byt
                         ChecksumSHA256=checksum,
                     )
                 etag = answer["ETag"]
-                shelf.traffic.add(up=length)
+                objects.traffic.add(up=length)
             if say:
                 say(length)
             parts.append({"PartNumber": number, "ETag": etag, "ChecksumSHA256": checksum})
     try:
-        with asking(shelf.shown(key)) as s3:
+        with asking(objects.shown(key)) as s3:
             s3.complete_multipart_upload(**where, UploadId=upload_id, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
     except (NotThere, Precondition):
-        with contextlib.suppress(EvidenceError), asking(shelf.shown(key)) as s3:
+        with contextlib.suppress(EvidenceError), asking(objects.shown(key)) as s3:
             s3.abort_multipart_upload(**where, UploadId=upload_id)
-        raise Precondition(shelf.shown(key)) from None
+        raise Precondition(objects.shown(key)) from None
 
 
-def _begun(shelf: S3Shelf, key: str, digests: list[bytes]) -> tuple[str, dict[int, str]]:
+def _begun(objects: S3Store, key: str, digests: list[bytes]) -> tuple[str, dict[int, str]]:
     """The upload of this very content that was cut off before, with its parts; else a new one."""
-    where = shelf.where(key)
+    where = objects.where(key)
     wanted = {number: base64.b64encode(digest).decode() for number, digest in enumerate(digests, 1)}
-    with asking(shelf.shown(key)) as s3:
+    with asking(objects.shown(key)) as s3:
         open_ones = s3.list_multipart_uploads(Bucket=where["Bucket"], Prefix=where["Key"]).get("Uploads", ())
     for one in open_ones:
         if one["Key"] != where["Key"]:
             continue
         there: dict[int, str] = {}
         try:
-            with asking(shelf.shown(key)) as s3:
+            with asking(objects.shown(key)) as s3:
                 pages = s3.get_paginator("list_parts").paginate(**where, UploadId=one["UploadId"])
                 parts = [part for page in pages for part in page.get("Parts", ())]
         except EvidenceError:
@@ -218,7 +218,7 @@ def _begun(shelf: S3Shelf, key: str, digests: list[bytes]) -> tuple[str, dict[in
         if all(wanted.get(part["PartNumber"]) == part.get("ChecksumSHA256") for part in parts):
             there = {part["PartNumber"]: part["ETag"] for part in parts}
             return str(one["UploadId"]), there
-    with asking(shelf.shown(key)) as s3:
+    with asking(objects.shown(key)) as s3:
         return str(s3.create_multipart_upload(**where, ChecksumAlgorithm="SHA256")["UploadId"]), {}
 
 

@@ -60,7 +60,7 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
     box, way = judgement.box, judgement.verdict.way or ""
     store: EvidenceStore | None = None
     try:
-        require_marker(box.store.shelf)  # read anew: the check can take minutes
+        require_marker(box.store.objects)  # read anew: the check can take minutes
         store = box.store
     except EvidenceError as error:
         if way != "abandoned":  # one that was given up by name ends without evidence

@@ -39,7 +39,7 @@ def sign_box(op: Operation, channel: Channel, store: EvidenceStore, *, box: str,
         project=store.marker.project,
         stack=store.marker.stack,
         backend=backend_name(),
-        evidence=store.shelf.uri,
+        evidence=store.objects.uri,
         held_until=datetime.now(UTC) + HELD,
     )
     try:

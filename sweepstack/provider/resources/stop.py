@@ -157,7 +157,7 @@ def _stop(op: Operation, box: BoxContext, state: BoxState) -> BoxRecord:
     stop = state.teardown.stop
     assert stop is not None
     try:
-        require_marker(box.store.shelf)  # read anew: the check above can take minutes
+        require_marker(box.store.objects)  # read anew: the check above can take minutes
     except EvidenceError as error:
         raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)

@@ -70,7 +70,7 @@ def test_what_a_lost_backend_held_by_a_box_alone_is_taken_over_by_name(world: Wo
     assert record is not None
     assert [(taken.held_by, taken.taken_to) for taken in record.takeovers] == [(lost, backend)]
     assert f"pulumi up --stack {STACK}" in result.out
-    anew = EvidenceStore.open(world.store.shelf.uri)
+    anew = EvidenceStore.open(world.store.objects.uri)
     anew.write_lease(Lease(backend="s3://another", host="there", taken_at=datetime.now(UTC)))
     assert f"is held by the state in s3://another, not by {lost}" in world.run(*ADOPT, "--from", lost, types=STACK).err
 
@@ -161,7 +161,7 @@ def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(
 
 def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     box = world.add("box-0")
-    evidence, account = world.store.shelf.uri, box.record.account
+    evidence, account = world.store.objects.uri, box.record.account
     lease = Lease(backend=named(f"file://{world.engine}"), host="x", taken_at=datetime.now(UTC))
     old = socket.gethostname()
     monkeypatch.setattr(socket, "gethostname", lambda: "renamed")

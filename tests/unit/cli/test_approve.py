@@ -416,7 +416,7 @@ def test_what_was_revoked_ends_nothing_though_the_state_still_holds_it(world: Wo
 def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
     *_, receipt = world.verified()
     world.run("approve", "--receipt", receipt)
-    world.store.shelf.remove("sweep.json")
+    world.store.objects.remove("sweep.json")
     result = world.run("approve", "--revoke")
     assert result.code == 2
     assert "obeys the approval in the engine's state until `pulumi up`" in result.out

@@ -283,7 +283,7 @@ def test_finish_without_the_stack_file_ends_what_was_given_up(world: World) -> N
     result = world.run("finish")
     assert result.code == 0, result
     assert "nothing bills any more" in result.out
-    assert world.store.shelf.uri in result.out, "the evidence is named"
+    assert world.store.objects.uri in result.out, "the evidence is named"
 
 
 def test_finish_stops_at_the_first_no(world: World) -> None:

@@ -386,8 +386,8 @@ def test_a_dropped_cell_that_keeps_its_box_is_called_what_the_refusal_calls_it(w
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
     world.up_roster = world.file_roster()  # the queue has the drop; its runner has not taken it yet
     cell = by_name(status(world, 0)["cells"])["lr0.9"]
-    (sight,) = look(open_sources(Target.find(STACK, start=world.root))).sights
-    kept = {line.name: line.state for line in sight.verdict.unsettled}
+    (box_snapshot,) = look(open_sources(Target.find(STACK, start=world.root))).box_snapshots
+    kept = {line.name: line.state for line in box_snapshot.verdict.unsettled}
     assert kept["lr0.9"] == ("running" if readable else "pending")
     assert cell["state"] == kept["lr0.9"]
     assert "wrong augmentation" in cell["note"]

@@ -8,7 +8,7 @@ import pytest
 
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import StackState, VolumeEntry
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_volume_s_month_is_said_and_bills_where_it_is_kept(
         price_per_month=price,
     )
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    view = compose(Scene(StackState("keep", volumes=(volume,)), now, (), {}))
+    view = compose(Snapshot(StackState("keep", volumes=(volume,)), now, (), {}))
     assert view.money_lines == (said,)
     assert view.bills == bills
     assert ("sweepctl approve --stack keep" in view.next[0]) is guarded

@@ -304,4 +304,4 @@ def test_a_record_says_which_schema_it_is_of(world: World) -> None:
     marker = store.root / "sweep.json"
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"schema": 2}))
     with pytest.raises(EvidenceDamaged, match="written by a newer sweepstack"):
-        EvidenceStore.open(store.shelf.uri)
+        EvidenceStore.open(store.objects.uri)

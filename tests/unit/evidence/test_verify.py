@@ -17,7 +17,7 @@ from safetensors.numpy import save as safetensors_bytes
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import ArtifactSpec, Cell, Loss
 from sweepstack.evidence.check_sandbox import check_code
-from sweepstack.evidence.object_store import FolderShelf
+from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
@@ -456,7 +456,7 @@ def test_the_receipt_is_the_same_for_two_operators(world: World, tmp_path: Path)
     other = tmp_path / "elsewhere"
     shutil.copytree(world.store.root, other)
     time.sleep(0.01)
-    elsewhere = EvidenceStore(FolderShelf("file://elsewhere", other), world.store.marker)
+    elsewhere = EvidenceStore(FolderStore("file://elsewhere", other), world.store.marker)
     second = world.verify(store=elsewhere, workers=2)
     assert first.digest == second.digest
     text = (other / "receipts" / f"{second.digest.removeprefix('sha256:')}.json").read_text()

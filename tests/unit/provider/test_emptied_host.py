@@ -28,7 +28,7 @@ from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRe
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, FACTS, IDENTITY
 
@@ -119,9 +119,9 @@ def test_a_status_searches_for_it(sweep: HostSweep, box: BoxState) -> None:
     assert BILLS_ON in orphan.why
     assert found.notes == ()
     births = tuple(sweep.store.births())
-    scene = Scene(sweep.stack_state(), datetime.now(UTC), (), {}, births=births, orphans=found.orphans)
-    (sight,) = with_forgotten(scene, sweep.store).sights
-    assert (sight.gone, sight.lost) == (False, True)
+    snapshot = Snapshot(sweep.stack_state(), datetime.now(UTC), (), {}, births=births, orphans=found.orphans)
+    (box_snapshot,) = with_forgotten(snapshot, sweep.store).box_snapshots
+    assert (box_snapshot.gone, box_snapshot.lost) == (False, True)
 
 
 def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
@@ -129,8 +129,8 @@ def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
 ) -> None:
     costs = spent(sweep.store, datetime.now(UTC))
     assert ledger._gone(sources(sweep, box), costs) == frozenset()
-    sight: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
-    assert finish_box._last_look(TARGET, sight, Out(as_json=True)) == NO
+    box_snapshot: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
+    assert finish_box._last_look(TARGET, box_snapshot, Out(as_json=True)) == NO
     assert json.loads(capsys.readouterr().out)["gone"] is False
 
 

@@ -26,7 +26,7 @@ from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.session import Severity
 from sweepstack.status.compose import compose
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import forget_handover, handover_of, keep_handover
 from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
@@ -151,8 +151,8 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     assert (finding.bills_unknown, finding.price_per_hour) == (True, 0.01)
     assert "confirm-gone --stack sweep-t box-0" in finding.next
     state, births, costs = parked.stack_state(), tuple(known.births()), spent(known, datetime.now(UTC))
-    scene = Scene(state, costs.at, (), {}, births=births, spent=costs, still_billed=(rest,))
-    view = compose(scene)
+    snapshot = Snapshot(state, costs.at, (), {}, births=births, spent=costs, still_billed=(rest,))
+    view = compose(snapshot)
     assert (view.bills, view.meter.per_hour) == ("yes", 0.01)
     assert any("bills $0.01/h until it is released: (release) in its console" in note for note in view.notes)
 

@@ -13,7 +13,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.host_shutdown import Handover
@@ -21,7 +21,7 @@ from sweepstack.teardown.host_shutdown import Handover
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 
 
-def scene(by: Literal["ssh", "person"]) -> Scene:
+def snapshot(by: Literal["ssh", "person"]) -> Snapshot:
     """One box on a host that does not answer, and whose end was begun."""
     box = BoxEntry(
         urn="urn:box-0",
@@ -39,7 +39,7 @@ def scene(by: Literal["ssh", "person"]) -> Scene:
     handed = Handover(
         box="box-0", native_id="host-1", verb="destroy", by=by, native="its end", way="cleared", begun_at=NOW
     )
-    sight = Sight(
+    box_snapshot = BoxSnapshot(
         box=box,
         queue=None,
         launch=None,
@@ -55,17 +55,17 @@ def scene(by: Literal["ssh", "person"]) -> Scene:
         claims_cleared=False,
         handed=handed,
     )
-    return Scene(StackState("s", boxes=(box,)), NOW, (), {}, sights=(sight,))
+    return Snapshot(StackState("s", boxes=(box,)), NOW, (), {}, box_snapshots=(box_snapshot,))
 
 
 def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
-    first, second = compose(scene("person")).next
+    first, second = compose(snapshot("person")).next
     assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
     assert second == "pulumi destroy --stack s"
 
 
 def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
-    first, second = compose(scene("ssh")).next
+    first, second = compose(snapshot("ssh")).next
     assert first.startswith("pulumi destroy --stack s")
     assert second.startswith("sweepctl confirm-gone --stack s box-0 --saw")
 
@@ -73,11 +73,15 @@ def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
 def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -> None:
     given_up = Verdict(allowed=True, way="abandoned")
     teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
-    asked = scene("person")
-    (sight,) = asked.sights
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
 
     def next_of(**changes: Any) -> tuple[str, ...]:
-        return tuple(compose(replace(asked, teardown=teardown, sights=(replace(sight, handed=None, **changes),))).next)
+        return tuple(
+            compose(
+                replace(asked, teardown=teardown, box_snapshots=(replace(box_snapshot, handed=None, **changes),))
+            ).next
+        )
 
     first, second = next_of(verdict=given_up)
     assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
@@ -89,20 +93,20 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
 
 def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
     """A box that is gone spends nothing."""
-    lines = compose(replace(scene("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
+    lines = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
     assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
 
 
 def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_up() -> None:
     """It would be refused, and so is a destroy."""
-    asked = scene("person")
-    (sight,) = asked.sights
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
     journal = parse_journal(b"")
     teardown = Teardown(native_ids=("host-1",), begun_at=NOW)
 
     def next_of(**changes: Any) -> tuple[str, ...]:
-        locked = replace(sight, handed=None, claims_cleared=True, **changes)
-        return tuple(compose(replace(asked, teardown=teardown, sights=(locked,))).next)
+        locked = replace(box_snapshot, handed=None, claims_cleared=True, **changes)
+        return tuple(compose(replace(asked, teardown=teardown, box_snapshots=(locked,))).next)
 
     anew, given_up = next_of(seen=Observation(Existence.EXISTS, journal), journal=journal)
     assert anew.startswith("sweepctl finish --stack s ")
@@ -112,11 +116,11 @@ def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_u
 
 
 def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
-    asked = scene("person")
-    (sight,) = asked.sights
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
     journal = parse_journal(b"")
     seen = Observation(Existence.EXISTS, journal, runner_alive=False)
-    bare = replace(sight, handed=None, seen=seen, phase="running", journal=journal, bare=True)
-    first, second = compose(replace(asked, sights=(bare,))).next
+    bare = replace(box_snapshot, handed=None, seen=seen, phase="running", journal=journal, bare=True)
+    first, second = compose(replace(asked, box_snapshots=(bare,))).next
     assert "boxes.box-0.want is set to stopped" in first
     assert "further name below boxes" in second

@@ -104,7 +104,7 @@ def judged(
     identity, name, generation = box_layout.box_of(tag) or ("", "", 0)
     stores = [store for store in known.stores.values() if store.marker.identity == identity]
     on_record, owner = "", on_it.owner
-    if owner is not None and owner.evidence and all(store.shelf.uri != owner.evidence for store in stores):
+    if owner is not None and owner.evidence and all(store.objects.uri != owner.evidence for store in stores):
         try:
             store = EvidenceStore.open(owner.evidence)
             if store.marker.identity == identity:
@@ -125,7 +125,7 @@ def judged(
 def _places(tag: str, known: Known) -> tuple[str, ...]:
     """The places of the evidence of this box's sweep that are known before the box is asked."""
     identity = (box_layout.box_of(tag) or ("", "", 0))[0]
-    return tuple(store.shelf.uri for store in known.stores.values() if store.marker.identity == identity)
+    return tuple(store.objects.uri for store in known.stores.values() if store.marker.identity == identity)
 
 
 def read_box(platform: str, native_id: str, account: str, places: Sequence[str] = ()) -> OnIt:

@@ -233,7 +233,7 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
         identity=box[0] if box else volume[0] if volume else "",
         project=owner.project if owner else "",
         stack=owner.stack if owner else ", ".join(finding.whose),
-        evidence=", ".join(store.shelf.uri for store in found.stores),
+        evidence=", ".join(store.objects.uri for store in found.stores),
         found=holds + unread,
     )
 
@@ -247,7 +247,7 @@ def _keep_logs(finding: Finding, found: Assessed) -> list[str]:
     if journal is None or not box.box or finding.standing == "duplicate":
         return []
     channel = BoxAt(finding.platform, finding.native_id, finding.account).channel
-    places = [Evidence(store.shelf.uri) for store in found.stores]
+    places = [Evidence(store.objects.uri) for store in found.stores]
     kept = [box_logs.copy_last(channel, place, box.box, box.generation, journal.head) for place in places]
     return [problem for problems in kept for problem in problems]
 

@@ -88,7 +88,7 @@ def _users(native_id: str, identity: str, known: Known) -> Survey:
     """Every sweep with a box that mounted the volume, by its evidence, or by the notes of a stack of volumes."""
     found = Survey()
     for store in known.stores.values():
-        user = User(store.marker.stack, store.marker.identity, store.shelf.uri)
+        user = User(store.marker.stack, store.marker.identity, store.objects.uri)
         try:
             if any(native_id in birth.mounts.values() for birth in store.births()):
                 found.add(native_id, user)
@@ -146,7 +146,7 @@ def _lies_on(volume: VolumeContext, store: EvidenceStore) -> str:
         channel = volume_channel(volume.platform, volume.facts.native_id, box_layout.DURABLE)
     except Unsupported:
         return ""  # readable only from a box, so it holds no folder of this computer
-    found = evidence_on(channel, store.shelf.uri, (box_layout.DURABLE,))
+    found = evidence_on(channel, store.objects.uri, (box_layout.DURABLE,))
     return found[1] if found is not None else ""
 
 

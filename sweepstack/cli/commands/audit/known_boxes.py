@@ -157,7 +157,7 @@ def _read_file(known: Known, root: Path, name: str) -> None:
     place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
     if place is None:
         return
-    stack = next((stack for stack, store in known.stores.items() if store.shelf.uri == place), None)
+    stack = next((stack for stack, store in known.stores.items() if store.objects.uri == place), None)
     if stack is not None:
         known.named_hosts |= set() if _is_over(known, stack) else set(_hosts(file))
         return

@@ -23,12 +23,12 @@ def other_backends(
     """The backends, other than the one used here, that hold the sweep: by the lease in its evidence, or by what the box
     says, if no person took that over. Asks each of them once for `known`. `owner`: None for a volume, which says
     nothing."""
-    here = {store.shelf.uri for store in known.stores.values()}
+    here = {store.objects.uri for store in known.stores.values()}
     by_box = {owner.evidence} - here if owner is not None else set()
     held, trusted = list[Claim](), set[Claim]()
     for store in stores:
         held += (claims := _lease(store))
-        trusted |= set(claims) if store.shelf.uri not in by_box else set()
+        trusted |= set(claims) if store.objects.uri not in by_box else set()
     said = [(owner.backend, owner.project, owner.stack)] if owner is not None and owner.backend else []
     if not held and not said:
         return ()

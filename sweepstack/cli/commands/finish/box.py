@@ -21,7 +21,7 @@ from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
 from sweepstack.status.next_commands import first_hung
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
 def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> int:
@@ -29,11 +29,11 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     stack = target.stack
     quiet = Out(as_json=False) if not out.as_json else Silent()
     with Progress("looking"):
-        scene = look(open_sources(target))
-    sight = _sight(scene, box, stack)
-    approved = sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed)
+        snapshot = look(open_sources(target))
+    box_snapshot = _box_snapshot(snapshot, box, stack)
+    approved = box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
     if not approved:
-        _refuse_at_work(sight, stack)
+        _refuse_at_work(box_snapshot, stack)
         _say(out, f"sweepctl pull --stack {stack}")
         if (code := pulling.pull(open_sources(target), quiet)) != YES:
             return code
@@ -49,11 +49,11 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
         _say(out, f"boxes.{box}.want: gone    (written to {target.file.shown})")
     _say(out, f"pulumi up --stack {stack} --yes")
     code = engine(target, "up", out)
-    return code if code != YES else _last_look(target, sight, out)
+    return code if code != YES else _last_look(target, box_snapshot, out)
 
 
-def _sight(scene: Scene, box: str, stack: str) -> Sight:
-    by_name = {sight.box.name: sight for sight in scene.sights}
+def _box_snapshot(snapshot: Snapshot, box: str, stack: str) -> BoxSnapshot:
+    by_name = {box_snapshot.box.name: box_snapshot for box_snapshot in snapshot.box_snapshots}
     if box not in by_name:
         hint = did_you_mean(box, by_name)
         raise No(
@@ -63,18 +63,18 @@ def _sight(scene: Scene, box: str, stack: str) -> Sight:
     return by_name[box]
 
 
-def _refuse_at_work(sight: Sight, stack: str) -> None:
+def _refuse_at_work(box_snapshot: BoxSnapshot, stack: str) -> None:
     """Raises No now if the box still runs cells: the approval would refuse that only after a long pull."""
-    if sight.journal is None or not sight.seen.runner_alive:
+    if box_snapshot.journal is None or not box_snapshot.seen.runner_alive:
         return
-    running = [name for name, progress in sight.journal.cells.items() if progress.state == "running"]
+    running = [name for name, progress in box_snapshot.journal.cells.items() if progress.state == "running"]
     if running:
-        box = sight.box.name
+        box = box_snapshot.box.name
         wait = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {box}"
         raise No(
             f"box {box} is at work: {', '.join(running[:5])}",
             [
-                *(first_hung(stack, [sight]) or [wait]),  # a hung cell never becomes done
+                *(first_hung(stack, [box_snapshot]) or [wait]),  # a hung cell never becomes done
                 f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (gives up its data)',
             ],
         )
@@ -85,9 +85,9 @@ def _say(out: Out, command: str) -> None:
         out.line(f"$ {command}")
 
 
-def _last_look(target: Target, sight: Sight, out: Out) -> int:
+def _last_look(target: Target, box_snapshot: BoxSnapshot, out: Out) -> int:
     """Asks the platform for this native id: the engine's exit code is no proof."""
-    box = sight.box
+    box = box_snapshot.box
     try:
         record = look_up(box.context().platform, box.native_id, box.account, rented=box.teardown.rented)
         gone, problem = record.phase is Phase.GONE, record.note if record.emptied else "it is still there"

@@ -34,8 +34,8 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
     step, quiet = steps.take, steps.quiet
     with Progress("looking"):
         sources = open_sources(target)
-        scene = look(sources)
-    if not scene.sights and scene.births:  # boxes were rented, and none is left to finish
+        snapshot = look(sources)
+    if not snapshot.box_snapshots and snapshot.births:  # boxes were rented, and none is left to finish
         return _last_look(target, out, steps.done, sources.evidence)
     try:
         if not _cleared(target):
@@ -119,18 +119,19 @@ def ask_once(target: Target) -> None:
 def _cleared(target: Target) -> bool:
     """Whether every box of the state may end by the approval in the state."""
     with Progress("looking"):
-        scene = look(open_sources(target))
-    return bool(scene.sights) and all(sight.verdict.allowed for sight in scene.sights)
+        snapshot = look(open_sources(target))
+    return bool(snapshot.box_snapshots) and all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots)
 
 
 def _approved(target: Target) -> bool:
     """Whether every box may end by the approval in the state or in the stack file."""
     with Progress("looking"):
-        scene = look(open_sources(target))
-    if not scene.sights:
+        snapshot = look(open_sources(target))
+    if not snapshot.box_snapshots:
         raise No("there is no box in the state: nothing to finish", [f"sweepctl status --stack {target.stack}"])
     return all(
-        sight.verdict.allowed or (sight.proposed is not None and sight.proposed.allowed) for sight in scene.sights
+        box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
+        for box_snapshot in snapshot.box_snapshots
     )
 
 

@@ -10,15 +10,17 @@ from sweepstack.cli.sources import Sources
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
 def choose(
-    sources: Sources, scene: Scene, name: str | None, fits: Callable[[Sight], bool], words: str, path: str
-) -> tuple[str, Sight | None]:
+    sources: Sources, snapshot: Snapshot, name: str | None, fits: Callable[[BoxSnapshot], bool], words: str, path: str
+) -> tuple[str, BoxSnapshot | None]:
     """The box by its name, or the only one that `fits`: a box of the state, else one with a copy of a log at `path` or
     below it. Raises No, Unsure."""
-    by_name = {sight.box.name: sight for sight in scene.sights if not sight.box.to_delete}
+    by_name = {
+        box_snapshot.box.name: box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.box.to_delete
+    }
     in_state = by_name if name is None else name in by_name
     copied = [] if in_state else sorted({kept.box for kept, _ in _copies(sources, path)})
     if name is not None:
@@ -26,19 +28,19 @@ def choose(
             known = [*by_name, *(one for one in copied if one not in by_name)]
             raise No(f"there is no box {name} in the state{did_you_mean(name, known)}. Boxes: {', '.join(known)}")
         return name, by_name.get(name)
-    found = [box for box, sight in by_name.items() if fits(sight)] if by_name else copied
+    found = [box for box, box_snapshot in by_name.items() if fits(box_snapshot)] if by_name else copied
     if len(found) != 1:
         named = ", ".join(found)
         raise Unsure(f"which box? {f'{named} do' if found else f'no box {words}'}: name one")
     return found[0], by_name.get(found[0])
 
 
-def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> CellFile:
+def find_log(sources: Sources, name: str, box_snapshot: BoxSnapshot | None, path: str) -> CellFile:
     """The log at `path`, or the newest one below it. Raises Unsure if it can't be read anywhere."""
     why = "" if sources.target.evidence else f"box {name} is not in the state any more"
-    if sight is not None and sight.reachable:
+    if box_snapshot is not None and box_snapshot.reachable:
         try:
-            channel = sight.box.context().channel()
+            channel = box_snapshot.box.context().channel()
             if channel.size(path) is None:
                 raise Unsure(f"box {name} has no {path} yet")
             return over_channel(f"box {name}", channel, path, 0)
@@ -46,9 +48,9 @@ def find_log(sources: Sources, name: str, sight: Sight | None, path: str) -> Cel
             raise
         except (SweepstackError, OSError) as error:
             why = f"box {name}: {error}"
-    elif sight is not None:
-        why = f"box {name} is {'gone' if sight.gone else sight.seen.note or 'unknown'}"
-    found = copy_of(sources, name, sight.box.generation if sight else None, path, why)
+    elif box_snapshot is not None:
+        why = f"box {name} is {'gone' if box_snapshot.gone else box_snapshot.seen.note or 'unknown'}"
+    found = copy_of(sources, name, box_snapshot.box.generation if box_snapshot else None, path, why)
     if found is None:
         raise Unsure(f"{why + ', and' if why else f'of box {name}'} `sweepctl pull` had copied no such log")
     return found

@@ -23,7 +23,7 @@ from sweepstack.cli.target import Target
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 30.0
@@ -45,7 +45,9 @@ class Ending:
 class Follow:
     """Prints one file of one box as it grows. Subclasses decide which file that is now, and when it is complete."""
 
-    def __init__(self, target: Target, sight: Sight, words: str, tail: int | None, limit: timedelta) -> None:
+    def __init__(
+        self, target: Target, box_snapshot: BoxSnapshot, words: str, tail: int | None, limit: timedelta
+    ) -> None:
         self.target, self.words = target, words
         self.offset = 0
         self._tail, self._limit = tail, limit.total_seconds()
@@ -56,7 +58,7 @@ class Follow:
         self._pause = 0.0
         self._missing: float | None = None
         self._located = time.monotonic()
-        self.attach(sight)
+        self.attach(box_snapshot)
 
     # Overridden by subclasses
 
@@ -83,7 +85,7 @@ class Follow:
         """Whether only a living runner can write more."""
         return True
 
-    def locate(self) -> Sight | None:
+    def locate(self) -> BoxSnapshot | None:
         """Looks up the box to read from; None if it is proved gone."""
         raise NotImplementedError
 
@@ -93,11 +95,11 @@ class Follow:
 
     # Shared by subclasses
 
-    def attach(self, sight: Sight) -> None:
+    def attach(self, box_snapshot: BoxSnapshot) -> None:
         """Reads from this box from now on."""
-        self.box, self.generation = sight.box.name, sight.box.generation
-        self._native_id = sight.box.native_id
-        self.channel: Channel = sight.box.context().channel()
+        self.box, self.generation = box_snapshot.box.name, box_snapshot.box.generation
+        self._native_id = box_snapshot.box.native_id
+        self.channel: Channel = box_snapshot.box.context().channel()
         self._journal_read = 0
 
     def say(self, text: str) -> None:
@@ -145,14 +147,14 @@ class Follow:
         """Looks up which box it is now. If that fails, the next step tries again."""
         self._located = time.monotonic()
         try:
-            sight = self.locate()
+            box_snapshot = self.locate()
         except (SweepstackError, OSError):
             return None
-        if sight is None:
+        if box_snapshot is None:
             return self.lost()
-        if sight.box.native_id != self._native_id:
-            self.say(f"it is on box {sight.box.name} ({sight.box.native_id}) now")
-            self.attach(sight)
+        if box_snapshot.box.native_id != self._native_id:
+            self.say(f"it is on box {box_snapshot.box.name} ({box_snapshot.box.native_id}) now")
+            self.attach(box_snapshot)
             self._path, self.offset = None, 0
         return None
 
@@ -221,21 +223,21 @@ class CellFollow(Follow):
         self,
         target: Target,
         sources: Sources,
-        scene: Scene,
+        snapshot: Snapshot,
         cell: str,
         attempt: int | None,
         tail: int | None,
         limit: timedelta,
     ) -> None:
-        sight = holder_of(scene, cell)
-        if sight is None:
+        box_snapshot = holder_of(snapshot, cell)
+        if box_snapshot is None:
             raise Unsure(f"no box has {cell} yet", [f"sweepctl status --stack {target.stack}"])
         self.cell, self.only = cell, attempt
         self.attempt = 0
         self.ended: dict[int, str] = {}
         self._ending: Ending | None = None
-        self._sources, self._gone = sources, sight.gone
-        super().__init__(target, sight, cell, tail, limit)
+        self._sources, self._gone = sources, box_snapshot.gone
+        super().__init__(target, box_snapshot, cell, tail, limit)
 
     def run(self) -> int:
         return self.lost() if self._gone else super().run()
@@ -271,10 +273,10 @@ class CellFollow(Follow):
             return Ending(YES, f"attempt {self.only} of {self.cell} {self.ended.get(self.only, 'was cut off')}")
         return self._ending
 
-    def locate(self) -> Sight | None:
+    def locate(self) -> BoxSnapshot | None:
         self._sources = open_sources(self.target)
-        sight = holder_of(look(self._sources), self.cell)
-        return None if sight is None or sight.gone else sight
+        box_snapshot = holder_of(look(self._sources), self.cell)
+        return None if box_snapshot is None or box_snapshot.gone else box_snapshot
 
     def lost(self) -> int:
         try:
@@ -296,9 +298,11 @@ class CellFollow(Follow):
 class BoxFollow(Follow):
     """Follows a log of a box."""
 
-    def __init__(self, target: Target, sight: Sight, words: str, path: str, tail: int | None, limit: timedelta) -> None:
+    def __init__(
+        self, target: Target, box_snapshot: BoxSnapshot, words: str, path: str, tail: int | None, limit: timedelta
+    ) -> None:
         self.file = path
-        super().__init__(target, sight, words, tail, limit)
+        super().__init__(target, box_snapshot, words, tail, limit)
 
     def needle(self) -> bytes:
         return b'"setup-'
@@ -316,20 +320,29 @@ class BoxFollow(Follow):
         self._printer(copy.whole(copy.size(), start))
         return YES
 
-    def locate(self) -> Sight | None:
-        scene = look(open_sources(self.target))
-        found = next((sight for sight in scene.sights if sight.box.name == self.box and not sight.box.to_delete), None)
+    def locate(self) -> BoxSnapshot | None:
+        snapshot = look(open_sources(self.target))
+        found = next(
+            (
+                box_snapshot
+                for box_snapshot in snapshot.box_snapshots
+                if box_snapshot.box.name == self.box and not box_snapshot.box.to_delete
+            ),
+            None,
+        )
         return None if found is None or found.gone else found
 
 
 class SetupFollow(BoxFollow):
     """Follows the log of one set-up step. Exit 0: it finished; 1: it failed. Follows a try after a failure too."""
 
-    def __init__(self, target: Target, sight: Sight, setup: str, tail: int | None, limit: timedelta) -> None:
+    def __init__(
+        self, target: Target, box_snapshot: BoxSnapshot, setup: str, tail: int | None, limit: timedelta
+    ) -> None:
         self.setup = setup
         self._ending: Ending | None = None
-        words = f"set-up of box {sight.box.name}"
-        super().__init__(target, sight, words, box_layout.setup_log(setup), tail, limit)
+        words = f"set-up of box {box_snapshot.box.name}"
+        super().__init__(target, box_snapshot, words, box_layout.setup_log(setup), tail, limit)
 
     def event(self, entry: dict[str, Any]) -> None:
         if entry.get("setup") != self.setup:
@@ -349,5 +362,7 @@ class SetupFollow(BoxFollow):
 class RunnerFollow(BoxFollow):
     """Follows the runner's own log, until Ctrl-C."""
 
-    def __init__(self, target: Target, sight: Sight, tail: int | None, limit: timedelta) -> None:
-        super().__init__(target, sight, f"runner of box {sight.box.name}", box_layout.RUNNER_LOG, tail, limit)
+    def __init__(self, target: Target, box_snapshot: BoxSnapshot, tail: int | None, limit: timedelta) -> None:
+        super().__init__(
+            target, box_snapshot, f"runner of box {box_snapshot.box.name}", box_layout.RUNNER_LOG, tail, limit
+        )

@@ -22,15 +22,15 @@ from sweepstack.status.next_commands import out_of_hung
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of a cell. `follow`: how long to follow it; None: prints it once."""
     sources = open_sources(target)
-    scene = look(sources)
-    known = [entry.name for entry in scene.roster] + list(scene.dropped)
+    snapshot = look(sources)
+    known = [entry.name for entry in snapshot.roster] + list(snapshot.dropped)
     if cell not in known:
         raise target.no_cell(cell, known)
-    if follow is not None and holder_of(scene, cell) is not None:
-        return CellFollow(target, sources, scene, cell, attempt, tail, follow).run()
-    source = find_file(sources, scene, cell, attempt)
+    if follow is not None and holder_of(snapshot, cell) is not None:
+        return CellFollow(target, sources, snapshot, cell, attempt, tail, follow).run()
+    source = find_file(sources, snapshot, cell, attempt)
     code = _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})
-    if not out.as_json and any(cell in sight.hung for sight in scene.sights):
+    if not out.as_json and any(cell in box_snapshot.hung for box_snapshot in snapshot.box_snapshots):
         aside(*following(out_of_hung(target.stack, cell)))
     return code
 
@@ -38,15 +38,17 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of the last set-up step of a box; `box` None: of the only box with a set-up step."""
     sources = open_sources(target)
-    scene = look(sources)
-    named = lambda sight: sight.setup is not None  # noqa: E731
-    name, sight = choose(sources, scene, box, named, "has a set-up step", box_layout.SETUP_LOGS)
-    setup = sight.setup if sight else None
-    if sight is not None and sight.reachable and setup is None:
+    snapshot = look(sources)
+    named = lambda box_snapshot: box_snapshot.setup is not None  # noqa: E731
+    name, box_snapshot = choose(sources, snapshot, box, named, "has a set-up step", box_layout.SETUP_LOGS)
+    setup = box_snapshot.setup if box_snapshot else None
+    if box_snapshot is not None and box_snapshot.reachable and setup is None:
         raise Unsure(f"box {name} has begun no set-up step (job.setup)")
-    if follow is not None and sight is not None and not sight.gone and setup is not None:
-        return SetupFollow(target, sight, setup.digest, tail, follow).run()
-    source = find_log(sources, name, sight, box_layout.setup_log(setup.digest) if setup else box_layout.SETUP_LOGS)
+    if follow is not None and box_snapshot is not None and not box_snapshot.gone and setup is not None:
+        return SetupFollow(target, box_snapshot, setup.digest, tail, follow).run()
+    source = find_log(
+        sources, name, box_snapshot, box_layout.setup_log(setup.digest) if setup else box_layout.SETUP_LOGS
+    )
     state = SETUP_WORDS[setup.state] if setup else "unknown"
     return _print(source, f"set-up of box {name}, {state}", tail, out, {"box": name, "state": state})
 
@@ -54,11 +56,11 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
 def runner_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of a box's runner."""
     sources = open_sources(target)
-    scene = look(sources)
-    name, sight = choose(sources, scene, box, lambda _: True, "is there", box_layout.RUNNER_LOG)
-    if follow is not None and sight is not None and not sight.gone:
-        return RunnerFollow(target, sight, tail, follow).run()
-    source = find_log(sources, name, sight, box_layout.RUNNER_LOG)
+    snapshot = look(sources)
+    name, box_snapshot = choose(sources, snapshot, box, lambda _: True, "is there", box_layout.RUNNER_LOG)
+    if follow is not None and box_snapshot is not None and not box_snapshot.gone:
+        return RunnerFollow(target, box_snapshot, tail, follow).run()
+    source = find_log(sources, name, box_snapshot, box_layout.RUNNER_LOG)
     return _print(source, f"runner of box {name}", tail, out, {"box": name})
 
 

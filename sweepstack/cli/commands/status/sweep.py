@@ -15,7 +15,7 @@ from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 SHOWN = 5
 """The most names in one note."""
@@ -33,19 +33,19 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
         return status_store(sources, out)
     with Progress("looking"):
-        scene = look(sources, files=out.as_json)  # only the JSON document shows files
-        scene = replace(scene, notes=(*scene.notes, *to_run_again(sources, scene)))
-        view = compose(scene)
+        snapshot = look(sources, files=out.as_json)  # only the JSON document shows files
+        snapshot = replace(snapshot, notes=(*snapshot.notes, *to_run_again(sources, snapshot)))
+        view = compose(snapshot)
     alerts = BudgetAlerts()
-    alerts.look(sources, scene, view)
+    alerts.look(sources, snapshot, view)
     if out.as_json:
         out.document(view.as_json())
     render(view, out)
     alerts.end()
-    return exit_code(sources, scene, view)
+    return exit_code(sources, snapshot, view)
 
 
-def to_run_again(sources: Sources, scene: Scene) -> list[str]:
+def to_run_again(sources: Sources, snapshot: Snapshot) -> list[str]:
     """A note on retries that no `pulumi up` has brought to the boxes yet.
 
     `finish` would end the boxes without running these cells, and a later `up` would rent boxes for them.
@@ -54,24 +54,28 @@ def to_run_again(sources: Sources, scene: Scene) -> list[str]:
         asked = on_record(sources.store) if sources.store is not None else {}
     except EvidenceError:
         return []  # `retry` and `up` report it themselves
-    copies = {cell.name: cell.manifest for cell in scene.receipt.cells} if scene.receipt else {}
+    copies = {cell.name: cell.manifest for cell in snapshot.receipt.cells} if snapshot.receipt else {}
     waiting = []
-    for cell in scene.roster:
+    for cell in snapshot.roster:
         if (retry := asked.get(cell.name)) is None:
             continue
-        ran = [progress.retry for sight in scene.sights if (progress := sight.progress(cell.name)) is not None]
+        ran = [
+            progress.retry
+            for box_snapshot in snapshot.box_snapshots
+            if (progress := box_snapshot.progress(cell.name)) is not None
+        ]
         same = retry.manifest is not None and copies.get(cell.name) == retry.manifest
         if max(ran) < retry.retry if ran else same:
             waiting.append(cell.name)
     if not waiting:
         return []
     named = ", ".join(waiting[:SHOWN]) + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else "")
-    return [f"to run again, as was asked for: {named}. `pulumi up --stack {scene.state.stack}` starts it"]
+    return [f"to run again, as was asked for: {named}. `pulumi up --stack {snapshot.state.stack}` starts it"]
 
 
-def exit_code(sources: Sources, scene: Scene, view: SweepView) -> int:
+def exit_code(sources: Sources, snapshot: Snapshot, view: SweepView) -> int:
     """The exit code for the question "is everything that runs in the state?"."""
     if view.unknown:
         return NO
-    untold = view.bills == "unknown" or not scene.searched
+    untold = view.bills == "unknown" or not snapshot.searched
     return UNSURE if untold and (sources.evidence or sources.problem) else YES

@@ -106,10 +106,10 @@ class Pictures:
         """Takes a picture. `again`: asks for a new state, whatever the age of the last one."""
         if self._sources is None or again or time.monotonic() - self._opened > STATE_SECONDS:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
-        scene = look(self._sources, files=self._files)
-        view = compose(scene)
-        self._teller.look(self._sources, scene, view)
-        return Picture(view, exit_code(self._sources, scene, view), scene.now.astimezone())
+        snapshot = look(self._sources, files=self._files)
+        view = compose(snapshot)
+        self._teller.look(self._sources, snapshot, view)
+        return Picture(view, exit_code(self._sources, snapshot, view), snapshot.now.astimezone())
 
 
 def _blocks(pictures: Iterable[Picture], out: Out) -> None:

@@ -101,14 +101,14 @@ def _one(target: Target, memory: Memory, alerts: BudgetAlerts) -> Round:
     try:
         sources = open_sources(target)
         store = usable(sources, "tend")
-        round_, scene, view = tend_round.look_at(sources, store, memory.verified)
-        alerts.look(sources, scene, view)
+        round_, snapshot, view = tend_round.look_at(sources, store, memory.verified)
+        alerts.look(sources, snapshot, view)
         if not memory.stop.is_set():
-            tend_round.bring_in(sources, store, scene, round_, memory.verified)
+            tend_round.bring_in(sources, store, snapshot, round_, memory.verified)
         if not memory.stop.is_set():
-            tend_moves.level(target.root, scene, round_, memory.moves, lambda words: _engine(memory, target, words))
+            tend_moves.level(target.root, snapshot, round_, memory.moves, lambda words: _engine(memory, target, words))
         if not memory.stop.is_set() and not round_.moved:  # no stop for a box that has just been given cells
-            tend_round.rest(sources, store, scene, round_, memory.verified)
+            tend_round.rest(sources, store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)
         tend_round.conclude(sources, store, round_, memory.verified)

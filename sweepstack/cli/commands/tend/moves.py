@@ -19,7 +19,7 @@ from sweepstack.cli.commands.tend.round import Round
 from sweepstack.cli.output import note
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.call import find_engine
-from sweepstack.status.snapshot import Scene
+from sweepstack.status.snapshot import Snapshot
 
 PREVIEW_SECONDS = 300.0
 CELLS = frozenset({"cells", "elsewhere"})
@@ -36,16 +36,20 @@ class Moves:
     tried: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
 
 
-def level(root: Path, scene: Scene, round_: Round, moves: Moves, run: Run) -> None:
+def level(root: Path, snapshot: Snapshot, round_: Round, moves: Moves, run: Run) -> None:
     """Moves waiting cells to idle boxes. Calls the engine only once for the same boxes and cells."""
-    idle = tuple(sight.box.name for sight in scene.sights if sight.idles)
-    waits = tuple(sorted(name for sight in scene.sights for name in sight.waiting))
+    idle = tuple(box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.idles)
+    waits = tuple(sorted(name for box_snapshot in snapshot.box_snapshots for name in box_snapshot.waiting))
     if not idle or not waits or (idle, waits) == moves.tried:
         return
     moves.tried = (idle, waits)
-    queues = [sight.queue.urn for sight in scene.sights if sight.queue is not None and not sight.gone]
+    queues = [
+        box_snapshot.queue.urn
+        for box_snapshot in snapshot.box_snapshots
+        if box_snapshot.queue is not None and not box_snapshot.gone
+    ]
     targets = [word for urn in queues for word in ("--target", urn)]
-    stack = scene.state.stack
+    stack = snapshot.state.stack
     names = f"box {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} nothing to do"
     try:
         steps = _preview(root, stack, targets)

@@ -26,7 +26,7 @@ from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.state import STOP, BoxEntry
-from sweepstack.status.snapshot import Scene, Sight
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.ownership import renew
 
 STOP_SECONDS = 300.0
@@ -60,37 +60,44 @@ class Round:
         return vars(self).copy()
 
 
-def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Scene, SweepView]:
+def look_at(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Snapshot, SweepView]:
     """The snapshot at the start of the round. Adds the cells of the latest receipt to `verified`."""
-    scene = look(sources)
-    view = compose(scene)
-    if scene.receipt is not None:
-        verified |= {(cell.name, cell.manifest) for cell in scene.receipt.cells if cell.manifest is not None}
-    round_ = Round(counts=view.counts(), gone=[sight.box.name for sight in scene.sights if sight.gone])
+    snapshot = look(sources)
+    view = compose(snapshot)
+    if snapshot.receipt is not None:
+        verified |= {(cell.name, cell.manifest) for cell in snapshot.receipt.cells if cell.manifest is not None}
+    round_ = Round(
+        counts=view.counts(),
+        gone=[box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.gone],
+    )
     round_.unknown += [
-        f"box {sight.box.name}: {sight.seen.account_problem or sight.seen.note}"
-        for sight in scene.sights
-        if not sight.gone and not sight.reachable
+        f"box {box_snapshot.box.name}: {box_snapshot.seen.account_problem or box_snapshot.seen.note}"
+        for box_snapshot in snapshot.box_snapshots
+        if not box_snapshot.gone and not box_snapshot.reachable
     ]
-    _hold(scene)
-    return round_, scene, view
+    _hold(snapshot)
+    return round_, snapshot, view
 
 
-def _hold(scene: Scene) -> None:
+def _hold(snapshot: Snapshot) -> None:
     """Renews the owner's hold of the boxes. Waits only shortly: the next round does it again."""
 
     def renewed(box: BoxEntry) -> None:
         with contextlib.suppress(SweepstackError, OSError):
             renew(box.context().channel())
 
-    held = [sight.box for sight in scene.sights if sight.reachable and sight.phase == Phase.RUNNING]
+    held = [
+        box_snapshot.box
+        for box_snapshot in snapshot.box_snapshots
+        if box_snapshot.reachable and box_snapshot.phase == Phase.RUNNING
+    ]
     in_parallel({box.native_id: partial(renewed, box) for box in held}, HOLD_SECONDS)
 
 
-def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
+def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals) -> None:
     """Pulls and verifies, if a sealed cell is in no receipt."""
-    fresh = bool(_seals(scene.sights) - verified)
-    if not fresh and not _logs_to_copy(store, scene):
+    fresh = bool(_seals(snapshot.box_snapshots) - verified)
+    if not fresh and not _logs_to_copy(store, snapshot):
         return
     with Progress("pull", unit="bytes") as progress:
         summary = fetch(sources, store, progress)
@@ -110,15 +117,15 @@ def bring_in(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round
     round_.receipt = outcome.digest
     if not summary.problems and not summary.bad:
         # Damaged ones too: reading them again would find the same, until they are sealed anew.
-        verified |= _seals(scene.sights)
+        verified |= _seals(snapshot.box_snapshots)
 
 
-def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
+def _logs_to_copy(store: EvidenceStore, snapshot: Snapshot) -> bool:
     """Whether a box that answers has logs without a copy: of an attempt without a seal, or, once its runner has ended,
     its own logs."""
-    for sight in scene.sights:
-        box, journal = sight.box, sight.seen.journal
-        dead = sight.seen.runner_alive is False
+    for box_snapshot in snapshot.box_snapshots:
+        box, journal = box_snapshot.box, box_snapshot.seen.journal
+        dead = box_snapshot.seen.runner_alive is False
         if journal is None:
             continue
         if unsealed.missing(store, box.name, box.generation, journal, dead=dead):
@@ -128,38 +135,40 @@ def _logs_to_copy(store: EvidenceStore, scene: Scene) -> bool:
     return False
 
 
-def _seals(sights: Iterable[Sight]) -> Seals:
+def _seals(box_snapshots: Iterable[BoxSnapshot]) -> Seals:
     return {
         (name, progress.manifest)
-        for sight in sights
-        if sight.journal is not None
-        for name, progress in sight.journal.cells.items()
+        for box_snapshot in box_snapshots
+        if box_snapshot.journal is not None
+        for name, progress in box_snapshot.journal.cells.items()
         if progress.state == "sealed" and progress.manifest is not None
     }
 
 
-def rest(sources: Sources, store: EvidenceStore, scene: Scene, round_: Round, verified: Seals) -> None:
+def rest(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals) -> None:
     """Stops boxes with a drained queue or beyond the budget, if no unsaved data is lost by that."""
-    broke = set(to_stop(scene.budget, spent(store, scene.now) if scene.spent is None else scene.spent))
-    for sight in scene.sights:
-        if sight.phase != Phase.RUNNING or not sight.reachable:
+    broke = set(to_stop(snapshot.budget, spent(store, snapshot.now) if snapshot.spent is None else snapshot.spent))
+    for box_snapshot in snapshot.box_snapshots:
+        if box_snapshot.phase != Phase.RUNNING or not box_snapshot.reachable:
             continue
-        done = sight.box.when_done == STOP and not sight.seen.runner_alive and _drained(store, sight)
-        if done or sight.box.native_id in broke:
+        done = (
+            box_snapshot.box.when_done == STOP and not box_snapshot.seen.runner_alive and _drained(store, box_snapshot)
+        )
+        if done or box_snapshot.box.native_id in broke:
             why = "its queue is drained" if done else "the budget is used up"
-            _let_rest(store, sight, why, round_, verified)
+            _let_rest(store, box_snapshot, why, round_, verified)
 
 
-def _drained(store: EvidenceStore, sight: Sight) -> bool:
-    return drained(store, sight.box.name, sight.box.generation, sight.seen)
+def _drained(store: EvidenceStore, box_snapshot: BoxSnapshot) -> bool:
+    return drained(store, box_snapshot.box.name, box_snapshot.box.generation, box_snapshot.seen)
 
 
-def _let_rest(store: EvidenceStore, sight: Sight, why: str, round_: Round, verified: Seals) -> None:
-    box = sight.box
+def _let_rest(store: EvidenceStore, box_snapshot: BoxSnapshot, why: str, round_: Round, verified: Seals) -> None:
+    box = box_snapshot.box
     if box.teardown.stop is None:
         round_.kept[box.name] = f"{why}, and {box.adapter} has no stop"
         return
-    left = sorted(name for name, _ in _seals([sight]) - verified)
+    left = sorted(name for name, _ in _seals([box_snapshot]) - verified)
     if left:
         round_.kept[box.name] = f"{why}, and {', '.join(left[:3])} could not be pulled and verified yet"
         return
@@ -187,13 +196,15 @@ def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Se
     """Completes the round: the states of the cells now, whether anything is left to do, what to type next."""
     changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
     sources = open_sources(sources.target) if changed else sources
-    scene = look(sources)
-    view = compose(scene)
+    snapshot = look(sources)
+    view = compose(snapshot)
     round_.counts = view.counts()
     round_.next = list(view.next)
-    at_work = any(sight.seen.runner_alive for sight in scene.sights)
-    waits = any(sight.seen.runner_alive is None and not sight.gone for sight in scene.sights)
-    fresh = _seals(scene.sights) - verified
+    at_work = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
+    waits = any(
+        box_snapshot.seen.runner_alive is None and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
+    )
+    fresh = _seals(snapshot.box_snapshots) - verified
     round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced or round_.moved)
     if not round_.over:
         return

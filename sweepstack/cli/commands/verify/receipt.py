@@ -268,7 +268,7 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
     if outcome.differing:
         return [f"{again}    (copies again what differs)", accept]
     if states & {"running", "pending"}:
-        if "running" in states and (hung := first_hung(stack, look(sources, files=False).sights)):
+        if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     first = bad[0].name

@@ -140,10 +140,10 @@ def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...]) -> tuple[Artif
 
 def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
     """Removes the damaged copies from the index of checked files, so that every command reads them again."""
-    known = file_index.read_index(store.shelf, receipt)
+    known = file_index.read_index(store.objects, receipt)
     left = {path: facts for path, facts in known.items() if path.partition("/")[0] not in cells}
     try:
-        file_index.write_index(store.shelf, receipt.digest, left)
+        file_index.write_index(store.objects, receipt.digest, left)
     except EvidenceError:
         return  # the evidence can't be written; the damage was reported
 

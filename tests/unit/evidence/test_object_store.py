@@ -1,4 +1,4 @@
-"""The folder as a shelf; and records that two people may write."""
+"""A folder as an object store; and records that two people may write."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.records import Lease, Teardown
-from sweepstack.evidence.object_store import FolderShelf, Shelf
+from sweepstack.evidence.object_store import FolderStore, ObjectStore
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
-from tests.unit.evidence.shelf_contract import *  # noqa: F403
+from tests.unit.evidence.object_store_contract import *  # noqa: F403
 from tests.unit.evidence.world import BEGIN, World
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def objects(tmp_path: Path) -> ObjectStore:
     root = tmp_path / "evidence"
     root.mkdir()
-    return FolderShelf(f"file://{socket.gethostname()}{root}", root)
+    return FolderStore(f"file://{socket.gethostname()}{root}", root)
 
 
-def test_what_can_not_be_read_is_not_absent(shelf: FolderShelf) -> None:
-    (shelf.root / "records").write_text("a file where a folder should be")
-    for ask in (lambda: shelf.read("records/lease.json"), lambda: shelf.names("records")):
+def test_what_can_not_be_read_is_not_absent(objects: FolderStore) -> None:
+    (objects.root / "records").write_text("a file where a folder should be")
+    for ask in (lambda: objects.read("records/lease.json"), lambda: objects.names("records")):
         with pytest.raises(EvidenceError, match="can't be read"):
             ask()
 
 
-def test_a_failed_write_leaves_nothing(shelf: FolderShelf) -> None:
-    shelf.write("a", b"x")
+def test_a_failed_write_leaves_nothing(objects: FolderStore) -> None:
+    objects.write("a", b"x")
     with pytest.raises(EvidenceChanged):
-        shelf.write("a", b"y", over="")
-    assert os.listdir(shelf.root) == ["a"]
+        objects.write("a", b"y", over="")
+    assert os.listdir(objects.root) == ["a"]
 
 
 def test_the_second_of_two_people_is_told(world: World) -> None:

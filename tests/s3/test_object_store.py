@@ -1,4 +1,4 @@
-"""A bucket as a shelf, on a real server; and what people read when it can't be used."""
+"""A bucket as an object store, on a real server; and what people read when it can't be used."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.location import resolve
-from sweepstack.evidence.object_store import Shelf
+from sweepstack.evidence.object_store import ObjectStore
 from sweepstack.evidence.s3 import client
 from sweepstack.evidence.s3.address import S3Address
-from sweepstack.evidence.s3.object_store import S3Shelf
+from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
-from tests.unit.evidence.shelf_contract import *  # noqa: F403
+from tests.unit.evidence.object_store_contract import *  # noqa: F403
 from tests.unit.evidence.world import IDENTITY, World
 
 
 @pytest.fixture
-def shelf(uri: str) -> Shelf:
+def objects(uri: str) -> ObjectStore:
     return resolve(uri)
 
 
@@ -61,14 +61,14 @@ def test_what_nobody_can_know_is_not_absent(
     monkeypatch.setenv(name, value)
     client.forget()
     key = "records/births/none.json"
-    shelf = resolve(world.uri)
+    objects = resolve(world.uri)
     for ask in (
         lambda: EvidenceStore.open(world.uri),
         lambda: EvidenceStore.read_marker(world.uri),
-        lambda: shelf.read(key),
-        lambda: shelf.names("records/births"),
-        lambda: shelf.holds_any("records"),
-        lambda: shelf.write(key, b""),
+        lambda: objects.read(key),
+        lambda: objects.names("records/births"),
+        lambda: objects.holds_any("records"),
+        lambda: objects.write(key, b""),
         lambda: check_files(world.store, world.verify().receipt, [], full=True),
         lambda: world.store.copies.look("a"),
         lambda: world.store.copies.manifest("a"),
@@ -107,11 +107,11 @@ def test_an_edited_record_is_damaged(world: World, server: S3Server) -> None:
         world.store.births()
 
 
-def test_many_records_are_all_listed(shelf: S3Shelf, tmp_path: Path) -> None:
+def test_many_records_are_all_listed(objects: S3Store, tmp_path: Path) -> None:
     """More than the thousand that one answer holds."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: shelf.write(f"records/many/{number:05}.json", b"x"), range(1100)))
-    assert len(shelf.names("records/many")) == 1100
-    assert len(shelf.items("records")) == 1100
+        list(pool.map(lambda number: objects.write(f"records/many/{number:05}.json", b"x"), range(1100)))
+    assert len(objects.names("records/many")) == 1100
+    assert len(objects.items("records")) == 1100
