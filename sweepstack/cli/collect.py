@@ -59,6 +59,9 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     notes: list[str] = []
     read = _safely(lambda: tuple(store.births()) if store else None, None, notes)
     births = read or ()
+    unwritable = store is not None and bool(state.boxes) and not store.writable()
+    if store is not None and unwritable:
+        notes.append(f"{store.shown} can't be written: nothing is pulled or verified")
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
@@ -121,6 +124,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
+        pull_refused=store is not None and (read is None or unwritable),
         named_with=sources.named_with,
         known=sources.known,
         searched=others.searched and sources.store is not None and not state.problems,

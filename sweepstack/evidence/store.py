@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -89,6 +90,10 @@ class EvidenceStore(RecordFiles):
     def root(self) -> Path:
         """The folder, where it is one. Raises EvidenceError for another place: use the other methods for records."""
         return _folder(self.objects)
+
+    def writable(self) -> bool:
+        """Whether its folder can be written, as far as that can be told without a try: of another place, always."""
+        return self.traffic is not None or os.access(self.root, os.W_OK | os.X_OK)
 
     # Boxes
 

@@ -24,6 +24,8 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
+    if snapshot.pull_refused and named[:1] and named[0].startswith("sweepctl finish ") and not _gives_up(named):
+        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
     if not unseen or snapshot.teardown is not None:
         return named
@@ -37,7 +39,7 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
     ) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
-    if not any("--abandon" in way for way in (*helps, *named)):
+    if not _gives_up([*helps, *named]):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     return among(helps, named)
 
@@ -46,6 +48,11 @@ def give_up(stack: str, boxes: Sequence[str]) -> str:
     """The way that is always there: by name, with a reason, and on record."""
     names = " ".join(f"--abandon {name}" for name in sorted(boxes))
     return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
+
+
+def _gives_up(named: Sequence[str]) -> bool:
+    """Whether one of these commands gives boxes up."""
+    return any("--abandon" in way for way in named)
 
 
 def _unseen(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:

@@ -205,6 +205,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     evidence: str | None = None
     evidence_problem: str = ""
+    pull_refused: bool = False
+    """Whether `sweepctl pull` would be refused: the birth records do not read, or the evidence can't be written."""
     named_with: str = ""
     """The host that the evidence is named with, where that is no name of this computer."""
     known: bool = True

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.states.world import HERE, World
 
@@ -201,12 +202,22 @@ def _same_backend(world: World) -> bool:
     return True
 
 
+def _read(path: Path) -> dict[str, Any] | None:
+    """A document of the engine; None for one that another loss damaged already."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError:
+        return None
+    return document
+
+
 def _no_entries(*kinds: str) -> Callable[[World], bool]:
     """`pulumi state delete` of these kinds."""
 
     def bring(world: World) -> bool:
         for path in files_of(world, FILES["state"]):
-            document = json.loads(path.read_text())
+            if (document := _read(path)) is None:
+                return False
             latest = document["checkpoint"]["latest"]
             latest["resources"] = [
                 one for one in latest.get("resources", []) if str(one["type"]).rsplit(":", 1)[-1] not in kinds
@@ -220,7 +231,8 @@ def _no_entries(*kinds: str) -> Callable[[World], bool]:
 def _state_of_newer(world: World) -> bool:
     """Each entry of ours has a field that this version does not know."""
     for path in files_of(world, FILES["state"]):
-        document = json.loads(path.read_text())
+        if (document := _read(path)) is None:
+            return False
         for one in document["checkpoint"]["latest"].get("resources", []):
             if str(one["type"]).startswith("sweepstack:index:"):
                 one["inputs"]["from_the_future"] = one["outputs"]["from_the_future"] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -163,6 +164,27 @@ def test_where_the_records_of_what_ran_are_lost_no_advice_is_refused_again(world
     assert refused.code == 1
     (following,) = [line for line in refused.err.splitlines() if line.startswith("next")]
     assert "--abandon box-0" in following
+
+
+@pytest.mark.parametrize("lost", ["a birth record", "a disk that can be written"])
+def test_where_nothing_can_be_pulled_status_names_the_way_out_beside_finish(
+    world: World, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Else a person tries `finish`, which is refused, and is one command further from the end."""
+    world.full()
+    assert not any("--abandon" in way for way in world.run("status", "--json").json["next"]), "it can be pulled"
+    if lost == "a birth record":
+        birth = next((world.evidence / "records" / "births").iterdir())
+        birth.write_bytes(birth.read_bytes()[:40])
+    else:
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    shown = world.run("status", "--json").json
+    first, second = shown["next"]
+    assert first.startswith(f"sweepctl finish --stack {STACK} ")
+    assert second.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason ")
+    assert f"&& {DESTROY} " in second
+    words = "is damaged" if lost == "a birth record" else f"{world.evidence} can't be written: nothing is pulled"
+    assert any(words in note for note in shown["notes"])
 
 
 def test_another_box_or_sweep_is_not_meant(world: World) -> None:
