@@ -74,6 +74,13 @@ ORPHAN = (
         REAL + "test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word",
     ),
     _mutant(
+        "audit: a web address is asked that only the box's evidence names",
+        "sweepstack/cli/commands/audit/assess.py",
+        "                named_by_box.append(store)\n",
+        "                stores.append(store)\n",
+        REAL + "test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted[only the box]",
+    ),
+    _mutant(
         "audit --end: a volume that another backend's state has ends here",
         END,
         "    if gate:\n",

@@ -14,7 +14,10 @@ from sweepstack.cli.commands.audit.assess import adopts
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
+from sweepstack.evidence import location
 from sweepstack.evidence.backend_lease import Takeover, take_over
+from sweepstack.evidence.object_store import FolderStore, ObjectStore
+from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -289,6 +292,34 @@ def test_a_web_address_that_only_the_box_names_is_not_asked(world: World) -> Non
     assert audit_end(world, box, *ABANDON).code == 0
     (kept,) = decisions()
     assert "which only the box names: it is not asked" in kept.found
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["only the box", "the stack file too"])
+def test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted(world: World, known: bool) -> None:
+    """Its job writes the address as it likes: the slash at its end was taken for evidence of this checkout, and the
+    engine asked the web address."""
+    box = training(world)
+    spelled, folder, resolve = "s3://its-bucket/x/", world.folder / "its-bucket", location.resolve
+
+    def resolved(uri: str) -> ObjectStore:
+        return FolderStore(S3Address.parse(uri).uri, folder) if uri.startswith("s3://") else resolve(uri)
+
+    world.monkeypatch.setattr(location, "resolve", resolved)
+    its = EvidenceStore.found(spelled, IDENTITY, "sweepstack", STACK)
+    its.write_lease(Lease(backend="https://states.example/me", host="h", taken_at=datetime.now(UTC)))
+    signed(world, box, who(), backend="", evidence=spelled)
+    if known:
+        world.file.path.write_text(world.file.path.read_text().replace("results/sweep-t", "s3://its-bucket/x"))
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.stacks()
+    ended = audit_end(world, box, *ABANDON)
+    if known:
+        assert "the state in https://states.example/me answers and still holds" in ended.err
+        assert is_there(world, box)
+    else:
+        assert ended.code == 0, ended
+        (kept,) = decisions()
+        assert "https://states.example/me, which only the box names: it is not asked" in kept.found
 
 
 def test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word(world: World) -> None:

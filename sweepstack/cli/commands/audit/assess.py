@@ -102,18 +102,19 @@ def judged(
 ) -> Assessed:
     """The same for a box that was read already."""
     identity, name, generation = box_layout.box_of(tag) or ("", "", 0)
-    stores = [store for store in known.stores.values() if store.marker.identity == identity]
+    stores, named_by_box = known.stores_of(identity), list[EvidenceStore]()
     on_record, owner = "", on_it.owner
     if owner is not None and owner.evidence and all(store.objects.uri != owner.evidence for store in stores):
         try:
             store = EvidenceStore.open(owner.evidence)
             if store.marker.identity == identity:
-                stores.append(store)
+                named_by_box.append(store)
                 open_ones = (b for b in store.births() if b.ended_at is None and b.native_id == native_id)
                 on_record = f"{store.marker.project}/{store.marker.stack}" if any(open_ones) else ""
         except EvidenceError:
             pass  # it is on another host, or needs keys that are missing here
-    others = other_backends(stores, owner, root, known)
+    others = other_backends(stores, root, known, owner, named_by_box)
+    stores += named_by_box
     mine = owner is not None and owner.person in {request.person, *former_names()}
     # A colleague with another backend may name the same evidence.
     ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)

@@ -80,7 +80,7 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, root: P
     holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
     holds = lost or ("it is empty" if seen.holds == () else holds)
     words = f"{holds}; {takes_words(price, size, used, more=more)}"
-    others = other_backends([*stores, *known.stores_of(identity)], None, root, known)
+    others = other_backends([*stores, *known.stores_of(identity)], root, known)
     return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others)
 
 

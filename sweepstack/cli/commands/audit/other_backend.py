@@ -18,17 +18,20 @@ Claim = tuple[str, str, str]
 
 
 def other_backends(
-    stores: Sequence[EvidenceStore], owner: Owner | None, root: Path, known: Known
+    stores: Sequence[EvidenceStore],
+    root: Path,
+    known: Known,
+    owner: Owner | None = None,
+    named_by_box: Sequence[EvidenceStore] = (),
 ) -> tuple[Answer, ...]:
     """The backends, other than the one used here, that hold the sweep: by the lease in its evidence, or by what the box
-    says, if no person took that over. Asks each of them once for `known`. `owner`: None for a volume, which says
-    nothing."""
-    here = {store.objects.uri for store in known.stores.values()}
-    by_box = {owner.evidence} - here if owner is not None else set()
-    held, trusted = list[Claim](), set[Claim]()
-    for store in stores:
-        held += (claims := _lease(store))
-        trusted |= set(claims) if store.objects.uri not in by_box else set()
+    says, if no person took that over. Asks each of them once for `known`.
+
+    `stores`: the evidence that this checkout knows. `named_by_box`: the evidence that was found only through the box,
+    however it spells that address; `owner`: what the box says. A volume has neither.
+    """
+    trusted = [claim for store in stores for claim in _lease(store)]
+    held = [*trusted, *(claim for store in named_by_box for claim in _lease(store))]
     said = [(owner.backend, owner.project, owner.stack)] if owner is not None and owner.backend else []
     if not held and not said:
         return ()
@@ -36,7 +39,9 @@ def other_backends(
         ours = backend_of(root)
     except SweepstackError:
         ours = ""  # then it may be another one: it is asked
-    held += [claim for claim in said if not any(taken_over(store, claim[0], ours) for store in stores)]
+    held += [
+        claim for claim in said if not any(taken_over(store, claim[0], ours) for store in (*stores, *named_by_box))
+    ]
     others = [claim for claim in dict.fromkeys(held) if not same(claim[0], ours)]
     return tuple(_answer(claim, root, known, trusted=claim in trusted) for claim in others)
 
