@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.box_telemetry import questions, with_telemetry
+from sweepstack.cli.engine_mend import engine_mend
 from sweepstack.cli.forgotten_boxes import cells_of_forgotten
 from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
 from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
@@ -101,6 +102,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     elif not sources.known:  # `pulumi up` needs the stack in its backend
         init = f"pulumi stack init {target.stack} && pulumi up"
         orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
+    mend = engine_mend(sources)
+    why = [mend.why] if mend else []
     return Snapshot(
         state=state,
         now=now,
@@ -121,7 +124,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
         orphans=orphans,
         asked=() if target.is_store else target.file.running_boxes(),
-        notes=(*plan.notes, *others.notes, *notes, *lock_notes(target.stack)),
+        notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes, *lock_notes(target.stack)])),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
         pull_refused=store is not None and (read is None or unwritable),
@@ -132,6 +135,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         left=left,
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
+        engine_mend=mend.command if mend else "",
     )
 
 

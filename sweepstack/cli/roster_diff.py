@@ -80,7 +80,7 @@ def file_roster(file: StackFile) -> tuple[Roster | None, str]:
         return None, f"{file.shown}: {where}: {first['msg']}"
     except ConfigError as error:
         problem = error.problems[0] if error.problems else str(error)
-        return None, f"{file.shown}: {problem}"
+        return None, problem if problem.startswith(file.shown) else f"{file.shown}: {problem}"
 
 
 def _difference(written: Roster, given: Roster) -> str:

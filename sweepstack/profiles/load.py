@@ -32,7 +32,7 @@ GOTCHAS = range(4, 9)
 
 def platforms(folder: Path = FOLDER) -> list[str]:
     """The platforms that have a profile, sorted."""
-    return sorted(path.stem for path in folder.glob("*.md") if not path.stem.isupper())
+    return sorted(path.stem for path in folder.glob("*.md") if not path.stem.isupper() and path.is_file())
 
 
 @cache
@@ -41,6 +41,8 @@ def load_profile(name: str, folder: Path = FOLDER) -> Profile:
     path = folder / f"{name}.md"
     if not path.is_file():
         known = platforms(folder)
+        if path.exists():
+            raise ConfigError(f"profiles/{path.name} can't be read: it is no file. Put it back from the repository")
         raise ConfigError(f"there is no profile of {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
     shown = f"profiles/{path.name}"
     head, body, body_line = _split(read_text(path, shown), shown)

@@ -17,7 +17,10 @@ _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up.
-    After it there is only what calls boxes gone, with its condition."""
+    After it there is only what calls boxes gone, with its condition. Where the engine refuses every command, what mends
+    that is the only one."""
+    if snapshot.engine_mend:
+        return [snapshot.engine_mend]
     named = list(_ways_on(snapshot, view))
     foreign = [problem for box_snapshot in snapshot.box_snapshots if (problem := box_snapshot.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
@@ -162,7 +165,9 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return [f"pulumi up --stack {stack}"]
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
     if all(box_snapshot.proposed is not None and box_snapshot.proposed.allowed for box_snapshot in locked):
-        return [f"pulumi up --stack {stack}    (clears what the stack file approves)"]
+        names = [box_snapshot.box.name for box_snapshot in locked]
+        # That `up` may not be able to run (a profile is lost, say), and only the `up` itself finds that.
+        return [f"pulumi up --stack {stack}    (clears what the stack file approves)", give_up(stack, names)]
     if silent := next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.silent), None):
         return _out_of_silence(stack, silent)
     states = set(view.counts())

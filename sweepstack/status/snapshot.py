@@ -221,6 +221,8 @@ class Snapshot:
     """What the accounts have left that the state's boxes are rented with."""
     left: tuple[Leftover, ...] = ()
     """Volumes that outlived all boxes of the sweep."""
+    engine_mend: str = ""
+    """The command without which the engine refuses every other one for this stack; "" where it does not."""
 
     @property
     def not_rented(self) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class Real(World):
                 if name == "err" and (asked := ASKED.search(said["err"])):
                     time.sleep(0.3)  # what is typed before the question is thrown away
                     os.write(ours, ((asked[1] or "yes") + "\n").encode())
+                    said[name] += "\n"  # as the terminal echoes it: what is said next begins a line
 
         streams = {"out": process.stdout, "err": process.stderr}
         threads = [threading.Thread(target=listen, args=pair, daemon=True) for pair in streams.items()]

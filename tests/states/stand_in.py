@@ -274,6 +274,7 @@ class Person(io.StringIO):
     def readline(self, *_: Any) -> str:
         asked = "".join(said_to_person)
         found = re.search(r"\(([^()]+)\): *$", asked)
+        sys.stderr.write("\n")  # as the terminal echoes it: what is said next begins a line
         return (found[1] if found else "yes") + "\n"
 
 

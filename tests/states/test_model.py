@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from sweepstack.core.columns import fitted
 from tests.states import losses
 from tests.states.conftest import At
 from tests.states.following import filled, ways
+from tests.states.real import Real
 
 
 @pytest.mark.parametrize("start", ["finished", "cleared"])
@@ -67,3 +71,22 @@ def test_what_a_screen_names() -> None:
     assert (gone.gone, gone.commands[0][:2]) == (("b",), ("sweepctl", "finish"))
     (last,) = ways("next   sweepctl verify --stack t\n$ sweepctl verify\nnext   sweepctl status --stack t\n")
     assert last.looks
+
+
+ASKS = """\
+#!/bin/sh
+printf 'let box-0 be destroyed? Type yes to go on: ' >&2
+read word
+echo "next   sweepctl status --stack t" >&2
+echo "       pulumi destroy --stack t" >&2
+"""
+
+
+def test_what_follows_a_question_is_read_as_on_a_terminal(tmp_path: Path) -> None:
+    """There the answer's own line end is echoed, and what is said next begins a line."""
+    (tmp_path / "sweepctl").write_text(ASKS)
+    (tmp_path / "sweepctl").chmod(0o755)
+    world = Real.__new__(Real)
+    world.env, world.host, world.read_only = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, "", ()
+    asked = world.run("sweepctl", cwd=tmp_path)
+    assert [way.commands[0][1] for way in ways(asked.text)] == ["status", "destroy"], asked

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -234,6 +235,8 @@ class StackState:
     gates: tuple[GateEntry, ...] = ()
     pending: tuple[Pending, ...] = ()
     problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Names of resources that others refer to and that are not there: the engine runs no command with such a state."""
 
     @property
     def empty(self) -> bool:
@@ -296,7 +299,26 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             for operation in deployment.get("pending_operations") or []
         ),
         problems=tuple(problems),
+        missing=_missing(resources),
     )
+
+
+def _missing(resources: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The names of what these resources refer to and what is not among them; of providers, which `pulumi state repair`
+    does not mend, nothing is said."""
+    there = {resource.get("urn") for resource in resources}
+    named: dict[str, None] = {}
+    for resource in resources:
+        of_properties = (resource.get("propertyDependencies") or {}).values()
+        for urn in (
+            resource.get("parent"),
+            resource.get("deletedWith"),
+            *(resource.get("dependencies") or ()),
+            *(urn for urns in of_properties for urn in urns or ()),
+        ):
+            if urn and urn not in there:
+                named[str(urn).rsplit("::", 1)[-1]] = None
+    return tuple(named)
 
 
 def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]:

@@ -236,6 +236,14 @@ def test_a_profile_that_is_not_there_names_those_that_are() -> None:
     assert str(caught.value) == f"there is no profile of 'locl'; did you mean \"local\"?; there are: {known}"
 
 
+def test_a_profile_that_is_a_folder_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "local.md").mkdir()
+    with pytest.raises(ConfigError, match=r"profiles/local\.md can't be read: it is no file"):
+        load_profile("local", tmp_path)
+    with pytest.raises(ConfigError, match=r"there is no profile of 'loca'; there are: $"):
+        load_profile("loca", tmp_path)
+
+
 def test_quantities_have_units(tmp_path: Path, text: str) -> None:
     changed = text.replace("spot_grace: null", "spot_grace: 5 s").replace(
         "danger_clocks: []", "danger_clocks: [{what: gone, after: 15 d}]"

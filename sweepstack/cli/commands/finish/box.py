@@ -12,6 +12,7 @@ from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.finish.sweep import Silent, engine
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.engine_mend import require_engine
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import open_sources
@@ -29,7 +30,9 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     stack = target.stack
     quiet = Out(as_json=False) if not out.as_json else Silent()
     with Progress("looking"):
-        snapshot = look(open_sources(target))
+        sources = open_sources(target)
+        require_engine(sources)
+        snapshot = look(sources)
     box_snapshot = _box_snapshot(snapshot, box, stack)
     approved = box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
     if not approved:

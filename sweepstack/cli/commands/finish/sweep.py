@@ -17,6 +17,7 @@ from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.engine_mend import require_engine
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following, keep_for_error
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -34,6 +35,7 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
     step, quiet = steps.take, steps.quiet
     with Progress("looking"):
         sources = open_sources(target)
+        require_engine(sources)
         snapshot = look(sources)
     if not snapshot.box_snapshots and snapshot.births:  # boxes were rented, and none is left to finish
         return _last_look(target, out, steps.done, sources.evidence)

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweepstack.cli.collect import look
+from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
 from sweepstack.cli.sources import Sources, blocked, gives_up, usable
-from sweepstack.cli.target import Target, approval_of
+from sweepstack.cli.target import approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.workdir import located
 from sweepstack.evidence.check_sandbox import CheckCode, check_code
-from sweepstack.evidence.stack_copy import stack_file_of
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
 from sweepstack.evidence.verify import verify as verify_cells
@@ -232,21 +232,6 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
         following = [*back, again] if back else [again, *gives_up(sources)]
         raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
     return YES if yes else UNSURE if bad and untold else NO
-
-
-def put_back(target: Target, store: EvidenceStore) -> list[str]:
-    """The command that restores the stack file of the last `pulumi up`; none if no folder has a copy, or if a folder
-    has the file's name."""
-    if store.traffic is not None or target.file.path.is_dir():
-        return []
-    try:
-        copy = stack_file_of(store)
-    except EvidenceError:
-        copy = None
-    if copy is None:
-        return []
-    kept = store.root / "stack-files" / copy[0]
-    return [f"cp {kept} {target.file.path.parent}/ && sweepctl finish --stack {target.stack}    (the last that was up)"]
 
 
 def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:

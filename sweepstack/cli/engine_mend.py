@@ -1,0 +1,62 @@
+"""What makes the engine refuse every command for a stack, and the commands that mend it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from sweepstack.cli.output import No
+from sweepstack.cli.sources import Sources
+from sweepstack.cli.target import Target
+from sweepstack.evidence.stack_copy import STACK_FILES, stack_file_of
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError
+
+
+@dataclass(frozen=True)
+class Mend:
+    """Why the engine refuses, and the command to type before any other."""
+
+    why: str
+    command: str
+
+
+def engine_mend(sources: Sources) -> Mend | None:
+    """What to type before any command of the engine; None where it runs as it is. Reads only, and asks no platform."""
+    target, file = sources.target, sources.target.file
+    if target.evidence is None and file.path.is_dir():
+        away = shlex.join(["mv", str(file.path), f"{file.path}.folder"])
+        back = _copy_back(target, sources.store)
+        what = "(the copy of the last pulumi up takes its place)" if back else "(no copy of the stack file is here)"
+        why = f"{file.shown} is a folder, and the engine runs no command for {target.stack} while it is there"
+        return Mend(why, " && ".join(filter(None, [away, back])) + f"    {what}")
+    if missing := sources.state.missing:
+        why = f"the state refers to {', '.join(missing)}, which is not in it: the engine runs no command with it"
+        return Mend(why, f"pulumi state repair --stack {target.stack} --yes    (takes such references out)")
+    return None
+
+
+def require_engine(sources: Sources) -> None:
+    """Raises No, with the command that mends it, where the engine would refuse every command."""
+    if mend := engine_mend(sources):
+        raise No(f"{mend.why}. Nothing was changed", [mend.command])
+
+
+def put_back(target: Target, store: EvidenceStore) -> list[str]:
+    """The command that restores the stack file of the last `pulumi up`; none if no folder has a copy, or if a folder
+    has the file's name."""
+    back = "" if target.file.path.is_dir() else _copy_back(target, store)
+    return [f"{back} && sweepctl finish --stack {target.stack}    (the last that was up)"] if back else []
+
+
+def _copy_back(target: Target, store: EvidenceStore | None) -> str:
+    """The command that copies the kept stack file to its place; "" if no folder has it."""
+    if store is None or store.traffic is not None:
+        return ""
+    try:
+        copy = stack_file_of(store)
+    except EvidenceError:
+        copy = None
+    if copy is None:
+        return ""
+    return shlex.join(["cp", str(store.root / STACK_FILES / copy[0]), str(target.file.path)])

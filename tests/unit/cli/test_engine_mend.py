@@ -1,0 +1,68 @@
+"""What the engine refuses every command for is mended first: `status` and `finish` name that alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from sweepstack.evidence.stack_copy import keep_stack_file
+from tests.unit.cli.support import STACK, World
+
+
+def test_a_folder_in_the_place_of_the_stack_file_goes_out_of_the_way_first(world: World) -> None:
+    world.full()
+    keep_stack_file(world.uri, world.file.path)
+    text = world.file.path.read_text()
+    world.file.path.unlink()
+    world.file.path.mkdir()
+    seen = world.run("status", "--json").json
+    (named,) = seen["next"]
+    assert any("is a folder, and the engine runs no command" in note for note in seen["notes"])
+    assert len(seen["notes"]) == len(set(seen["notes"]))
+    for arguments in (["finish"], ["finish", "--box", "box-0"]):
+        refused = world.run(*arguments, "--json")
+        assert (refused.code, refused.json["next"]) == (1, [named])
+    assert world.calls() == []
+    subprocess.run(named.split("    (")[0], shell=True, check=True)
+    assert world.file.path.read_text() == text
+    assert world.run("status", "--json").json["next"] != [named]
+
+
+def test_without_a_copy_the_folder_goes_out_of_the_way_alone(world: World) -> None:
+    world.full()
+    world.file.path.unlink()
+    world.file.path.mkdir()
+    (named,) = world.run("status", "--json").json["next"]
+    assert named.startswith(f"mv {world.file.path} {world.file.path}.folder    (no copy")
+
+
+def test_a_state_that_refers_to_what_is_not_in_it_is_repaired_first(world: World) -> None:
+    world.full()
+    export = world.export()
+    resources = export["deployment"]["resources"]
+    (identity,) = [one["urn"] for one in resources if one["type"].endswith(":Identity")]
+    for one in resources:
+        if one["type"].endswith((":Box", ":Volume")):
+            one |= {"dependencies": [identity], "propertyDependencies": {"identity": [identity]}}
+    world.save(export)
+    whole = world.run("status", "--json", fresh=False).json["next"]
+    assert not any("state repair" in command for command in whole), "nothing is missing"
+    export["deployment"]["resources"] = [one for one in resources if one["urn"] != identity]
+    (world.engine / "state.json").write_text(json.dumps(export))
+    seen = world.run("status", "--json", fresh=False).json
+    (named,) = seen["next"]
+    assert named.startswith(f"pulumi state repair --stack {STACK} --yes")
+    assert any("refers to identity, which is not in it" in note for note in seen["notes"])
+    refused = world.run("finish", "--json", fresh=False)
+    assert (refused.code, refused.json["next"]) == (1, [named])
+    assert world.calls() == []
+
+
+def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: World) -> None:
+    """The `up` that would clear it may not be able to run: a profile is lost, or `pull_to` names another folder."""
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    up, abandon = world.run("status", "--json").json["next"]
+    assert up.startswith(f"pulumi up --stack {STACK}    (clears")
+    assert abandon.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
+    assert f"&& pulumi destroy --stack {STACK}" in abandon
