@@ -257,6 +257,10 @@ def pulumi(words: list[str]) -> int:
                     engine.up() if verb == "up" else engine.destroy(targets)
                 finally:
                     engine.keep()
+            case "refresh":
+                engine = Engine(named[0])
+                engine.save = lambda: None  # type: ignore[method-assign]
+                engine.begin()
             case _:
                 raise AssertionError(f"the stand-in of the engine has no {words}")
     except Failed as error:

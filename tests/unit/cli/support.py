@@ -432,9 +432,9 @@ class World:
         (self.engine / f"{verb}.sh").write_text(f"home={self.engine}\n{script}\n")
 
     def calls(self) -> list[str]:
-        """What the engine was asked, without the exports."""
+        """What the engine was asked, without what only reads."""
         lines = (self.engine / "calls").read_text().splitlines() if (self.engine / "calls").exists() else []
-        return [line for line in lines if not line.startswith("stack")]
+        return [line for line in lines if not line.startswith(("stack", "refresh --preview-only"))]
 
     def run(self, *arguments: str, stack: str | None = STACK, types: str | None = None, fresh: bool = True) -> Result:
         """Runs `sweepctl`. `types`: there is a terminal, and this is typed. `fresh`: the state is this world's."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from sweepstack.evidence.stack_copy import keep_stack_file
 from tests.unit.cli.support import STACK, World
 
@@ -66,3 +68,18 @@ def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: 
     assert up.startswith(f"pulumi up --stack {STACK}    (clears")
     assert abandon.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
     assert f"&& pulumi destroy --stack {STACK}" in abandon
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_state_of_a_newer_version_takes_an_update_before_anything_else(world: World, newer: bool) -> None:
+    """Only the engine's own words say it, above the last lines of `finish`: the way that gives up would fail, too."""
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.on("up", "exit 255")
+    words = "a newer one wrote it. Update this\\n  checkout: git pull && make setup" if newer else "another error"
+    world.on("refresh", f"printf '%b' '{words}'; exit 255")
+    refused = world.run("finish")
+    assert refused.code == 1
+    (first, *_) = [line for line in refused.err.splitlines() if line.startswith("next ")]
+    assert ("git pull && make setup" in first) is newer, refused
+    assert world.calls() == [f"up --stack {STACK} --yes --non-interactive"]

@@ -23,10 +23,11 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import gives_up, open_sources
 from sweepstack.cli.target import Target
+from sweepstack.core import schema
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.call import find_engine
+from sweepstack.status.engine.call import EngineCall, find_engine
 
 
 def finish(target: Target, options: ApproveOptions, out: Out) -> int:
@@ -106,8 +107,22 @@ def engine(target: Target, verb: str, out: Out, otherwise: Sequence[str] = ()) -
     stdout = sys.stderr if out.as_json else None
     code = subprocess.run(command, cwd=target.root, stdout=stdout, check=False).returncode
     if code != 0:
-        aside(*following([f"sweepctl status --stack {target.stack}", *otherwise]))
+        aside(*following([*_update(target), f"sweepctl status --stack {target.stack}", *otherwise]))
     return YES if code == 0 else NO
+
+
+def _update(target: Target) -> list[str]:
+    """The update of this checkout, where a newer sweepstack wrote the state: until then no command of the engine works,
+    none that gives up either. What the engine showed went to the terminal, so it is asked once more, and only reads."""
+    try:
+        call = EngineCall([find_engine(), "refresh", "--preview-only", "--stack", target.stack], target.root)
+        _, out, complaint = call.answer()
+    except SweepstackError:
+        return []
+    said = " ".join(f"{out.decode('utf-8', 'replace')} {complaint}".split())
+    return (
+        [f"{schema.UPDATE.partition(': ')[2]}    (a newer sweepstack wrote the state)"] if schema.UPDATE in said else []
+    )
 
 
 def ask_once(target: Target) -> None:
