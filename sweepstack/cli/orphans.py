@@ -243,7 +243,7 @@ def _unanswered(birth: Birth, target: Target) -> Orphan:
     word = f'sweepctl confirm-gone --stack {target.stack} {birth.box} --never-rented --saw "…"'
     return replace(
         _orphan(birth, target, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
-        next=word,
+        next=f"{word}    (only where it shows no such box)",
     )
 
 

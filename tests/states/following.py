@@ -119,7 +119,7 @@ def _way(label: str, words: str) -> Way | None:
 
 def filled(command: tuple[str, ...], box: str = "box-0") -> tuple[str, ...]:
     """With what a person would write for `…` and `BOX`, and without what is not typed here (`uv run`)."""
-    instead = {"…": REASON, "why": REASON, "what the console shows": REASON, "BOX": box}
+    instead = {"…": REASON, "what the console shows": REASON, "BOX": box}
     words = [instead.get(word, word) for word in command]
     return tuple(words[2:] if words[:2] == ["uv", "run"] else words)
 

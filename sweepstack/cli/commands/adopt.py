@@ -11,6 +11,7 @@ import typer
 from sweepstack.cli.held_by import ask_backend, backend_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
@@ -46,7 +47,8 @@ def command(
     out = Out(as_json=json)
     if renamed_from:
         return adopt_name(renamed_from, out)
-    if not reason.strip():
+    reason = own_words("--reason", reason)
+    if not reason:
         raise Unsure('why? It is kept on record: --reason "…"')
     target = Target.find_sweep(stack)
     return adopt_box(target, box, reason, out) if box else adopt(target, reason, out, held_by)

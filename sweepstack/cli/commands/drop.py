@@ -8,6 +8,7 @@ import typer
 
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.target import Target
 
@@ -20,7 +21,7 @@ def command(
 ) -> int:
     """Take a cell out of the sweep: writes it into `cells.drop` of the stack file; the next `pulumi up` stops it."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
-    reason = " ".join(reason.split())
+    reason = own_words("--reason", reason)
     if not reason:
         raise Unsure(f'why? It is kept with the cell: sweepctl drop {cell} --reason "…"')
     roster, problem = file_roster(target.file)

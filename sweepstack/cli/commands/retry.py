@@ -13,6 +13,7 @@ import typer
 from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import open_sources, usable
@@ -72,7 +73,7 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Run cells again, after the next `pulumi up`. A sealed cell starts from the beginning."""
-    choice = Choice(tuple(cells or ()), failed, all_, " ".join(reason.split()))
+    choice = Choice(tuple(cells or ()), failed, all_, own_words("--reason", reason))
     target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
     store = usable(sources, f"retry {choice.typed}".rstrip())

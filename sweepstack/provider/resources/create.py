@@ -152,8 +152,8 @@ def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUn
         )
     return OutcomeUnknown(
         f"{may} without your confirmation, since no list proves that it never was. Look for {birth.tag} in the console "
-        f"of {adapter}. Next, where it is not there: {never_rented(op.stack, birth.box)} && "
-        f"pulumi up --stack {op.stack}"
+        f"of {adapter}. Next: {never_rented(op.stack, birth.box)} && pulumi up --stack {op.stack}    (only where the "
+        "console shows no such box)"
     )
 
 

@@ -198,6 +198,7 @@ def test_unknown_names(world: World, arguments: list[str], words: str) -> None:
     ("arguments", "words"),
     [
         (["--waive", "lr0.1"], "--waive lr0.1 needs a reason"),
+        (["--waive", "lr0.1", "--reason", "…"], 'write why; "…" is only the place for it'),
         (["--reason", "x"], "belongs to no option: write it after --waive CELL"),
         (["--expires", "soon"], '"soon" is not a duration'),
     ],

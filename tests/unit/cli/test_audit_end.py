@@ -537,7 +537,13 @@ def test_words_that_do_not_go_together(world: World) -> None:
     box = training(world)
     elsewhere(world)
     needs, says = "--abandon needs a reason, which is kept", "--reason is for an abandonment"
-    for more, words in ((("--abandon",), needs), (("--abandon", "--reason", " "), needs), (("--reason", "x"), says)):
+    place = 'write why; "…" is only the place for it'
+    for more, words in (
+        (("--abandon",), needs),
+        (("--abandon", "--reason", " "), needs),
+        (("--abandon", "--reason", "…"), place),
+        (("--reason", "x"), says),
+    ):
         refused = audit_end(world, box, *more)
         assert refused.code == 2
         assert words in refused.err

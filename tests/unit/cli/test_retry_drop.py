@@ -226,6 +226,10 @@ def test_drop_refuses_what_would_not_load(world: World) -> None:
         refused = world.run("drop", "lr0.3", *words)
         assert refused.code == 2
         assert "why? It is kept with the cell" in refused.err
+    for command in (("drop", "lr0.3"), ("retry", "lr0.3"), ("adopt",)):
+        refused = world.run(*command, "--reason", "…")
+        assert refused.code == 2
+        assert 'write why; "…" is only the place for it' in refused.err
     assert world.file.path.read_bytes() == before
     assert world.run("drop", "lr0.1", "--reason", "x").code == 0
     assert world.run("drop", "lr0.3", "--reason", "x").code == 0

@@ -14,7 +14,7 @@ import pytest
 from sweepstack.cli.commands.confirm_gone import never_rented as command
 from sweepstack.cli.commands.confirm_gone.ended import Statement
 from sweepstack.cli.orphans import Search, search
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
 from sweepstack.platforms.common.rate_limit import paced
 from tests.simulators.vastai import Machine, VastSimulator
@@ -83,6 +83,7 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
         up(sweep)
     typed = 'sweepctl confirm-gone --stack sweep-t box-0 --never-rented --saw "'
     assert typed in str(caught.value)
+    assert str(caught.value).endswith("    (only where the console shows no such box)")
     assert typed in looked_for(sweep).orphans[0].next
     assert rented(sim) == 1, "it was there all the time"
     sim.faults.clear()
@@ -101,6 +102,10 @@ def test_a_person_says_that_nothing_was_rented_and_what_shows_up_later_is_named(
         up(sweep, list_lag=0.0)
     with pytest.raises(OutcomeUnknown, match="without your confirmation"):
         up(sweep, list_lag=0.0)
+    for pasted in ("what the console shows", " … ", "..."):
+        with pytest.raises(Unsure, match=r"write what you saw.*is only the place for it"):
+            confirm(sweep, monkeypatch, pasted)
+    assert sweep.store.births()[0].ended_at is None
     assert confirm(sweep, monkeypatch) == 0
     birth = sweep.store.births()[0]
     assert birth.ended_how == "never rented, confirmed by ann: no instance of that label"

@@ -182,6 +182,7 @@ def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPat
     mistakes = {
         "still answers.*Nothing was written": Statement("box-0", SAW),
         "--saw is empty": Statement("box-0", "  "),
+        "write what you saw": Statement("box-0", "what the console shows"),
         '--at "soon" is no time': Statement("box-0", SAW, at="soon"),
         "is in the future": Statement("box-0", SAW, at="2999-01-01T00:00Z"),
         r"there is no box box-9 in the state or on record \(there: box-0\)": Statement("box-9", SAW),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sweepstack.cli.output import Unsure
+from sweepstack.cli.own_words import own_words
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def pair_reasons(arguments: Sequence[str]) -> Reasons:
 
     A `--reason` belongs to every `--waive`, `--waive-unclaimed` and `--abandon` since the `--reason` before it; if
     there is none, to every `--box`. Raises Unsure for a waiver or an abandonment without a reason, for a reason that is
-    empty or belongs to no option, and for a name that is given twice.
+    empty, only the place for one, or belongs to no option, and for a name that is given twice.
     """
     found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}, "--waive-unclaimed": {}}
     waiting: list[tuple[str, str]] = []
@@ -52,7 +53,7 @@ def pair_reasons(arguments: Sequence[str]) -> Reasons:
                 raise Unsure(f"{option} {value} is given twice")
             waiting.append((option, value))
             continue
-        reason = " ".join(value.split())
+        reason = own_words("--reason", value)
         if not reason:
             raise Unsure("--reason is empty: say why, it is kept with the approval")
         explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
@@ -64,7 +65,7 @@ def pair_reasons(arguments: Sequence[str]) -> Reasons:
         waiting = []
     for option, name in waiting:
         if option != "--box":
-            raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "why"')
+            raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "…"')
     return Reasons(found["--waive"], found["--abandon"], found["--box"], found["--waive-unclaimed"])
 
 

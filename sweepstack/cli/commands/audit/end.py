@@ -21,6 +21,7 @@ from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volu
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.commands.audit.other_backend import gate_of
 from sweepstack.cli.output import YES, No, Out, Unsure, aside
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.core.local_decisions import Decision, record_decision
@@ -104,11 +105,11 @@ def _way(found: Assessed | VolumeAssessed, request: EndRequest) -> str:
 
 def _request(abandon: bool, reason: str, agreed: str) -> EndRequest:
     """What the person asks for. Raises Unsure for a reason without --abandon, or --abandon without a reason."""
-    reason = " ".join(reason.split())
+    reason = own_words("--reason", reason)
     if abandon and not reason:
-        raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "why"')
+        raise Unsure('--abandon needs a reason, which is kept: --abandon --reason "…"')
     if reason and not abandon:
-        raise Unsure('--reason is for an abandonment: --abandon --reason "why"')
+        raise Unsure('--reason is for an abandonment: --abandon --reason "…"')
     return EndRequest(who(), reason, agreed.strip())
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
@@ -49,7 +50,8 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
-    if not statement.saw.strip():
+    saw = own_words("--saw", statement.saw)
+    if not saw:
         raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
     at = _moment(statement.at, now)
     sources = open_sources(target)
@@ -71,7 +73,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         native_id=box.native_id,
         by=statement.by.strip() or who(),
         at=at,
-        saw=" ".join(statement.saw.split()),
+        saw=saw,
         tried=tried,
         written_at=now,
         other_keys=keys,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from sweepstack.cli.commands.confirm_gone.ended import Statement
 from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.own_words import own_words
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
@@ -25,7 +26,8 @@ def never_rented(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     status = [f"sweepctl status --stack {target.stack}"]
     up = f"pulumi up --stack {target.stack}"
-    if not statement.saw.strip():
+    saw = own_words("--saw", statement.saw)
+    if not saw:
         raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
     sources = open_sources(target)
     if sources.store is None:
@@ -46,7 +48,7 @@ def never_rented(target: Target, statement: Statement, out: Out) -> int:
             f"{found.native_id} on {birth.platform} carries the tag {birth.tag}: it was rented",
             [f"{up}    (adopts it)"],
         )
-    by, saw = statement.by.strip() or who(), " ".join(statement.saw.split())
+    by = statement.by.strip() or who()
     how = f"never rented, confirmed by {by}: {saw}"
     try:
         sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
