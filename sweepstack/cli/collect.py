@@ -130,7 +130,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         pull_refused=store is not None and (read is None or unwritable),
         named_with=sources.named_with,
         known=sources.known,
-        searched=others.searched and sources.store is not None and not state.problems,
+        searched=others.searched and sources.store is not None and read is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
         left=left,
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),

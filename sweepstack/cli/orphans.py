@@ -17,7 +17,7 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, rented_at
@@ -54,8 +54,8 @@ def search(
     """Searches in three steps. Reads only.
 
     First the hosts that are off by the records and do not answer; then every birth record that neither the state nor
-    the first step settles; then everything with the sweep's tag. Where code was sent and no record says where, the
-    platforms of the stack file are asked.
+    the first step settles; then everything with the sweep's tag. Where no record says what
+    was rented, the platforms of the stack file are asked.
 
     Each step asks all platforms in parallel, and skips those that did not answer an earlier step. Blocks for
     SEARCH_SECONDS at most. `known_as`: platforms by adapter that are loaded already; `late`: adapters that have just
@@ -89,8 +89,9 @@ def search(
     identity = identity_of(state, store)
     adapters = {box.adapter for box in state.boxes} | {volume.adapter for volume in state.volumes}
     adapters |= {birth.platform for birth in births}
-    if not adapters and store is not None and _shipped(store):  # every record of what was rented is lost
-        adapters, unread = _in_file(target)
+    if not births and store is not None:  # nothing was rented yet, or every record of it is lost
+        named, unread = _in_file(target)
+        adapters |= named
         notes += unread
         searched &= not unread
     asked = sorted(adapters - silent) if identity is not None else []
@@ -122,29 +123,31 @@ def identity_of(state: StackState, store: EvidenceStore | None) -> str | None:
     return state.identity.identity if state.identity else store.marker.identity if store else None
 
 
-def _shipped(store: EvidenceStore) -> bool:
-    """Whether code was sent to a box of this sweep: it is kept in the evidence, and not among its records."""
-    try:
-        return bool(store.codes())
-    except EvidenceError:
-        return False
-
-
 def _in_file(target: Target) -> tuple[set[str], list[str]]:
-    """The adapters of the platforms that the stack file names, and a note if it can't be read."""
+    """The adapters of the platforms that the stack file names, and a note for each that it does not tell."""
+    untold = "no record says what was rented, and the stack file does not say where"
+    found, notes = set[str](), list[str]()
+    try:
+        named = target.file.sweep().get("candidates")
+    except ConfigError as error:
+        return found, [f"{untold}: {error}"]
+    for name in named if isinstance(named, list) else ():
+        try:
+            found |= _adapters(str(name), target)
+        except SweepstackError as error:
+            notes.append(f"{untold}: {error}")
+    return found, notes if found or notes else [f"{untold}: it names no candidates"]
+
+
+def _adapters(name: str, target: Target) -> set[str]:
+    """The adapters behind one candidate: of the user's own hosts, one each. Raises SweepstackError."""
     from sweepstack.profiles.load import load_profile  # imports much, and lost records are rare
 
-    found: set[str] = set()
-    try:
-        for name in target.file.sweep().get("candidates") or ():
-            profile = load_profile(str(name))
-            if profile.unavailable:
-                continue
-            hosts = target.file.hosts() if profile.ssh is not None else ()
-            found |= {spelled(f"{profile.adapter}:{host}") for host in hosts} if hosts else {profile.adapter}
-    except SweepstackError as error:
-        return found, [f"no record says what was rented, and the stack file does not say where: {error}"]
-    return found, []
+    profile = load_profile(name)
+    if profile.unavailable:
+        return set()
+    hosts = target.file.hosts() if profile.ssh is not None else ()
+    return {spelled(f"{profile.adapter}:{host}") for host in hosts} or {profile.adapter}
 
 
 def _lister(adapter: str, identity: str, platform: Platform | None) -> Callable[[], list[BoxRecord] | str]:

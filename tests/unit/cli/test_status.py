@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from sweepstack.cli.collect import look
+from sweepstack.cli.orphans import search
 from sweepstack.cli.output import Out
 from sweepstack.cli.render import headline, render
 from sweepstack.cli.sources import open_sources
@@ -26,9 +27,9 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.engine.state import Export
+from sweepstack.status.engine.state import Export, StackState
 from tests.screens import too_long
-from tests.unit.cli.support import STACK, World, by_name
+from tests.unit.cli.support import STACK, Box, World, by_name
 
 
 def status(world: World, code: int, **settings: Any) -> dict[str, Any]:
@@ -223,14 +224,20 @@ def ended(native_id: str) -> str:
     return f"{end}    (gives it up, where no pulumi up can adopt it)"
 
 
+def no_record(world: World) -> Box:
+    """A box that neither a state nor a record has, nor kept code."""
+    box = world.add("box-0")
+    box.launch("lr0.3")
+    shutil.rmtree(world.evidence / "records")
+    shutil.rmtree(world.evidence / "code", ignore_errors=True)
+    world.save(world.empty())
+    return box
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["empty", "no stack"])
 def test_a_box_of_which_no_record_is_left_is_looked_for_where_the_stack_file_says(world: World, known: bool) -> None:
     """It said "nothing bills"."""
-    box = world.add("box-0")
-    box.launch("lr0.3")
-    world.store.write_code(f"sha256:{1:064}", b"")
-    shutil.rmtree(world.evidence / "records")
-    world.save(world.empty())
+    box = no_record(world)
     if not known:
         world.engine_says("error: no stack named 'sweep-t' found\n")
     seen = status(world, 1, fresh=False)
@@ -241,17 +248,50 @@ def test_a_box_of_which_no_record_is_left_is_looked_for_where_the_stack_file_say
     assert status(world, 2, fresh=False)["bills"] == "unknown"
 
 
-def test_where_no_record_is_left_and_the_stack_file_names_no_platform_what_bills_is_unknown(world: World) -> None:
-    world.add("box-0").launch("lr0.3")
-    world.store.write_code(f"sha256:{1:064}", b"")
-    shutil.rmtree(world.evidence / "records")
-    world.save(world.empty())
-    world.file.path.write_text(world.file.path.read_text().replace("[local]", "[locale]"))
+@pytest.mark.parametrize(
+    ("candidates", "why"),
+    [
+        ("[locale]", "no profile of 'locale'"),
+        ("[]", "it names no candidates"),
+        ("local", "it names no candidates"),
+        (None, "it names no candidates"),
+    ],
+)
+def test_where_no_record_is_left_and_the_stack_file_names_no_platform_what_bills_is_unknown(
+    world: World, candidates: str | None, why: str
+) -> None:
+    """It said "nothing bills" of a box that bills, and exit 0."""
+    no_record(world)
+    line = f"    candidates: {candidates}\n" if candidates is not None else ""
+    world.file.path.write_text(world.file.path.read_text().replace("    candidates: [local]\n", line))
     seen = status(world, 2, fresh=False)
     assert seen["bills"] == "unknown"
-    assert any("no record says what was rented" in note for note in seen["notes"])
-    shutil.rmtree(world.evidence / "code")  # nothing was ever sent to a box: no platform is asked
-    assert status(world, 0, fresh=False)["bills"] == "nothing"
+    assert any("no record says what was rented" in note and why in note for note in seen["notes"])
+
+
+def test_one_candidate_that_does_not_read_hides_no_box_of_another(world: World) -> None:
+    box = no_record(world)
+    world.file.path.write_text(world.file.path.read_text().replace("[local]", "[locale, local]"))
+    seen = status(world, 1, fresh=False)
+    assert [entry["native_id"] for entry in seen["unknown"]] == [box.native_id]
+    assert any("no profile of 'locale'" in note for note in seen["notes"])
+
+
+def test_where_nothing_was_ever_brought_up_no_platform_is_asked(world: World) -> None:
+    """Without a marker in the evidence no box has a tag of this sweep."""
+    (world.platform_root / "registry.json").write_text("{")
+    found = search(StackState(stack=STACK), None, (), Target.find_sweep(STACK))
+    assert (found.orphans, found.notes, found.searched) == ((), (), True)
+
+
+def test_a_record_of_a_box_that_does_not_read_leaves_open_what_bills(world: World) -> None:
+    """It may have been rented anywhere: a list of other platforms says nothing of it."""
+    box = world.add("box-0")
+    box.vanish()
+    world.save(world.empty())
+    (birth,) = (world.evidence / "records" / "births").rglob("*.json")
+    birth.write_text("{")
+    assert status(world, 2, fresh=False)["bills"] == "unknown"
 
 
 def test_a_cell_of_a_box_out_of_the_state_is_not_said_to_have_none(world: World) -> None:
