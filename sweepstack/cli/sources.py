@@ -57,7 +57,7 @@ def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
         evidence, problem = _forgotten(target)
     if evidence is None:
         if not known:
-            raise target.no_stack()
+            raise target.no_stack(problem)
         return Sources(target, state, known, None, None, problem)
     try:
         store: EvidenceStore | None = EvidenceStore.open(evidence)

@@ -110,23 +110,29 @@ class Target:
         shows = "status" if self.evidence is None else "results"
         return No(f"there is no cell {cell} in {self.stack}{hint}", [f"sweepctl {shows} {self.named()}"])
 
-    def no_stack(self) -> Unsure:
-        """The error for a stack that the backend does not have, with the likely reason."""
+    def no_stack(self, problem: str = "") -> Unsure:
+        """The error for a stack that the backend does not have, with the likely reason. `problem`: why its evidence
+        can't be read."""
         from sweepstack.evidence.stack_copy import remembers
 
         known = StackFile.stacks(self.root)
         place = self.likely_evidence()
         if place is not None and remembers(self.stack, place):
+            why = (
+                "is not there any more: what was rented is not known, and `pulumi up` would rent anew. Put it back, or "
+                "look first"
+            )
+            if problem:
+                why = f"does not read, so what was rented is not known: {problem}"
             return Unsure(
-                f"the backend has no stack {self.stack}, and its evidence, which was at {_path(place)}, is gone or "
-                "does not read: what was rented is not known, and `pulumi up` would rent anew. Put it back, or look "
-                "first",
+                f"the backend has no stack {self.stack}, and its evidence, which was at {_path(place)}, {why}",
                 ["sweepctl audit    (what bills, and what ends it)"],
             )
         if self.file.path.exists():
+            unread = f". Its evidence does not read: {problem}" if problem and place is not None else ""
             return Unsure(
                 f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "
-                "another backend (PULUMI_BACKEND_URL)",
+                f"another backend (PULUMI_BACKEND_URL){unread}",
                 [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
             )
         if kept := self._kept():

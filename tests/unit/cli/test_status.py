@@ -29,7 +29,7 @@ from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import Export, StackState
 from tests.screens import too_long
-from tests.unit.cli.support import STACK, Box, World, by_name
+from tests.unit.cli.support import IDENTITY, STACK, Box, World, by_name
 
 
 def status(world: World, code: int, **settings: Any) -> dict[str, Any]:
@@ -210,6 +210,39 @@ def test_where_state_and_evidence_are_lost_a_look_comes_first_and_no_up(world: W
     assert "its evidence, which was at" in seen.err
     assert "next   sweepctl audit    (what bills, and what ends it)" in seen.err
     assert "stack init" not in seen.err
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("why", ["no keys", "moved", "newer"])
+def test_where_the_state_is_lost_it_says_why_the_evidence_does_not_read(
+    world: World, why: str, remembered: bool
+) -> None:
+    """It said "is gone or does not read … Put it back", where keys, the new address or a newer version helps."""
+    world.full()
+    world.engine_says("error: no stack named 'sweep-t' found\n")
+    place, said = world.uri, ""
+    if why == "no keys":
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            world.monkeypatch.delenv(name)
+        place, said = "s3://lab-results/sweep-t", "AWS_PROFILE"
+        world.file.path.write_text(world.file.path.read_text().replace("results/sweep-t", place))
+    elif why == "moved":
+        moved = {"to": "s3://lab-results/new", "identity": IDENTITY, "at": "2026-11-21T09:00:00Z"}
+        (world.evidence / "moved-to.json").write_text(json.dumps(moved))
+        said = "moved to s3://lab-results/new"
+    else:
+        marker = json.loads((world.evidence / "sweep.json").read_text())
+        (world.evidence / "sweep.json").write_text(json.dumps(marker | {"schema": 99}))
+        said = "can't be read here"
+    if remembered:
+        memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+        memory.parent.mkdir()
+        memory.write_text(f"{place}\n")
+    seen = world.run("status")
+    assert seen.code == 2
+    assert said in seen.err
+    assert "ut it back" not in seen.err
+    assert ("next   sweepctl audit    (what bills, and what ends it)" in seen.err) == remembered
 
 
 def test_where_the_state_is_empty_and_the_evidence_does_not_read_a_look_comes_first(world: World) -> None:
