@@ -5,6 +5,7 @@ Boxes are asked in parallel, each with a deadline. A box that does not answer is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.box_telemetry import questions, with_telemetry
-from sweepstack.cli.engine_mend import engine_mend
+from sweepstack.cli.engine_mend import engine_mend, put_back
 from sweepstack.cli.forgotten_boxes import cells_of_forgotten
 from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
 from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
@@ -60,9 +61,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     notes: list[str] = []
     read = _safely(lambda: tuple(store.births()) if store else None, None, notes)
     births = read or ()
-    unwritable = store is not None and bool(state.boxes) and not store.writable()
-    if store is not None and unwritable:
-        notes.append(f"{store.shown} can't be written: nothing is pulled or verified")
+    unwritable = [*_unwritable(target, store)] if state.boxes else []
+    notes += unwritable
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
@@ -127,7 +127,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes, *lock_notes(target.stack)])),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
-        pull_refused=store is not None and (read is None or unwritable),
+        file_back=next(iter(put_back(target, store) if store is not None and plan.unreadable else ()), ""),
+        finish_refused=store is not None and (read is None or bool(unwritable)),
         named_with=sources.named_with,
         known=sources.known,
         searched=others.searched and sources.store is not None and read is not None and not state.problems,
@@ -137,6 +138,15 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
         engine_mend=mend.command if mend else "",
     )
+
+
+def _unwritable(target: Target, store: EvidenceStore | None) -> Iterator[str]:
+    """A note for each place that a `finish` writes and that can't be written."""
+    if store is not None and not store.writable():
+        yield f"{store.shown} can't be written: nothing is pulled or verified"
+    folder = target.file.path.parent
+    if target.evidence is None and folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        yield f"{target.file.shown} can't be written: no approval can be given there"
 
 
 def _looker(

@@ -27,7 +27,7 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if snapshot.pull_refused and named[:1] and named[0].startswith("sweepctl finish ") and not _gives_up(named):
+    if snapshot.finish_refused and named[:1] and named[0].startswith("sweepctl finish ") and not _gives_up(named):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
     if not unseen or snapshot.teardown is not None:
@@ -210,7 +210,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
     if bad is not None:
         return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
-    return [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+    return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
 
 
 def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:

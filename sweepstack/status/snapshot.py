@@ -205,8 +205,12 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     evidence: str | None = None
     evidence_problem: str = ""
-    pull_refused: bool = False
-    """Whether `sweepctl pull` would be refused: the birth records do not read, or the evidence can't be written."""
+    file_back: str = ""
+    """The command that puts the stack file back that was up last, and finishes; "" where the one that is there reads,
+    and where there is no copy."""
+    finish_refused: bool = False
+    """Whether `sweepctl finish` would be refused: the birth records do not read, or the evidence or the stack file
+    can't be written."""
     named_with: str = ""
     """The host that the evidence is named with, where that is no name of this computer."""
     known: bool = True

@@ -15,11 +15,30 @@ TWO_AT_ONCE = (
     "each loss alone leads out; `status` looks at no field that it has no use for, so only the destroy, which comes "
     "third, says that a newer version wrote the state"
 )
+COPY_FIRST = (
+    "each loss alone leads out; `cp` puts the newest copy of the state back, `finish` alone finds the other loss, and "
+    "to give up takes two more: approve --abandon at once instead, then destroy"
+)
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
     ("cut", "state: a folder"): ONE_TOO_MANY,
-    ("finished", "sealed artifact: torn and entries of the state: of a newer version"): TWO_AT_ONCE,
+    **{
+        ("finished", f"{other} and entries of the state: of a newer version"): TWO_AT_ONCE
+        for other in (
+            "sealed artifact: torn",
+            "sealed manifest: torn",
+            "stack file: torn",
+            "registry: torn",
+            "volumes: gone",
+            "this computer: renamed",
+        )
+    },
+    ("finished", "sealed artifact: torn and state: torn"): COPY_FIRST,
+    ("finished", "sealed manifest: torn and state: torn"): COPY_FIRST,
+    ("finished", "profile: torn and state: torn"): COPY_FIRST,
+    ("finished", "state: torn and volumes: gone"): COPY_FIRST,
+    ("finished", "state: torn and pull_to: another folder"): COPY_FIRST,
 }
 """(starting point, loss or pair of losses), as patterns → why no way leads out."""
 

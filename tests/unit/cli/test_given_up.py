@@ -12,6 +12,7 @@ import pytest
 
 from sweepstack.core.local_decisions import decisions
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import BoxEntry, parse_export
 from sweepstack.teardown.abandonment import on_record
@@ -166,25 +167,44 @@ def test_where_the_records_of_what_ran_are_lost_no_advice_is_refused_again(world
     assert "--abandon box-0" in following
 
 
-@pytest.mark.parametrize("lost", ["a birth record", "a disk that can be written"])
-def test_where_nothing_can_be_pulled_status_names_the_way_out_beside_finish(
+@pytest.mark.parametrize("lost", ["a birth record", "the evidence's disk", "the stack file's disk"])
+def test_where_finish_would_be_refused_status_names_the_way_out_beside_finish(
     world: World, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Else a person tries `finish`, which is refused, and is one command further from the end."""
     world.full()
-    assert not any("--abandon" in way for way in world.run("status", "--json").json["next"]), "it can be pulled"
+    assert not any("--abandon" in way for way in world.run("status", "--json").json["next"]), "nothing is in its way"
     if lost == "a birth record":
         birth = next((world.evidence / "records" / "births").iterdir())
         birth.write_bytes(birth.read_bytes()[:40])
     else:
-        monkeypatch.setattr(os, "access", lambda *_: False)
+        read_only = world.evidence if lost == "the evidence's disk" else world.file.path.parent
+        monkeypatch.setattr(
+            os, "access", lambda path, *_: path != read_only
+        )  # root may write into a folder of mode 0555
     shown = world.run("status", "--json").json
     first, second = shown["next"]
     assert first.startswith(f"sweepctl finish --stack {STACK} ")
     assert second.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason ")
     assert f"&& {DESTROY} " in second
-    words = "is damaged" if lost == "a birth record" else f"{world.evidence} can't be written: nothing is pulled"
-    assert any(words in note for note in shown["notes"])
+    words = {
+        "a birth record": "is damaged",
+        "the evidence's disk": f"{world.evidence} can't be written: nothing is pulled",
+        "the stack file's disk": f"{world.file.shown} can't be written: no approval",
+    }
+    assert any(words[lost] in note for note in shown["notes"])
+
+
+def test_where_the_stack_file_does_not_read_status_puts_its_copy_back_before_finish(world: World) -> None:
+    """`finish` says the same, after it was refused: one command further from the end."""
+    world.full()
+    keep_stack_file(world.uri, world.file.path)
+    kept = world.file.path.read_bytes()
+    world.file.path.write_bytes(kept[: len(kept) // 2] + b"\0")
+    (way,) = world.run("status", "--json").json["next"]
+    assert way.startswith(
+        f"cp {world.evidence}/stack-files/{world.file.path.name} {world.file.path} && sweepctl finish "
+    )
 
 
 def test_another_box_or_sweep_is_not_meant(world: World) -> None:
