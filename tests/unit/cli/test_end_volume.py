@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.audit.end_volume import assess_volume
-from sweepstack.cli.commands.audit.known_boxes import read_known
-from sweepstack.cli.commands.audit.other_backend import gate_of
 from sweepstack.core.local_decisions import decisions
 from sweepstack.core.records import Lease
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.simulators.rental import key_variables
@@ -283,12 +279,21 @@ def test_what_a_sweep_of_another_backend_left_on_it_keeps_it_while_that_answers(
     keeper = EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/kept", "kkkkkkkkkk", "sweepstack", "keep")
     facts = {"native_id": world.volume, "stack": STACK, "identity": IDENTITY, "evidence": world.uri}
     write_mounting(keeper, Mounting(**facts, at=datetime.now(UTC)))
+    keeper.write_birth(world.store.births()[0])  # one that has ended, so its owner is over
     world.file.path.rename(world.file.path.with_name("Pulumi.keep.yaml"))
     path = world.file.path.with_name("Pulumi.keep.yaml")
     path.write_text(path.read_text().replace("pull_to: results/sweep-t", f"pull_to: {tmp_path}/kept"))
-    tag = box_layout.volume_tag("kkkkkkkkkk", "store")
-    found = assess_volume("local", world.volume, world.platform.account(), tag, world.root, read_known(world.root))
-    assert gate_of(found.others)[0] == f"the state in s3://states answers and still holds {STACK}"
+    tagged = world.platform_root / "volumes" / world.volume / "volume.json"
+    tagged.write_text(tagged.read_text().replace(f"-{IDENTITY}-", "-kkkkkkkkkk-"))
+    for more in ((), ABANDON):
+        refused = end(world, *more)
+        assert refused.code == 1
+        assert f"the state in s3://states answers and still holds {STACK}, which mounted it" in refused.err
+        assert "end that sweep there first, then type this again" in refused.err
+        assert "its gate there" not in refused.err, "no state there has the volume"
+        assert f"PULUMI_BACKEND_URL=s3://states sweepctl status --stack {STACK}" in refused.err
+        assert f"sweepctl audit --end local:{world.volume}    (once that sweep has ended there)" in refused.err
+    assert is_there(world)
 
 
 def test_what_a_lost_backend_held_ends_here_on_record(world: World) -> None:

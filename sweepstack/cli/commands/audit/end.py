@@ -160,9 +160,13 @@ def _check_volume(finding: Finding, root: Path, known: Known, *, abandon: bool) 
     if its data has no verified copy elsewhere, unless it is given up."""
     with Progress(f"reading {finding.native_id}"):
         found = assess_volume(finding.platform, finding.native_id, finding.account, finding.tag, root, known)
-    gate, there = gate_of(found.others)
+    gate, there = gate_of(found.others)  # its owner's first
     if gate:
-        raise No(f"nothing was ended: volume {finding.native_id}: {gate}: it ends through its gate there", [there])
+        how, following = ": it ends through its gate there", [there]
+        if not any(one.there for one in found.owners):  # no state there has the volume
+            how = ", which mounted it: end that sweep there first, then type this again"
+            following += [f"{AUDIT} --end {finding.platform}:{finding.native_id}    (once that sweep has ended there)"]
+        raise No(f"nothing was ended: volume {finding.native_id}: {gate}{how}", following)
     if found.mounted:
         raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.mounted)}", [AUDIT])
     if not found.allowed and not abandon:

@@ -36,13 +36,15 @@ COUNT_SECONDS = 5.0
 class VolumeAssessed:
     """The result. `mounted`: a line for each box that mounts it, or may; such a volume never ends. `reasons`: why its
     data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as text.
-    `others`: the other backends that hold its sweeps, with their answers."""
+    `others`: the other backends that hold its sweeps, with their answers; `owners`: those that hold the one that made
+    it."""
 
     mounted: tuple[str, ...]
     reasons: tuple[str, ...]
     stores: tuple[EvidenceStore, ...]
     words: str
     others: tuple[Answer, ...] = ()
+    owners: tuple[Answer, ...] = ()
 
     @property
     def allowed(self) -> bool:
@@ -80,8 +82,9 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, root: P
     holds = "what is on it could not be looked at" if seen.holds is None else f"it holds {', '.join(seen.holds)}"
     holds = lost or ("it is empty" if seen.holds == () else holds)
     words = f"{holds}; {takes_words(price, size, used, more=more)}"
-    others = other_backends([*stores, *known.stores_of(identity)], root, known)
-    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others)
+    owners = other_backends(known.stores_of(identity), root, known)
+    others = tuple(dict.fromkeys([*owners, *other_backends(stores, root, known)]))
+    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others, owners)
 
 
 def _users(native_id: str, identity: str, known: Known) -> Survey:
