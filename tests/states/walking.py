@@ -44,5 +44,5 @@ def _walked(world: World, start: str, names: tuple[str, ...], *, ends: bool = Fa
     stays = there and not world.books()  # it was deleted with the loss: nothing was ended here
     walk.to_the_end()
     if not stays:
-        assert safety.unsafe(world, start, walk.typed) == [], "\n".join(walk.story)
+        assert safety.unsafe(world, start) == [], "\n".join(walk.story)
     return walk
