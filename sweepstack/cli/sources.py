@@ -13,7 +13,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
-from sweepstack.status.next_commands import adopt_renamed, give_up
+from sweepstack.status.next_commands import NOT_BACK, adopt_renamed, give_up
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,8 @@ def _may_bill(boxes: Sequence[BoxEntry]) -> str:
     return f". {count(len(boxes), 'box')} in the state may still bill{known}"
 
 
-def gives_up(sources: Sources) -> list[str]:
-    """The command that gives the boxes up and needs no copies; empty if the state has no box."""
+def gives_up(sources: Sources, when: str = NOT_BACK) -> list[str]:
+    """The command that gives the boxes up and needs no copies; empty if the state has no box. `when`: as in
+    `give_up`."""
     boxes = [box.name for box in sources.state.boxes]
-    return [give_up(sources.target.stack, boxes)] if boxes else []
+    return [give_up(sources.target.stack, boxes, when)] if boxes else []

@@ -12,6 +12,9 @@ from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import among, of_another_account
 
 AUDIT = "sweepctl audit"
+GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
+"""What is said behind the command that gives boxes up. The second one: evidence that can't be read may be away for an
+hour."""
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 
@@ -43,14 +46,15 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     ) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
     if not _gives_up([*helps, *named]):
-        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
+        when = NOT_BACK if snapshot.evidence_problem else GIVES_UP
+        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked], when))
     return among(helps, named)
 
 
-def give_up(stack: str, boxes: Sequence[str]) -> str:
-    """The way that is always there: by name, with a reason, and on record."""
+def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:
+    """The way that is always there: by name, with a reason, and on record. `when`: what is said behind it."""
     names = " ".join(f"--abandon {name}" for name in sorted(boxes))
-    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    (gives them up)'
+    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    ({when})'
 
 
 def _gives_up(named: Sequence[str]) -> bool:
@@ -214,11 +218,14 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
 
 
 def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
-    """What adopts them. Before it what a platform names that can't tell; after it the end of each in one command as
-    well: a lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or
-    what is sealed is lost), and only the `up` itself finds that."""
+    """What adopts them. Before it what a platform names that can't tell; after it what ends the one box, as well: a
+    lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or what is
+    sealed is lost), and only the `up` itself finds that. Of several boxes `audit` names each end."""
     helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
-    return among(helps, [*(orphan.next for orphan in orphans), *filter(None, map(_end_of, orphans))])
+    ends = [end for orphan in orphans if (end := _end_of(orphan))]
+    if len(ends) > 1:
+        ends = [f"{AUDIT}    (only if that fails: names what gives up each of them)"]
+    return among(helps, [*(orphan.next for orphan in orphans), *ends])
 
 
 def _end_of(orphan: Orphan) -> str:
@@ -228,7 +235,7 @@ def _end_of(orphan: Orphan) -> str:
     end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
     if orphan.next.startswith("sweepctl adopt "):
         return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
-    return f"{end}    (gives it up, where no pulumi up can adopt it)" if orphan.next.startswith("pulumi ") else ""
+    return f"{end}    (gives it up, only if that up fails)" if orphan.next.startswith("pulumi ") else ""
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:
@@ -250,18 +257,10 @@ def _without_evidence(snapshot: Snapshot) -> list[str]:
     stack, renamed = snapshot.state.stack, adopt_renamed(snapshot.named_with)
     if not snapshot.box_snapshots:
         return renamed or [f"{AUDIT}    (what bills, and what ends it)", f"sweepctl doctor --stack {stack}"]
-    end = f"pulumi destroy --stack {stack}"
-    given_up = " ".join(
-        f"--abandon {box_snapshot.box.name}"
-        for box_snapshot in snapshot.box_snapshots
-        if not box_snapshot.verdict.allowed
-    )
-    if not given_up:
-        return [end]
-    return [
-        *renamed,
-        f'sweepctl approve --stack {stack} {given_up} --reason "…" && {end}    (where it will not come back)',
-    ]
+    locked = [box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
+    if not locked:
+        return [f"pulumi destroy --stack {stack}"]
+    return [*renamed, give_up(stack, locked, NOT_BACK)]
 
 
 def adopt_renamed(host: str) -> list[str]:

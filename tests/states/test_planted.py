@@ -34,7 +34,7 @@ PLANTED = {
     "repeats what failed": Planted(
         # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
         (
-            Patch(FOLLOWING, "    if not given_up:\n        return [end]\n", "    if True:\n        return [end]\n"),
+            Patch(FOLLOWING, "    if not locked:\n        return [f", "    if True:\n        return [f"),
             Patch(FOLLOWING, "    if not unseen or", "    if True or not unseen or"),
             Patch(
                 "sweepstack/teardown/refusal.py",

@@ -128,6 +128,7 @@ def test_evidence_that_can_t_be_used_leads_on_and_out(words: list[str], world: W
     assert again.removeprefix(f"sweepctl {words[0]}").split()[-4:] == ["(once", "that", "is", "fixed)"]
     assert out == world.run("status", "--json").json["next"][-1]
     assert f"approve --stack {STACK} --abandon box-0 --abandon box-1" in out
+    assert out.endswith("    (where it will not come back)"), "it may be an outage"
     for command in (again, out):
         assert command.partition("    (")[0] in " ".join(shown.err.split())
 

@@ -31,6 +31,8 @@ from sweepstack.status.engine.state import Export, StackState
 from tests.screens import too_long
 from tests.unit.cli.support import IDENTITY, STACK, Box, World, by_name
 
+SEVERAL = "sweepctl audit    (only if that fails: names what gives up each of them)"
+
 
 def status(world: World, code: int, **settings: Any) -> dict[str, Any]:
     result = world.run("status", "--json", **settings)
@@ -159,14 +161,14 @@ def test_an_empty_stack_whose_records_know_a_living_box(world: World) -> None:
     ids = {first.native_id, second.native_id}
     assert {entry["native_id"] for entry in seen["unknown"]} == ids
     assert seen["bills"] == "yes"
-    up, *ends = seen["next"]
+    up, further = seen["next"]
     assert up == f"pulumi up --stack {STACK}    (adopts it; then approve and destroy)"
-    assert set(ends) == {ended(native_id) for native_id in ids}, "that `up` may not be able to run, or to adopt"
+    assert further == SEVERAL, "of eight healthy boxes it named eight ends"
     world.engine_says("error: no stack named 'sweep-t' found\n")
     seen = status(world, 1)
     assert seen["bills"] == "yes"
     assert seen["next"][0].startswith(f"pulumi stack init {STACK} && pulumi up --stack {STACK}")
-    assert set(seen["next"][1:]) == set(ends)
+    assert seen["next"][1:] == [SEVERAL]
 
 
 def test_where_the_stack_file_does_not_read_the_evidence_is_where_this_computer_remembers_it(world: World) -> None:
@@ -181,7 +183,7 @@ def test_where_the_stack_file_does_not_read_the_evidence_is_where_this_computer_
     memory.write_text(f"{world.uri}\n")
     seen = status(world, 1)
     assert {entry["native_id"] for entry in seen["unknown"]} == {first.native_id, second.native_id}
-    assert set(seen["next"][1:]) == {ended(first.native_id), ended(second.native_id)}
+    assert seen["next"][1:] == [SEVERAL]
     copy = world.folder / "copy"
     shutil.copytree(world.evidence, copy)
     memory.write_text(f"{world.uri}\nfile://{socket.gethostname()}{copy}\n")
@@ -254,7 +256,7 @@ def test_where_the_state_is_empty_and_the_evidence_does_not_read_a_look_comes_fi
 
 def ended(native_id: str) -> str:
     end = f'sweepctl audit --end local:{native_id} --abandon --reason "…"'
-    return f"{end}    (gives it up, where no pulumi up can adopt it)"
+    return f"{end}    (gives it up, only if that up fails)"
 
 
 def no_record(world: World) -> Box:

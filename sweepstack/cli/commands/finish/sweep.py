@@ -50,7 +50,10 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
                 _rent_nothing(target)
                 step(spelled(stack, options), lambda: approving.approve(target, options, quiet))
-            step(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out, gives_up(sources)))
+            step(
+                f"pulumi up --stack {stack} --yes",
+                lambda: engine(target, "up", out, gives_up(sources, "only if no up goes through")),
+            )
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
         else:
