@@ -78,7 +78,7 @@ ORPHAN = (
         "sweepstack/cli/commands/audit/assess.py",
         "                named_by_box.append(store)\n",
         "                stores.append(store)\n",
-        REAL + "test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted[only the box]",
+        REAL + "test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted[box-only]",
     ),
     _mutant(
         "audit --end: a volume that another backend's state has ends here",

@@ -294,7 +294,7 @@ def test_a_web_address_that_only_the_box_names_is_not_asked(world: World) -> Non
     assert "which only the box names: it is not asked" in kept.found
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["only the box", "the stack file too"])
+@pytest.mark.parametrize("known", [False, True], ids=["box-only", "stack-file-too"])
 def test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted(world: World, known: bool) -> None:
     """Its job writes the address as it likes: the slash at its end was taken for evidence of this checkout, and the
     engine asked the web address."""
