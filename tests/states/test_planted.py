@@ -67,7 +67,7 @@ PLANTED = {
 }
 
 
-FIRST, *OTHERS = PLANTED
+FIRST, *OTHERS = PLANTED  # `make test` plays FIRST ("more than three"), `make proof` all of them
 
 
 @pytest.mark.parametrize("kind", [FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])

@@ -114,6 +114,8 @@ def test_a_retry_is_work_again_on_its_box() -> None:
     again = Known(NOW, seen.boxes, {"seed0"}, {"seed1": 1}, [])
     assert shares(asked(2, "a"), again).left == {"a": 1}
     assert shares(asked(2, "a"), seen).left == {"a": 0}
+    all_gone = Known(NOW, {}, {"seed0"}, {"seed1": 1}, [])
+    assert shares(asked(2, "a", "b"), all_gone).left == {"a": 1}, "one box, and no second one"
 
 
 def test_where_records_can_not_be_read_every_box_is_declared() -> None:

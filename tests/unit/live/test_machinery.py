@@ -59,7 +59,9 @@ class Account:
         return int(self.sim.count(rental(self.platform).create))
 
 
-FIRST, *OTHERS = rentals()
+FIRST, *OTHERS = (
+    rentals()
+)  # `make test` plays what takes `world` on FIRST alone, and EACH on all; `make proof` everything
 EACH = pytest.mark.parametrize("world", rentals(), indirect=True)
 
 
