@@ -30,9 +30,8 @@ class Mounting(Record):
 
 
 class Use(Record):
-    """One sweep on one volume, as a person was shown it. `receipt`: by which its cells are safe elsewhere, None: by
-    none; `waived`: cell → reason; a person said that
-    it need not be."""
+    """One sweep on one volume, as a person was shown it. `receipt`: the one by which its cells are safe elsewhere, None
+    for none; `waived`: cell → the reason for which a person said that it need not be."""
 
     stack: str
     identity: str

@@ -20,7 +20,8 @@ def box_folder(native_id: str) -> str:
 
 
 def box_policy(address: S3Address, native_id: str) -> dict[str, Any]:
-    """The policy document (AWS IAM, MinIO and others) for the credential of one box."""
+    """The policy document (AWS IAM, MinIO and others) for the credential of one box. Tested as the bucket's own policy,
+    on VersityGW; as the session policy of `sts:AssumeRole` it is not."""
     bucket = f"arn:aws:s3:::{address.bucket}"
     folder = f"{address.prefix}/{box_folder(native_id)}"
     return {

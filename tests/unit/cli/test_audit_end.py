@@ -145,6 +145,8 @@ def test_a_box_whose_evidence_does_not_open_is_adopted_by_no_up(world: World) ->
     (finding,) = [f for f in world.run("audit", "--json", stack=None).json["findings"] if f["kind"] == "box"]
     assert finding["next"] is None
     assert finding["give_up"] == f'sweepctl audit --end local:{box.native_id} --abandon --reason "…"'
+    said = " ".join(world.run("audit", stack=None).out.split())
+    assert "its evidence does not open here: put that back, or give it up" in said
 
 
 # A colleague with the same account

@@ -28,6 +28,7 @@ from sweepstack.platforms.registry import adapters, has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 
 ASK = "no command is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
+OWN = "its evidence does not open here: put that back, or give it up"
 DISK_AWAY = "what is on it is not known: its own disk is not mounted"
 ASK_SECONDS = 300.0
 """The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
@@ -45,7 +46,7 @@ class Finding:
     none can be recommended.
 
     For a box that no state has: `holds`, what is on it; `owner`, its owner, and until when they hold it; `give_up`, the
-    command that ends it and loses its data.
+    command that ends it and loses its data; `unopened`, whether it is ours and its evidence does not open here.
     """
 
     kind: Literal["box", "volume"]
@@ -63,6 +64,7 @@ class Finding:
     holds: str = ""
     owner: str = ""
     give_up: str = ""
+    unopened: bool = False
     size_gb: int | None = None
     used_bytes: int | None = None
     used_more: bool = False
@@ -280,7 +282,8 @@ def _with_details(finding: Finding, read: Assessed | None, root: Path, known: Kn
     on_record = f"; on record as rented by {read.on_record}" if read.on_record and not recorded else ""
     stated = recorded in known.states if recorded else not read.on_record
     on_record += "" if stated else read.state_words
-    return replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
+    said = replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
+    return replace(said, unopened=read.box.ours and not read.stores)
 
 
 def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
@@ -321,7 +324,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
             out.line(f"box      {finding.native_id}: {finding.holds}")
             out.line(f"         owner: {finding.owner}")
             if not finding.next:
-                out.line(f"         {ASK}")
+                out.line(f"         {OWN if finding.unopened else ASK}")
             if finding.give_up:
                 out.line(f"         give up  {finding.give_up}")
         if finding.kind == "volume" and finding.stateless:
