@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
-UPDATE = "Update this checkout: git pull && make setup"
+UPDATE = "Next: git pull && make setup"
 
 
 def newer(version: Any) -> str:

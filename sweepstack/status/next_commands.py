@@ -164,7 +164,9 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
         again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
         end = f"pulumi destroy --stack {stack}"
-        return [again, f"{end}    (ends the sweep without them)"] if died else [end]
+        # The engine may refuse the destroy, too, where the stack file does not read.
+        back = [snapshot.file_back] if snapshot.file_back else []
+        return [*back, *([again, f"{end}    (ends the sweep without them)"] if died else [end])]
     if any(box_snapshot.gone for box_snapshot in snapshot.box_snapshots) and not view.settled:
         return [f"pulumi up --stack {stack}"]
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]

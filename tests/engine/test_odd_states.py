@@ -30,7 +30,7 @@ def test_a_newer_version_s_state(cleared: Stack, field: str) -> None:
     cleared.edit_state(everywhere(lambda side: side.update({field: 2})))
     for refused in (cleared.destroy(), cleared.up()):
         assert refused.rc != 0, str(refused)
-        assert "Update this checkout: git pull && make setup" in refused.text, str(refused)
+        assert "Next: git pull && make setup" in refused.text, str(refused)
         assert "internal error" not in refused.text, str(refused)
     assert len(cleared.native_ids()) == 2
 

@@ -17,7 +17,7 @@ REASON = "a drill"
 LABELS = re.compile(r"^\W*(next|give up|let go|accept)\s{2,}(\S.*)$")
 ALONE = re.compile(r"^\W*(?:next|give up|let go|accept|.*\bNext(?:, [^:`]*)?:)$")
 """A label whose command had no room beside it, and stands below."""
-INLINE = re.compile(r"\b(?:Next(?:, [^:`]*)?|Update this checkout): (.+)$")
+INLINE = re.compile(r"\bNext(?:, [^:`]*)?: (.+)$")
 MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
 TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp", "mv")

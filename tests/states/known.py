@@ -23,6 +23,7 @@ COPY_FIRST = (
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
     ("cut", "state: a folder"): ONE_TOO_MANY,
+    ("cut", "stack file: a folder"): ONE_TOO_MANY,
     **{
         ("finished", f"{other} and entries of the state: of a newer version"): TWO_AT_ONCE
         for other in (

@@ -76,10 +76,22 @@ def test_a_state_of_a_newer_version_takes_an_update_before_anything_else(world: 
     *_, receipt = world.verified()
     assert world.run("approve", "--receipt", receipt).code == 0
     world.on("up", "exit 255")
-    words = "a newer one wrote it. Update this\\n  checkout: git pull && make setup" if newer else "another error"
+    words = "a newer one wrote it. Next: git pull &&\\n  make setup" if newer else "another error"
     world.on("refresh", f"printf '%b' '{words}'; exit 255")
     refused = world.run("finish")
     assert refused.code == 1
     (first, *_) = [line for line in refused.err.splitlines() if line.startswith("next ")]
     assert ("git pull && make setup" in first) is newer, refused
     assert world.calls() == [f"up --stack {STACK} --yes --non-interactive"]
+
+
+def test_a_cleared_sweep_whose_stack_file_is_torn_puts_it_back_before_the_destroy(world: World) -> None:
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    keep_stack_file(world.uri, world.file.path)
+    world.file.path.write_bytes(world.file.path.read_bytes()[:100] + b"\0")
+    back, end = world.run("status", "--json").json["next"]
+    assert back.startswith("cp ")
+    assert f" && sweepctl finish --stack {STACK}" in back
+    assert end == f"pulumi destroy --stack {STACK}"

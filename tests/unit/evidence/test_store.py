@@ -293,7 +293,7 @@ def test_a_record_says_which_schema_it_is_of(world: World) -> None:
     for old in (written, {name: value for name, value in written.items() if name != "schema"}):
         path.write_text(json.dumps(old))
         assert store.lease() == lease
-    newer = r"lease\.json can't be read here: .*newer.* Update this checkout"
+    newer = r"lease\.json can't be read here: .*newer.* Next: git pull"
     for new in (written | {"schema": 2}, written | {"schema": 2, "more": 1}, written | {"more": 1}):
         path.write_text(json.dumps(new))
         with pytest.raises(EvidenceDamaged, match=newer):

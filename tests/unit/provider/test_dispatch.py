@@ -210,7 +210,7 @@ def test_what_a_newer_version_wrote_is_told_and_never_written_over(sweep: Sweep,
         lambda: dispatch.update(op(sweep), identifier, inputs, outputs, properties(sweep.box_inputs())),
         lambda: dispatch.delete(op(sweep), identifier, inputs, outputs),
     ):
-        with pytest.raises(SweepstackError, match=r"Box box-0 .*newer .*Update this checkout: git pull && make setup"):
+        with pytest.raises(SweepstackError, match=r"Box box-0 .*newer .*Next: git pull && make setup"):
             command()
     assert sweep.listed() == [identifier]
 
