@@ -30,7 +30,8 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if snapshot.finish_refused and named[:1] and named[0].startswith("sweepctl finish ") and not _gives_up(named):
+    finishes = named[:1] and named[0].startswith(("sweepctl finish ", "cp "))  # the copy of a stack file first
+    if snapshot.finish_refused and finishes and not _gives_up(named):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
     if not unseen or snapshot.teardown is not None:

@@ -19,6 +19,10 @@ COPY_FIRST = (
     "each loss alone leads out; `cp` puts the newest copy of the state back, `finish` alone finds the other loss, and "
     "to give up takes two more: approve --abandon at once instead, then destroy"
 )
+SECOND_LINE = (
+    "each loss alone leads out; the second line of `status` does here, too: approve --abandon and destroy. Who tries "
+    "its first one, a destroy that a box refuses which does not say what it holds, is one command too far"
+)
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
@@ -40,6 +44,8 @@ KNOWN: dict[tuple[str, str], str] = {
     ("finished", "profile: torn and state: torn"): COPY_FIRST,
     ("finished", "state: torn and volumes: gone"): COPY_FIRST,
     ("finished", "state: torn and pull_to: another folder"): COPY_FIRST,
+    ("half", "box's record: torn and state: torn"): SECOND_LINE,
+    ("half", "box's record: torn and entries of the state: of a newer version"): SECOND_LINE,
 }
 """(starting point, loss or pair of losses), as patterns → why no way leads out."""
 
