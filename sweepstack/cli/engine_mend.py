@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweepstack.cli.output import No
 from sweepstack.cli.sources import Sources
@@ -44,9 +45,28 @@ def require_engine(sources: Sources) -> None:
 
 def put_back(target: Target, store: EvidenceStore) -> list[str]:
     """The command that restores the stack file of the last `pulumi up`; none if no folder has a copy, or if a folder
-    has the file's name."""
+    has the file's name. A file that a person may have edited, with a mistake, is moved aside and not overwritten."""
     back = "" if target.file.path.is_dir() else _copy_back(target, store)
-    return [f"{back} && sweepctl finish --stack {target.stack}    (the last that was up)"] if back else []
+    if not back:
+        return []
+    path, finish = target.file.path, f"sweepctl finish --stack {target.stack}"
+    if _is_torn(path):
+        return [f"{back} && {finish}    (the last that was up)"]
+    aside = shlex.join(["mv", str(path), f"{path}.unreadable"])
+    return [
+        f"{aside} && {back} && {finish}    (the last that was up; or mend the file, and type only the last command)"
+    ]
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether no person wrote it so: it is gone, empty, or holds zero bytes, as a disk or a crash leaves a file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not data.strip() or b"\0" in data
 
 
 def _copy_back(target: Target, store: EvidenceStore | None) -> str:

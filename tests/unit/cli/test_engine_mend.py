@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,19 @@ def test_a_cleared_sweep_whose_stack_file_is_torn_puts_it_back_before_the_destro
     assert back.startswith("cp ")
     assert f" && sweepctl finish --stack {STACK}" in back
     assert end == f"pulumi destroy --stack {STACK}"
+
+
+def test_a_stack_file_with_a_person_s_mistake_is_moved_aside_and_not_overwritten(world: World) -> None:
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    keep_stack_file(world.uri, world.file.path)
+    edited = world.file.path.read_text() + "  a: [1,\n"
+    world.file.path.write_text(edited)
+    back, _ = world.run("status", "--json").json["next"]
+    aside, copy, _ = back.split(" && ")
+    assert aside == f"mv {world.file.path} {world.file.path}.unreadable"
+    for typed in (aside, copy):
+        subprocess.run(typed, shell=True, check=True)
+    assert Path(f"{world.file.path}.unreadable").read_text() == edited
+    assert world.run("status", "--json").json["next"] == [f"pulumi destroy --stack {STACK}"]
