@@ -15,7 +15,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
-	@echo "make test     set everything up, then the tests"
+	@echo "make test     set everything up, then the tests, and half a minute of the proof"
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split"
@@ -35,7 +35,7 @@ up:
 
 test:
 	@$(SETUP) --dev --torch --s3 --ssh
-	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING)
+	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
 
 check:
 	@$(SETUP) --dev --quiet
