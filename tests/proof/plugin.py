@@ -134,6 +134,8 @@ class Proof:
         test = report.nodeid
         self.took[test] = self.took.get(test, 0.0) + report.duration
         if report.when == "setup" and report.skipped and "not reached" in str(report.longrepr):
+            self._not_reached.add(test)
+        if test in self._not_reached:  # its end is reported, too, and would count as passed
             return
         if report.when == "teardown" or report.failed:
             worst = "failed" if report.failed or test in self._failed else self._ended.get(test, "passed")
@@ -144,6 +146,7 @@ class Proof:
             self._ended[test] = "passed" if hasattr(report, "wasxfail") else "skipped"
 
     _failed: set[str] = field(default_factory=set)
+    _not_reached: set[str] = field(default_factory=set)
     _ended: dict[str, str] = field(default_factory=dict)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
