@@ -277,9 +277,13 @@ class Session:
         return self._account
 
     def _ask_legacy(self) -> LegacyPods:
-        """The pods in the older interface. Counts against our quota, as `_ask_owner` does."""
+        """The pods in the older interface. Counts against our quota, as `_ask_owner` does. The answer names the
+        account, too: a caller that proves an end by it need not ask for the account once more."""
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its older list")
-        return legacy_query.pods(self._key)
+        begun = time.monotonic()
+        listed = legacy_query.pods(self._key)
+        self._owner.keep(begun, listed.account)
+        return listed
 
     def _list_pods(self) -> Pods:
         entries = self._entries("/v2/pods", "pods", {})

@@ -208,11 +208,13 @@ def until_ready(
     except PlatformError as error:  # the error carries the id, so that it is not lost
         raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:
-        raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
+        raise PlatformError(
+            f"{record.native_id} was removed, not by this command, while it was being made: nothing bills"
+        )
     if why and why_not:
         why = f"{why} ({why_not})"
     if not why and seen.phase is not Phase.RUNNING:
-        cause = seen.note or "its image can't be run, or it was stopped by someone else"
+        cause = seen.note or "its image can't be run, or it was stopped, not by this command"
         why = f"{name} is {seen.phase}, not running: {cause}"
     if why:
         raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])

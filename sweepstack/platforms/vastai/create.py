@@ -277,7 +277,7 @@ class Renting:
                 told = f" ({error})"
                 return False
             if absent.held(row is None and shown):
-                raise _Removed(f"{identifier} was removed by someone while it was being made: nothing bills")
+                raise _Removed(f"{identifier} was removed, not by this command, while it was being made: nothing bills")
             if row is None:
                 return False  # it was made a moment ago: not every answer knows it yet
             shown, seen, told = True, self._session.record(row), status_message(row)

@@ -184,7 +184,9 @@ def _until_running(session: Session, identifier: int, record: BoxRecord, wait: W
             told = f" ({error})"
             return False
         if absent.held(row is None):
-            raise _Gone(f"instance {identifier} was removed by someone while it was being started: nothing bills")
+            raise _Gone(
+                f"instance {identifier} was removed, not by this command, while it was being started: nothing bills"
+            )
         if row is None:
             return False
         seen, told = session.record(row), status_message(row)

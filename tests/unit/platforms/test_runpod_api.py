@@ -438,7 +438,7 @@ def test_a_pod_that_is_removed_while_it_boots_is_told(server: Server) -> None:
         "GET /v2/pods": [reply(200, {"pods": []}), reply(200, {"pods": [NEW]}), reply(200, {"pods": []})],
         f"GET /v2/pods/{POD}": [NOT_FOUND],
     }
-    with pytest.raises(PlatformError, match=f"{POD} was removed by someone"):
+    with pytest.raises(PlatformError, match=f"{POD} was removed, not by this command"):
         create()
 
 

@@ -452,7 +452,7 @@ def test_a_box_that_is_removed_while_it_boots_is_told(world: World) -> None:
         return whole(asked)
 
     world.routes[("GET", LIST)] = listed
-    with pytest.raises(PlatformError, match="4711 was removed by someone"):
+    with pytest.raises(PlatformError, match="4711 was removed, not by this command"):
         create()
 
 
