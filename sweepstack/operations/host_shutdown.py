@@ -84,8 +84,8 @@ def answers(platform: Platform, known: Handover) -> bool | None:
 def told(known: Handover) -> str:
     """How that is known, in one line."""
     if known.confirmed is not None:
-        word = known.confirmed
-        return f"{word.by} saw at {word.at:%Y-%m-%d %H:%M} UTC: {word.saw}"
+        seen = known.confirmed
+        return f"{seen.by} saw at {seen.at:%Y-%m-%d %H:%M} UTC: {seen.saw}"
     return f"it took {known.native}, and has not answered since {known.silent_at:%Y-%m-%d %H:%M} UTC"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -43,17 +44,17 @@ def _found_by_walk(folder: str) -> list[str]:
     return found
 
 
-def refuse_mounted(folder: Path, what: str, *, then: str = "") -> None:
+def refuse_mounted(folder: Path, what: str, *, then: str = "", where: str = "") -> None:
     """Raises NotYetGone when something is mounted inside the folder: it is not ours to delete. `what`: what the
-    folder is. `then`: what to type after the `umount`."""
+    folder is. `then`: what to type after the `umount`. `where`: " on that host", unless this computer is meant."""
     for point, _ in mounted_below(folder):
         raise NotYetGone(
-            f"{point} is mounted inside the {what}: `umount {point}{then}`, which leaves what is on it there, then run "
-            "this again"
+            f"{point} is mounted inside the {what}: `umount {shlex.quote(point)}{then}`{where}, which leaves what "
+            "is on it there, then run this again"
         )
 
 
-def sweep(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
     """Removes what is in the folder, as far as that works, except an entry with something mounted on or below it.
     Idempotent."""
     if folder.is_symlink():
@@ -73,8 +74,12 @@ def sweep(folder: Path) -> None:
 
 
 def mount_point_of(path: Path) -> Path:
-    """The mount point of the file system on which a path lies, by the path's real name."""
+    """The mount point of the file system on which a path lies, by the path's real name. A folder that is bound to
+    another place of its own file system (`mount --bind`) counts, too: only /proc tells it."""
+    listed: set[str] = set()
+    with contextlib.suppress(FileNotFoundError):
+        listed = {name for name, _ in mount_points()}
     point = Path(os.path.realpath(path))
-    while point != point.parent and not os.path.ismount(point):
+    while point != point.parent and not os.path.ismount(point) and str(point) not in listed:
         point = point.parent
     return point

@@ -23,13 +23,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import ONLY_IF, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
-from sweepstack.onbox.common.mount_points import sweep
+from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host.platform import Wait
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -83,6 +84,11 @@ class LocalStore:
         self.trash = root / "trash"
         self.registry_file = root / "registry.json"
 
+    @property
+    def where(self) -> str:
+        """Behind a command that a person types where these folders are."""
+        return " on that host" if self.remote else ""
+
     def claim(self, account: str) -> str:
         """The command with which a person assigns this folder to `account`; with its condition, unless the folder is
         proved to be that account's."""
@@ -95,7 +101,7 @@ class LocalStore:
         """What has to be true before a person types it: what is not in this folder then counts as gone, and another
         computer's boxes are not in it. Both marks with this id prove that these are the same folders, and mounted."""
         marks: set[str] = set()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # a damaged mark proves nothing
             marks = {_mark(self.boxes), _mark(self.volumes)}
         if marks == {identifier}:
             return "" if host == host_identity() else f"    (if this computer was called {host}, and was renamed)"
@@ -177,12 +183,12 @@ class LocalStore:
         why = "is not there" if not there else f"is another folder than the one that {folder.name} were made in"
         if there and not mark and not marked:
             why = f"is empty and carries no mark that says that {folder.name} were made in it"
-        word = f"{CLAIM} {account or registry.account}    ({ONLY_IF} they are really gone)"
+        command = f"{CLAIM} {account or registry.account}    ({ONLY_IF} they are really gone)"
         if self.remote:
-            word = f"mkdir -p {folder} && echo {registry.id} > {folder / MARK}"
+            command = f"mkdir -p {quote(str(folder))} && echo {registry.id} > {quote(str(folder / MARK))}"
         raise Unreachable(
             f"{folder} {why}, so nothing is known of the {folder.name} in it. Is its disk mounted? Put it back; if "
-            f"they are really gone, say so with `{word}`{' on that host' if self.remote else ''}"
+            f"they are really gone, say so with `{command}`{self.where}"
         )
 
     def found(self) -> Registry:
@@ -287,7 +293,7 @@ class LocalStore:
             with answering(self.root):
                 for folder in (self.staging, self.trash):
                     folder.mkdir(exist_ok=True)
-                    sweep(folder)
+                    clear_folder(folder)
             yield
 
     def admit(self, staged: Path, folder: Path) -> None:

@@ -24,7 +24,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable
-from sweepstack.onbox.common.mount_points import sweep
+from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host import removal
 from sweepstack.onbox.host.box_folders import (
     TAG,
@@ -148,7 +148,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 removal.record_rented(box / _ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
-            sweep(self._store.trash)
+            clear_folder(self._store.trash)
 
     def stop(self, native_id: str, account: str) -> None:
         self._store.require(account)
@@ -332,7 +332,9 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         except PlatformError as error:  # the error carries the id, so that it is not lost
             raise StillCreating(record.native_id, record.outputs(), [str(error)]) from error
         if seen.phase is Phase.GONE:
-            raise PlatformError(f"{record.native_id} was removed by someone while it was being made: nothing bills")
+            raise PlatformError(
+                f"{record.native_id} was removed, not by this command, while it was being made: nothing bills"
+            )
         if why or seen.phase is not Phase.RUNNING:
             reason = why or f"{name} is {seen.phase}, not running: {seen.note or 'another command ends or stops it'}"
             raise StillCreating(record.native_id, seen.outputs(), [reason])

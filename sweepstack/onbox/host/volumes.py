@@ -16,12 +16,13 @@ import stat
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from shlex import quote
 
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
-from sweepstack.onbox.common.mount_points import mount_point_of, refuse_mounted, sweep
+from sweepstack.onbox.common.mount_points import clear_folder, mount_point_of, refuse_mounted
 from sweepstack.onbox.host.box_folders import (
     TAG,
     LocalStore,
@@ -136,11 +137,12 @@ class LocalVolumes:
             if not os.path.lexists(volume):  # another delete was first
                 return
             own = os.path.lexists(volume / _OWN_DISK) and not (volume / "content").is_symlink()
-            refuse_mounted(volume, "volume", then=f" && rm {volume / _OWN_DISK}" if own else "")
+            then = f" && rm {quote(str(volume / _OWN_DISK))}" if own else ""
+            refuse_mounted(volume, "volume", then=then, where=self._store.where)
             self._store.found()  # an old registry is marked while a volume still proves which folder it is
             os.rename(volume, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.volumes)
-            sweep(self._store.trash)  # the next command removes what is left
+            clear_folder(self._store.trash)  # the next command removes what is left
 
     def where_volume(self, native_id: str) -> Path:
         """The folder of the volume's content. Raises Unreachable when it is not there (any more), WrongAccount."""
@@ -192,11 +194,12 @@ class LocalVolumes:
         noted = _noted(folder)
         if noted is None or _is_there(_own_disk(folder), noted, folder):
             return ""
-        content, where = folder / "content", " on that host" if self._store.remote else ""
+        content = folder / "content"
         was = f"on the disk mounted at {noted}, and is not" if os.path.isabs(noted) else ""
         return (
             f"{content} was {was or 'the mount point of a disk, and is on none'} now: what is on it is not known. "
-            f"Mount it; if it is lost, or lies in that folder now, say so with `rm {folder / _OWN_DISK}`{where}"
+            f"Mount it; if it is lost, or lies in that folder now, say so with "
+            f"`rm {quote(str(folder / _OWN_DISK))}`{self._store.where}"
         )
 
     def _lost(self, folder: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,7 +85,7 @@ def a_delete_below_which_a_disk_is_mounted(folder: Path) -> None:
         assert precious.read_text() == "x"
         assert platform.get_volume(volume) is not None
         own_disk = f" && rm {content.parent / 'own-disk'}" if of is None else ""
-        assert word(caught.value) == f"umount {content.parent / point}{own_disk}"
+        assert word(caught.value) == f"umount {shlex.quote(str(content.parent / point))}{own_disk}"
         umount(content.parent / point)
         if own_disk:
             (content.parent / "own-disk").unlink()

@@ -445,6 +445,14 @@ def test_an_empty_folder_of_volumes_of_before_there_was_a_mark_proves_nothing_un
     assert platform.ensure_volume(VOLUME_TAG, "a").created
 
 
+def test_a_damaged_mark_of_the_volumes_is_no_obstacle_to_a_box(root: Path, platform: LocalPlatform) -> None:
+    record = rent(platform)
+    (root / "volumes" / ".registry").write_bytes(b"\xff\xfe")
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+    platform.destroy(record.native_id, record.account)
+    assert platform.get(record.native_id, record.account).phase is Phase.GONE
+
+
 def test_two_boxes_with_one_tag_are_never_taken_for_one(root: Path, platform: LocalPlatform) -> None:
     """Neither is adopted: which of them is meant is a person's to say."""
     record = rent(platform)
@@ -536,6 +544,18 @@ def test_something_mounted_inside_the_box_is_not_deleted(
     assert (point / "picture").exists()
     mounts.write_text("")
     platform.destroy(record.native_id, record.account)
+
+
+def test_a_folder_that_is_bound_to_another_is_a_mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are on one device, so only /proc tells them apart; a volume's content may be such a folder."""
+    content = tmp_path / "content"
+    (content / "deep").mkdir(parents=True)
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(mount_points, "MOUNTS", mounts)
+    mounts.write_text(f"99 1 8:1 /elsewhere {content} rw - ext4 /dev/sda1 rw\n")
+    assert mount_points.mount_point_of(content / "deep") == content
+    mounts.write_text("")
+    assert mount_points.mount_point_of(content / "deep") != content
 
 
 def test_something_mounted_is_found_where_there_is_no_proc(

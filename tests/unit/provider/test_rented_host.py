@@ -171,7 +171,7 @@ def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.Mo
     assert silent.over(box.native_id)
     assert not silent.over(other.native_id)
     copied = known.model_copy(update={"native_id": other.native_id})
-    keep_handover(rented.store, copied)  # a record that somebody edited: the confirmation in it is another box's
+    keep_handover(rented.store, copied)  # edited by hand: the confirmation in it is another box's
     seen = BOX.read(rented.op(), other.native_id, other)
     assert isinstance(seen, Seen)
     assert "UNKNOWN" in seen.unhealthy[0]
