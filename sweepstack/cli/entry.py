@@ -12,6 +12,7 @@ import threading
 def main() -> None:
     """Runs one command and ends the process, by `end`. An error that no command handles passes through."""
     _with_streams()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search reads the metadata of every distribution
     gc.disable()  # importing makes a hundred thousand objects, and no garbage
     from sweepstack.cli.app import app
 

@@ -60,10 +60,10 @@ class TeardownFacts(Record):
     verb: Literal["destroy"]
     kills: tuple[str, ...]
     keeps: tuple[str, ...]
-    paths: dict[str, str] = Field(default_factory=dict)
+    paths: dict[str, str] = Field(default={})
     stop: StopFacts | None = None
     clocks: tuple[ClockFact, ...] = ()
-    keeps_per_gb_month: dict[str, float] = Field(default_factory=dict)
+    keeps_per_gb_month: dict[str, float] = Field(default={})
     issue: IssueFacts | None = None
     release: str = ""
 

@@ -31,23 +31,23 @@ class CellsConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
-    base: dict[str, Any] = Field(default_factory=dict)
+    base: dict[str, Any] = Field(default={})
     """parameters of every cell; adding one renames nothing"""
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default={})
     """axis → values; every combination is a cell"""
-    zip_: Annotated[dict[str, list[Any]], Field(alias="zip")] = Field(default_factory=dict)
+    zip_: Annotated[dict[str, list[Any]], Field(alias="zip")] = Field(default={})
     """axis → values; the first of each go together, then the second …; combined with `grid`"""
-    include: list[dict[str, Any]] = Field(default_factory=list)
+    include: list[dict[str, Any]] = Field(default=[])
     """parameters for some cells of the matrix: `[{lr: 0.03, warmup: 5}]` sets `warmup` where `lr` is 0.03, and
     renames nothing"""
-    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    exclude: list[dict[str, Any]] = Field(default=[])
     """combinations to leave out: `[{lr: 0.1, seed: 2}]`"""
-    list_: Annotated[list[dict[str, Any]], Field(alias="list")] = Field(default_factory=list)
+    list_: Annotated[list[dict[str, Any]], Field(alias="list")] = Field(default=[])
     """cells one by one instead of a matrix: `[{name: baseline, lr: 0.1}, {lr: 0.03}]`; `name` may be left out, and
     `code: "a1f3"` pins the cell to the version whose digest begins so (in quotes)"""
-    add: list[dict[str, Any]] = Field(default_factory=list)
+    add: list[dict[str, Any]] = Field(default=[])
     """further cells beside a matrix, written like those of `list`"""
-    drop: dict[str, str] = Field(default_factory=dict)
+    drop: dict[str, str] = Field(default={})
     """cell name → reason. Stops the cell and keeps it listed; it needs no waiver. A dropped cell stays in `grid`,
     `list` or `add`"""
 

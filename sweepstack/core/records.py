@@ -149,7 +149,7 @@ class Manifest(BaseModel):
     sealed_at: Moment
     environment: dict[str, Any]
     setup: str | None = None
-    provenance: dict[str, Any] = Field(default_factory=dict)
+    provenance: dict[str, Any] = Field(default={})
     files: tuple[FileEntry, ...]
 
 
@@ -302,7 +302,7 @@ class Birth(Record):
     account: str
     native_id: str | None
     price_per_hour: float | None
-    mounts: dict[str, str] = Field(default_factory=dict)  # path on the box → native id of the volume, which outlives it
+    mounts: dict[str, str] = Field(default={})  # path on the box → native id of the volume, which outlives it
     begun_at: Moment
     created_at: Moment | None
     ended_at: Moment | None = None
@@ -337,7 +337,7 @@ class Launch(Record):
     cells: dict[str, Digest]  # cell name → config digest
     code: Digest
     at: Moment
-    dropped: dict[str, str] = Field(default_factory=dict)
+    dropped: dict[str, str] = Field(default={})
     """Cells that had started here and that a person dropped since → the reason."""
 
 
@@ -368,7 +368,7 @@ class Again(Record):
 class Retries(Record):
     """All retries that were ever asked for, by cell: the last one of each."""
 
-    cells: dict[str, Retry] = Field(default_factory=dict)
+    cells: dict[str, Retry] = Field(default={})
 
 
 class Teardown(Record):

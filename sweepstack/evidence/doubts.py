@@ -33,7 +33,7 @@ def _same_weights(cells: Sequence[ReceiptCell], roster: Roster) -> list[str]:
             same[tuple(sorted(weights))].append(cell.name)
     known = {cell.name: cell for cell in roster.cells}
     found = []
-    for held, names in sorted(same.items()):
+    for held, names in sorted((held, names) for held, names in same.items() if len(names) > 1):
         differing = some(_differing([known[name] for name in names]))
         if differing:
             files = some([path for path, _ in held])

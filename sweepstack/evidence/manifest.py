@@ -99,13 +99,15 @@ def _check_paths(paths: list[str]) -> None:
         if problem:
             raise ManifestRefused(f"its manifest names a file that is refused: {problem}")
         folded = fold(path)
-        if folded == fold(MANIFEST):
+        if folded == MANIFEST:  # which is its own folded form
             raise ManifestRefused("its manifest names itself")
         if folded in seen:
             raise ManifestRefused(f"its manifest names {path[:80]!r} and {seen[folded][:80]!r}, which may be one file")
         seen[folded] = path
-        parts = folded.split("/")
-        folders |= {"/".join(parts[:depth]): path for depth in range(1, len(parts))}
+        above = folded.rpartition("/")[0]
+        while above:
+            folders[above] = path
+            above = above.rpartition("/")[0]
     for folded in seen.keys() & folders.keys():
         raise ManifestRefused(f"its manifest names {seen[folded][:80]!r} both as a file and as a folder")
 

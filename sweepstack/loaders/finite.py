@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ class Format:
     mask: int = 0
     exact: int | None = None
 
-    @property
+    @cached_property
     def floating(self) -> bool:
         """Can numpy judge it?"""
         return self.unit.startswith("f")
 
-    @property
+    @cached_property
     def can_fail(self) -> bool:
         """Can it hold a NaN or an infinity?"""
         return self.floating or bool(self.mask) or self.exact is not None
@@ -69,7 +70,7 @@ class FiniteCheck:
         values: NDArray[Any] = np.frombuffer(data, self.dtype)
         scratch = self._scratch[: values.size]
         if self.format.floating:
-            return bool(np.isfinite(values, out=scratch).all())
+            return bool(np.count_nonzero(np.isfinite(values, out=scratch)) == values.size)
         if self.format.mask:
             return bool(np.bitwise_and(values, self._mask, out=scratch).max() != self.format.mask)
         return not bool((values == self.format.exact).any())
@@ -83,6 +84,14 @@ class FiniteCheck:
         if self.format.mask:
             return int(np.count_nonzero((values & self._mask) == self.format.mask))
         return int(np.count_nonzero(values == self.format.exact))
+
+    def bad(self, data: memoryview) -> int:
+        """How many of the numbers in `data` are not finite, as `count` says; nothing is counted where all are."""
+        return 0 if self.holds(data) else self.count(np.frombuffer(data, self.dtype))
+
+    def constancy(self) -> Constancy:
+        """For a run of numbers of this format."""
+        return Constancy(self.format.itemsize)
 
 
 class Constancy:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable
-from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
+from sweepstack.loaders.finite import FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.zipdir import Part, is_zip, read_directory
 
@@ -206,10 +206,9 @@ def _unpacked(found: Content, name: str, blocks: Iterable[bytes], header: Header
         _by_numpy(found, name, header, _elements(blocks, header))
         return False
     check = FiniteCheck(header.format, block=2 * BLOCK, big_endian=header.big_endian)
-    bad, same = 0, Constancy(check.format.itemsize)
+    bad, same = 0, check.constancy()
     for block in _elements(blocks, header):
-        if not check.holds(memoryview(block)):
-            bad += check.count(np.frombuffer(block, check.dtype))
+        bad += check.bad(memoryview(block))
         same.feed(memoryview(block))
     found.nonfinite += [(name, bad)] if bad else []
     return same.holds

@@ -87,7 +87,7 @@ def _region(name: str, entry: Any, base: int) -> Region:
         numbers = [start, end, *shape]
     except (KeyError, TypeError, ValueError):
         raise Unreadable(f"{printable(name)} has no known dtype, shape and offsets") from None
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
+    if set(map(type, numbers)) != {int} or min(numbers) < 0:  # True is no size, and of another type
         raise Unreadable(f"{printable(name)} has sizes that are no sizes")
     size = FORMATS[format_].itemsize
     for length in shape:

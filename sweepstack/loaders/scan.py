@@ -98,28 +98,23 @@ class _Pass:
             start += len(self._block(start, end))
 
     def _region(self, region: Region) -> None:
-        import numpy as np
-
-        from sweepstack.loaders.finite import Constancy
-
         check = self._check(region)
         stages = self.result.stages
-        same = Constancy(check.format.itemsize) if check is not None else None
+        same = check.constancy() if check is not None else None
         crc, bad, start, numbers = 0, 0, region.start, region.start + region.skip
         while start < region.end:
             block = self._block(start, region.end if start >= numbers else numbers)
             header = start < numbers
             start += len(block)
-            begin = perf_counter()
             if region.crc is not None:
+                begin = perf_counter()
                 crc = zlib.crc32(block, crc)
-            middle = perf_counter()
-            if check is not None and not header and not check.holds(block):
-                bad += check.count(np.frombuffer(block, check.dtype))
-            if same is not None and not header:
+                stages["crc"] += perf_counter() - begin
+            if check is not None and same is not None and not header:
+                begin = perf_counter()
+                bad += check.bad(block)
                 same.feed(block)
-            stages["crc"] += middle - begin
-            stages["finite"] += perf_counter() - middle
+                stages["finite"] += perf_counter() - begin
         if region.crc is not None and crc != region.crc:
             self.result.wrong_crc.append(region.name)
         if bad:
@@ -148,12 +143,12 @@ class _Pass:
         return block
 
     def _check(self, region: Region) -> FiniteCheck | None:
-        from sweepstack.loaders.finite import FiniteCheck
-
         if region.format is None:
             return None
         key = (region.format, region.big_endian)
         if key not in self.checks:
+            from sweepstack.loaders.finite import FiniteCheck
+
             self.checks[key] = FiniteCheck(region.format, block=BLOCK, big_endian=region.big_endian)
         check = self.checks[key]
         if (region.end - region.start - region.skip) % check.format.itemsize:

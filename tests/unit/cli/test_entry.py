@@ -95,3 +95,14 @@ def project(root: Path) -> Path:
     """A folder that a command takes for a project."""
     (root / "Pulumi.yaml").write_text("name: sweepstack\nruntime: python\nstackConfigDir: stacks\n")
     return root
+
+
+@pytest.mark.parametrize(("set_before", "said"), [(None, "__all__"), ("logfire-plugin", "logfire-plugin")])
+def test_pydantic_looks_for_no_plugins_unless_the_user_says_which(set_before: str | None, said: str) -> None:
+    """The look reads what every installed distribution says of itself, at each command."""
+    env = {name: value for name, value in ENV.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
+    if set_before is not None:
+        env["PYDANTIC_DISABLE_PLUGINS"] = set_before
+    code = PROCESS.format(action="print(os.environ['PYDANTIC_DISABLE_PLUGINS']), sys.exit(0)", before="", module="os")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
+    assert done.stdout == f"{said}\n"
