@@ -42,9 +42,9 @@ def test_killed_example_ends_with_the_same_bytes(example: str, model: str, tmp_p
     undisturbed, killed = start(example, whole), start(example, out)
     saved = Path(f"{out}-checkpoints")
     metrics = out / "metrics.jsonl"
-    wait_for(lambda: saved.is_dir() and any(saved.glob("step-*")), lambda: "no checkpoint", 60)
+    wait_for(lambda: saved.is_dir() and any(saved.glob("step-*")), lambda: "no checkpoint", 180)
     newest = max(int(path.name.split("-")[1]) for path in saved.glob("step-*"))
-    wait_for(lambda: len(metrics.read_text().splitlines()) > newest, lambda: "no epoch after it", 60)
+    wait_for(lambda: len(metrics.read_text().splitlines()) > newest, lambda: "no epoch after it", 180)
     killed.kill()
     killed.wait()
     assert not (out / model).exists()

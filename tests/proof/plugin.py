@@ -24,6 +24,7 @@ from tests.proof.record import Cost, Outcome
 VARIABLE = "SWEEPSTACK_PROOF"
 SLICE_SECONDS = 30.0
 UNKNOWN = Cost(15.0, 15.0)
+NOT_REACHED = "not reached"
 AGAIN = '.venv/bin/python -m pytest --proof "{test}"'
 
 
@@ -119,7 +120,7 @@ class Proof:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if self.plan is not None and time.time() > self.plan.until:
-            pytest.skip("not reached: the time of this run is over")
+            pytest.skip(f"{NOT_REACHED}: the time of this run is over")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
@@ -133,9 +134,9 @@ class Proof:
             return
         test = report.nodeid
         self.took[test] = self.took.get(test, 0.0) + report.duration
-        if report.when == "setup" and report.skipped and "not reached" in str(report.longrepr):
-            self._not_reached.add(test)
-        if test in self._not_reached:  # its end is reported, too, and would count as passed
+        if report.when == "setup" and report.skipped and NOT_REACHED in str(report.longrepr):
+            self._ended[test] = NOT_REACHED
+        if self._ended.get(test) == NOT_REACHED:  # its end is reported, too, and would count as passed
             return
         if report.when == "teardown" or report.failed:
             worst = "failed" if report.failed or test in self._failed else self._ended.get(test, "passed")
@@ -146,7 +147,6 @@ class Proof:
             self._ended[test] = "passed" if hasattr(report, "wasxfail") else "skipped"
 
     _failed: set[str] = field(default_factory=set)
-    _not_reached: set[str] = field(default_factory=set)
     _ended: dict[str, str] = field(default_factory=dict)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
+
+import pytest
 
 from tests.proof import record
-from tests.proof.plugin import Plan, slice_of
+from tests.proof.plugin import NOT_REACHED, Plan, Proof, slice_of
 from tests.proof.record import Cost, Outcome
 
 TESTS = [f"tests/{file}.py::test_{number}" for file in ("a", "b", "long") for number in range(20)]
 COSTS = {"tests/a.py": Cost(3.0, 1.0), "tests/b.py": Cost(8.0, 2.0), "tests/long.py": Cost(90.0, 1.0)}
+
+
+class MainProcess:
+    """The configuration of a run that plays no slice, and is no worker."""
+
+    def getoption(self, name: str) -> None:
+        return None
+
+
+def report(
+    test: str, when: Literal["setup", "teardown"], outcome: Literal["passed", "skipped"], why: str = ""
+) -> pytest.TestReport:
+    return pytest.TestReport(test, ("", 0, ""), {}, outcome, why or None, when)
 
 
 def test_a_slice_is_the_same_for_a_seed_and_takes_no_longer_than_asked() -> None:
@@ -39,3 +55,16 @@ def test_a_later_run_counts_and_what_was_not_played_is_named(tmp_path: Path) -> 
     assert document["not_reached_in"] == ["tests/a.py"]
     assert record.costs(document) == {"tests/a.py": Cost(2.0, 2.0)}
     assert record.outcomes("another tree", tmp_path) == {}
+
+
+def test_what_the_time_did_not_reach_is_not_recorded(tmp_path: Path) -> None:
+    """pytest reports the end of such a test, too, and that end passes."""
+    results = tmp_path / "tree" / "run.jsonl"
+    results.parent.mkdir()
+    proof = Proof(MainProcess(), Plan(0.0, str(results), ""))  # type: ignore[arg-type]
+    proof.pytest_runtest_logreport(report("late", "setup", "skipped", f"Skipped: {NOT_REACHED}: the time is over"))
+    proof.pytest_runtest_logreport(report("late", "teardown", "passed"))
+    assert not results.exists()
+    proof.pytest_runtest_logreport(report("played", "setup", "passed"))
+    proof.pytest_runtest_logreport(report("played", "teardown", "passed"))
+    assert list(record.outcomes("tree", tmp_path)) == ["played"]

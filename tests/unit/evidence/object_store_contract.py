@@ -12,6 +12,20 @@ from sweepstack.onbox.common.errors import EvidenceChanged
 KEY = "records/births/box-0-g1.json"
 
 
+def winners_of_eight(objects: ObjectStore, read: str) -> list[int]:
+    """Which of eight writers succeed that begin at once, and have all read the same tag."""
+
+    def write(number: int) -> bool:
+        try:
+            objects.write(KEY, b"%d" % number, over=read)
+        except EvidenceChanged:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        return [number for number, done in enumerate(pool.map(write, range(8))) if done]
+
+
 def test_what_was_written_is_read(objects: ObjectStore) -> None:
     assert objects.read(KEY) is None
     tag = objects.write(KEY, b"one")
@@ -35,15 +49,7 @@ def test_names_are_those_directly_below(objects: ObjectStore) -> None:
 
 
 def test_only_the_first_may_make_a_key(objects: ObjectStore) -> None:
-    def make(number: int) -> int | None:
-        try:
-            objects.write(KEY, b"%d" % number, over=ABSENT)
-        except EvidenceChanged:
-            return None
-        return number
-
-    with ThreadPoolExecutor(8) as pool:
-        winners = [number for number in pool.map(make, range(8)) if number is not None]
+    winners = winners_of_eight(objects, ABSENT)
     assert len(winners) == 1
     held = objects.read(KEY)
     assert held is not None
@@ -77,7 +83,7 @@ def test_nobody_takes_away_what_he_did_not_read(objects: ObjectStore) -> None:
     objects.remove(KEY, over=second)
     assert objects.read(KEY) is None
     for known in (second, ABSENT):
-        objects.remove(KEY, over=known)  # it is gone, whoever did it
+        objects.remove(KEY, over=known)  # it is gone already: the same command twice is no mistake
     with pytest.raises(EvidenceChanged):
         objects.write(KEY, b"three", over=second)
     third = objects.write(KEY, b"three", over=ABSENT)
@@ -109,14 +115,4 @@ def test_of_many_who_read_one_takes_away_or_writes(objects: ObjectStore) -> None
 
 
 def test_of_many_who_read_one_writes(objects: ObjectStore) -> None:
-    tag = objects.write(KEY, b"start")
-
-    def write(number: int) -> int | None:
-        try:
-            objects.write(KEY, b"%d" % number, over=tag)
-        except EvidenceChanged:
-            return None
-        return number
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(number is not None for number in pool.map(write, range(8))) == 1
+    assert len(winners_of_eight(objects, objects.write(KEY, b"start"))) == 1
