@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,22 +71,29 @@ class Answer:
 
 
 def ask_backend(held: str, stack: str, root: Path) -> Answer:
-    """Asks the backend `held`, by its name in a lease, for this stack. Blocks as `read_state`. Never raises
-    SweepstackError."""
+    """Asks the backend `held`, by its name in a lease, for this stack. Blocks as `read_state`. Never raises.
+
+    A folder in which the engine never was is not asked: the engine would write its own files there, and then a disk
+    that is not mounted looks like a backend without the stack.
+    """
     folder = folder_here(held)
     if is_local(held) and folder is None:
         return Answer(held, "is on another computer: it can't be asked from here")
     bare = Answer(held, "shows no state now, but its disk may not be mounted: mount it first")
-    if folder is not None and not folder.is_dir():
+    try:
+        if folder is not None and not stat.S_ISDIR((folder / ".pulumi").stat().st_mode):
+            return bare
+    except FileNotFoundError:
         return bare
-    empty = folder is not None and not any(folder.iterdir())  # like a mount point without its disk
+    except OSError as error:
+        return Answer(held, f"can't be read here: {error.strerror}")
     if "://" not in held:
         return Answer(held, "can't be asked")
     url = f"file://{folder}" if folder is not None else held
     try:
         state = read_state(stack, root, backend=url)
     except StackMissing:
-        return bare if empty else Answer(held, "answers, and has no such stack")
+        return Answer(held, "answers, and has no such stack")
     except SweepstackError as error:
         return Answer(held, f"does not answer as a backend: {error}")
     if state.empty:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.audit import other_backend
 from sweepstack.cli.commands.audit.assess import adopts
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.core.local_decisions import Decision, decisions
@@ -133,7 +136,7 @@ def test_a_box_that_leads_to_its_own_evidence_ends_through_its_gate(world: World
     copy = keep_stack_file(world.uri, world.file.path)
     world.file.path.unlink()
     found = world.run("audit", stack=None)
-    assert f"next   cp {copy} {world.file.path.parent}/ && {up}    (adopts it)" in found.out
+    assert f"next   cp {copy} {world.file.path} && {up}    (adopts it)" in found.out
     assert is_there(world, box)
 
 
@@ -285,10 +288,11 @@ def test_what_another_backend_holds_ends_there_while_it_answers(world: World, pe
     assert (finding["next"], finding["give_up"]) == (there, None)
 
 
-def test_a_web_address_that_only_the_box_names_is_not_asked(world: World) -> None:
-    """A job can write that file; the engine would send its token there."""
+@pytest.mark.parametrize("address", ["https://states.example/me", "HTTPS://states.example/me", "app.example/me"])
+def test_a_web_address_that_only_the_box_names_is_not_asked(world: World, address: str) -> None:
+    """A job can write that file; the engine would send its token there, however the address is spelled."""
     box = training(world)
-    signed(world, box, who(), backend="https://states.example/me")
+    signed(world, box, who(), backend=address)
     world.on("whoami", """echo '{"url": "s3://other"}'""")
     world.stacks()
     assert audit_end(world, box, *ABANDON).code == 0
@@ -322,6 +326,36 @@ def test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted(world: World
         assert ended.code == 0, ended
         (kept,) = decisions()
         assert "https://states.example/me, which only the box names: it is not asked" in kept.found
+
+
+def test_a_folder_that_may_not_be_read_stops_no_audit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job can name any folder of this computer: a colleague's, that is closed to others."""
+    box = training(world)
+    signed(world, box, who(), backend=f"file://{socket.gethostname()}/home/bob/states")
+    world.on("whoami", """echo '{"url": "s3://other"}'""")
+    world.stacks()
+    look = Path.stat
+
+    def closed(path: Path, **more: Any) -> os.stat_result:
+        if str(path).startswith("/home/bob"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return look(path, **more)
+
+    monkeypatch.setattr(Path, "stat", closed)
+    assert audit_end(world, box, *ABANDON).code == 0
+    (kept,) = decisions()
+    assert "can't be read here: Permission denied" in kept.found
+
+
+def test_backends_that_do_not_answer_have_one_time_for_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job can name as many as it likes."""
+    monkeypatch.setattr(other_backend, "ASKING_SECONDS", -1.0)
+    box = training(world)
+    held_there(world, box, ALICE)
+    world.store.write_lease(Lease(backend="s3://others", host="h", taken_at=datetime.now(UTC)))
+    assert audit_end(world, box, *ABANDON, "--owner-agreed", ALICE).code == 0
+    (kept,) = decisions()
+    assert "was not asked: others took all the time" in kept.found
 
 
 def test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word(world: World) -> None:

@@ -269,6 +269,8 @@ def test_what_another_backend_holds_ends_there_while_it_answers(world: World, ba
         assert "nothing was ended: volume" in refused.err
         assert f"the state in {backend} answers and still holds {STACK}" in refused.err
         assert f"next   PULUMI_BACKEND_URL={backend} sweepctl status --stack {STACK}" in refused.err
+    (finding,) = world.run("audit", "--json", stack=None, fresh=False).json["findings"]
+    assert finding["next"] == f"PULUMI_BACKEND_URL={backend} sweepctl status --stack {STACK}"
     assert is_there(world)
     assert decisions() == []
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.cli.commands.audit.assess import Assessed, assess_all, way_out
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.cli.output import NO, UNSURE, YES, Out, money
 from sweepstack.cli.progress import Progress
@@ -260,15 +261,26 @@ def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def with_details(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
-    """Adds the content, the owner and the next command of each box that no state has. Reads the boxes."""
+    """Adds the content, the owner and the next command of each box that no state has, and the command that goes on
+    where another backend keeps a volume. Reads the boxes, and asks other backends."""
+    with Progress("asking the other backends of volumes"):
+        findings = [_kept_elsewhere(finding, root, known) for finding in findings]
     orphans = [found for found in findings if found.kind == "box" and found.bills_unknown]
     if not orphans:
-        return list(findings)
+        return findings
     with Progress("reading the boxes that no state has"):
         read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in orphans], root, known)
     return [
         _with_details(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings
     ]
+
+
+def _kept_elsewhere(finding: Finding, root: Path, known: Known) -> Finding:
+    if finding.kind != "volume" or finding.standing != "survived":
+        return finding
+    identity = (volume_of(finding.tag) or ("", ""))[0]
+    _, there = gate_of(other_backends(known.stores_of(identity), root, known))
+    return replace(finding, next=there) if there else finding
 
 
 def _with_details(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:

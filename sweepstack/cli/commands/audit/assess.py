@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
-from sweepstack.evidence.stack_copy import STACK_FILES, stack_file_of
+from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.launch.entries import queue_entries
@@ -198,19 +197,9 @@ def adopts(stack: str, root: Path, known: Known, store: EvidenceStore | None) ->
         return f"{up}    (adopts it{'' if file.path.exists() else f', once {file.shown} is back'})"
     words, copy = "adopts it", ""
     if not file.path.exists():
-        kept = _kept(store)
-        words = "adopts it" if kept else f"adopts it, once {file.shown} is back"
-        copy = f"cp {kept} {file.path.parent}/ && " if kept else ""
-    return f"{copy}pulumi stack init {stack} && {up}    ({words})"
-
-
-def _kept(store: EvidenceStore | None) -> str:
-    """The path of the stack file's copy in the evidence; "" if there is none on this computer's disk."""
-    try:
-        held = stack_file_of(store) if store is not None else None
-        return "" if store is None or held is None else shlex.quote(str(store.root / STACK_FILES / held[0]))
-    except EvidenceError:
-        return ""
+        copy = copy_back(store, file.path) if store is not None else ""
+        words = "adopts it" if copy else f"adopts it, once {file.shown} is back"
+    return " && ".join(filter(None, [copy, f"pulumi stack init {stack}", up])) + f"    ({words})"
 
 
 def _project(root: Path) -> str:

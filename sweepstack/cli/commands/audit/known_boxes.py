@@ -18,6 +18,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.registry import has_address, spelled
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
 from sweepstack.teardown.close_box import StillBilled, still_billed
@@ -42,6 +43,8 @@ class Known:
     named_hosts: set[str] = field(default_factory=set)
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
     answers: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
+    asking: Deadline | None = None
+    """The time in which other backends are asked; None: none was asked yet."""
 
     def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
         """The stacks with this box or volume in their state."""

@@ -8,13 +8,19 @@ from pathlib import Path
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.held_by import Answer, ask_backend, backend_of
 from sweepstack.config.project import project_name
-from sweepstack.evidence.backend_lease import same, taken_over
+from sweepstack.evidence.backend_lease import is_local, same, taken_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.teardown.ownership import Owner
 
 Claim = tuple[str, str, str]
 """Who holds a sweep, and which: (backend, project, stack)."""
+ASKING_SECONDS = 120.0
+"""After so long no further backend is asked: a job can name any number of backends that do not answer. The one that is
+being asked then may take as long as `read_state` allows."""
+STORAGE = ("s3", "gs", "azblob")
+"""Schemes of backends in object storage: the engine sends its token to none of them, and to every other address."""
 
 
 def other_backends(
@@ -30,11 +36,13 @@ def other_backends(
     `stores`: the evidence that this checkout knows. `named_by_box`: the evidence that was found only through the box,
     however it spells that address; `owner`: what the box says. A volume has neither.
     """
-    trusted = [claim for store in stores for claim in _lease(store)]
-    held = [*trusted, *(claim for store in named_by_box for claim in _lease(store))]
+    trusted, unread = _leases(stores)
+    by_box, unread_too = _leases(named_by_box)
+    held = [*trusted, *by_box]
+    unread += unread_too
     said = [(owner.backend, owner.project, owner.stack)] if owner is not None and owner.backend else []
     if not held and not said:
-        return ()
+        return tuple(unread)
     try:
         ours = backend_of(root)
     except SweepstackError:
@@ -43,7 +51,7 @@ def other_backends(
         claim for claim in said if not any(taken_over(store, claim[0], ours) for store in (*stores, *named_by_box))
     ]
     others = [claim for claim in dict.fromkeys(held) if not same(claim[0], ours)]
-    return tuple(_answer(claim, root, known, trusted=claim in trusted) for claim in others)
+    return (*unread, *(_answer(claim, root, known, trusted=claim in trusted) for claim in others))
 
 
 def gate_of(others: Sequence[Answer]) -> tuple[str, str]:
@@ -56,19 +64,27 @@ def _answer(claim: Claim, root: Path, known: Known, *, trusted: bool) -> Answer:
     """`trusted`: evidence says so that not the box alone names. A job can write what the box says, and the engine sends
     its token to a web address."""
     backend, project, stack = claim
-    if not trusted and backend.startswith(("http:", "https:")):
+    if not trusted and not is_local(backend) and backend.partition(":")[0] not in STORAGE:
         return Answer(backend, "only the box names: it is not asked")
     if claim not in known.answers:
+        known.asking = known.asking or Deadline(ASKING_SECONDS)
+        if not known.asking.left():
+            return Answer(backend, "was not asked: others took all the time that there was for it")
         known.answers[claim] = ask_backend(backend, _spelled(project, stack, root), root)
     return known.answers[claim]
 
 
-def _lease(store: EvidenceStore) -> list[Claim]:
-    try:
-        lease = store.lease()
-    except EvidenceError as error:
-        return [(f"a lease that can't be read ({error})", store.marker.project, store.marker.stack)]
-    return [(lease.backend, store.marker.project, store.marker.stack)] if lease is not None else []
+def _leases(stores: Sequence[EvidenceStore]) -> tuple[list[Claim], list[Answer]]:
+    """The leases in evidence. A lease that can't be read counts as one of another backend that can't be asked."""
+    claims, unread = list[Claim](), list[Answer]()
+    for store in stores:
+        try:
+            lease = store.lease()
+        except EvidenceError as error:
+            unread.append(Answer(f"a lease that can't be read ({error})", "can't be asked"))
+        else:
+            claims += [(lease.backend, store.marker.project, store.marker.stack)] if lease is not None else []
+    return claims, unread
 
 
 def _spelled(project: str, stack: str, root: Path) -> str:
