@@ -46,15 +46,9 @@ class CellFile:
         return b"".join(parts)
 
 
-def holder_of(snapshot: Snapshot, cell: str) -> BoxSnapshot | None:
-    """The box that most likely has the cell; None if no box has it."""
-    holder = max(snapshot.box_snapshots, key=lambda box_snapshot: box_snapshot.holds(cell), default=None)
-    return holder if holder is not None and holder.holds(cell) else None
-
-
 def find_file(sources: Sources, snapshot: Snapshot, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
     """The box's own file, else a pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
-    holder = holder_of(snapshot, cell)
+    holder = snapshot.holder_of(cell)
     problems = []
     started = True
     if holder is not None:

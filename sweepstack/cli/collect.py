@@ -95,13 +95,14 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     box_snapshots = tuple(remedied(box_snapshot) for box_snapshot in box_snapshots)
     orphans = others.orphans
     if orphans and (project := renamed_from(store, target.root)):
-        again = f"name: {project} again in Pulumi.yaml, then pulumi up --stack {target.stack}    (adopts it)"
-        orphans = tuple(replace(one, next=again) for one in orphans)
+        again = f"pulumi up --stack {target.stack}    (after name: {project} is in Pulumi.yaml again: adopts it)"
+        orphans = tuple(replace(one, next=again, renamed=True) for one in orphans)
     elif orphans and held_by_another(store, target.root):
         orphans = tuple(replace(one, next=adopt_command(target.stack)) for one in orphans)
     elif not sources.known:  # `pulumi up` needs the stack in its backend
         init = f"pulumi stack init {target.stack} && pulumi up"
         orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
+    needs_file = bool(state.boxes) and not target.file.path.exists()  # for the approval of a `finish`
     mend = engine_mend(sources)
     why = [mend.why] if mend else []
     return Snapshot(
@@ -121,13 +122,12 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         saved=frozenset(
             name for box_snapshot in box_snapshots if box_snapshot.lost for name in _saved(box_snapshot, store)
         ),
-        waived=_waived(digest, [proposed, *(box.word()[0] for box in state.boxes)]),
+        waived=_waived(digest, [proposed, *(box.approval_in_state()[0] for box in state.boxes)]),
         orphans=orphans,
         asked=() if target.is_store else target.file.running_boxes(),
-        notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes, *lock_notes(target.stack)])),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
-        file_back=next(iter(put_back(target, store) if store is not None and plan.unreadable else ()), ""),
+        file_back=put_back(target, store) if store is not None and (plan.unreadable or needs_file) else "",
         finish_refused=store is not None and (read is None or bool(unwritable)),
         named_with=sources.named_with,
         known=sources.known,
@@ -137,6 +137,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
         engine_mend=mend.command if mend else "",
+        # Last: what is read for the arguments above adds to them.
+        notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes, *lock_notes(target.stack)])),
     )
 
 
@@ -184,7 +186,7 @@ def _looker(
 
 def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bool:
     """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
-    return bool(proposed or box.word()[0]) or next(iter(on_record(known)), None) is not None
+    return bool(proposed or box.approval_in_state()[0]) or next(iter(on_record(known)), None) is not None
 
 
 def _unanswered(
@@ -205,7 +207,7 @@ def _box_snapshot(
     record: BoxRecord | None,
 ) -> BoxSnapshot:
     store, state = sources.store, sources.state
-    approval, unreadable = box.word()
+    approval, unreadable = box.approval_in_state()
     verdict = may_end(known, approval, seen, now=now, full=False)
     for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
         if recorded != approval and (by_record := may_end(known, recorded, seen, now=now, full=False)).allowed:
@@ -302,10 +304,10 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
         return None, None, {}
 
 
-def _waived(digest: str | None, words: Iterable[Approval | None]) -> dict[str, str]:
+def _waived(digest: str | None, approvals: Iterable[Approval | None]) -> dict[str, str]:
     """The cells that the approvals for this receipt waive, each with its reason."""
-    good = [word for word in words if word is not None and word.receipt is not None and word.receipt == digest]
-    return {waiver.cell: waiver.reason for word in good for waiver in word.waive}
+    good = [one for one in approvals if one is not None and one.receipt is not None and one.receipt == digest]
+    return {waiver.cell: waiver.reason for one in good for waiver in one.waive}
 
 
 def _budget(state: StackState, notes: list[str]) -> Budget | None:

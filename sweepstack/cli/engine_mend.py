@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 from sweepstack.cli.output import No
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
-from sweepstack.evidence.stack_copy import STACK_FILES, stack_file_of
+from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ def engine_mend(sources: Sources) -> Mend | None:
     """What to type before any command of the engine; None where it runs as it is. Reads only, and asks no platform."""
     target, file = sources.target, sources.target.file
     if target.evidence is None and file.path.is_dir():
-        away = shlex.join(["mv", str(file.path), f"{file.path}.folder"])
-        back = _copy_back(target, sources.store)
+        away = _away(file.path, "folder")
+        back = copy_back(sources.store, file.path) if sources.store is not None else ""
         what = "(the copy of the last pulumi up takes its place)" if back else "(no copy of the stack file is here)"
         why = f"{file.shown} is a folder, and the engine runs no command for {target.stack} while it is there"
         return Mend(why, " && ".join(filter(None, [away, back])) + f"    {what}")
@@ -43,19 +44,17 @@ def require_engine(sources: Sources) -> None:
         raise No(f"{mend.why}. Nothing was changed", [mend.command])
 
 
-def put_back(target: Target, store: EvidenceStore) -> list[str]:
-    """The command that restores the stack file of the last `pulumi up`; none if no folder has a copy, or if a folder
-    has the file's name. A file that a person may have edited, with a mistake, is moved aside and not overwritten."""
-    back = "" if target.file.path.is_dir() else _copy_back(target, store)
-    if not back:
-        return []
+def put_back(target: Target, store: EvidenceStore) -> str:
+    """The command that restores the stack file of the last `pulumi up`; "" if no folder has a copy, or if a folder has
+    the file's name. A file that a person may have edited, with a mistake, is moved aside and not overwritten."""
     path, finish = target.file.path, f"sweepctl finish --stack {target.stack}"
+    back = "" if path.is_dir() else copy_back(store, path)
+    if not back:
+        return ""
     if _is_torn(path):
-        return [f"{back} && {finish}    (the last that was up)"]
-    aside = shlex.join(["mv", str(path), f"{path}.unreadable"])
-    return [
-        f"{aside} && {back} && {finish}    (the last that was up; or mend the file, and type only the last command)"
-    ]
+        return f"{back} && {finish}    (the last that was up)"
+    remark = "(the last that was up; or mend the file, and type only the last command)"
+    return f"{_away(path, 'unreadable')} && {back} && {finish}    {remark}"
 
 
 def _is_torn(path: Path) -> bool:
@@ -69,14 +68,7 @@ def _is_torn(path: Path) -> bool:
     return not data.strip() or b"\0" in data
 
 
-def _copy_back(target: Target, store: EvidenceStore | None) -> str:
-    """The command that copies the kept stack file to its place; "" if no folder has it."""
-    if store is None or store.traffic is not None:
-        return ""
-    try:
-        copy = stack_file_of(store)
-    except EvidenceError:
-        copy = None
-    if copy is None:
-        return ""
-    return shlex.join(["cp", str(store.root / STACK_FILES / copy[0]), str(target.file.path)])
+def _away(path: Path, why: str) -> str:
+    """The command that moves a file or a folder aside, to a name beside it that is free."""
+    names = chain([f"{path}.{why}"], (f"{path}.{why}-{number}" for number in count(2)))
+    return shlex.join(["mv", str(path), next(name for name in names if not os.path.lexists(name))])

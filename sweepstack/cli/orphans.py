@@ -54,8 +54,8 @@ def search(
     """Searches in three steps. Reads only.
 
     First the hosts that are off by the records and do not answer; then every birth record that neither the state nor
-    the first step settles; then everything with the sweep's tag. Where no record says what
-    was rented, the platforms of the stack file are asked.
+    the first step settles; then everything with the sweep's tag. Where no record says what was rented, the platforms of
+    the stack file are asked.
 
     Each step asks all platforms in parallel, and skips those that did not answer an earlier step. Blocks for
     SEARCH_SECONDS at most. `known_as`: platforms by adapter that are loaded already; `late`: adapters that have just
@@ -214,9 +214,7 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | 
     try:
         platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            record = platform.find_by_tag(birth.tag)
-            if record is None and platform.account() != birth.account:
-                return _orphan(birth, target, f"it was asked for with another account ({birth.account})", None), ""
+            record = platform.find_by_tag(birth.tag, birth.account)
             if record is None and birth.asked_at is not None:
                 return _unanswered(birth, target), ""
             if record is None or record.native_id in known:

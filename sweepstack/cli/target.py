@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -15,12 +16,16 @@ from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.s3.address import evidence_uri
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root
 
 LONGEST = timedelta(days=30)
 """The longest that an approval may hold; later, people no longer remember what they approved."""
+
+
+class NeverUp(Unsure):
+    """Neither the backend nor any record knows the stack."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,10 @@ class Target:
     def no_stack(self, problem: str = "") -> Unsure:
         """The error for a stack that the backend does not have, with the likely reason. `problem`: why its evidence
         can't be read."""
-        from sweepstack.evidence.stack_copy import remembers
+        from sweepstack.evidence.stack_copy import remembered
 
-        known = StackFile.stacks(self.root)
-        place = self.likely_evidence()
-        if place is not None and remembers(self.stack, place):
+        place, were = self.likely_evidence(), remembered(self.stack)
+        if place is not None and place in were:
             why = (
                 "is not there any more: what was rented is not known, and `pulumi up` would rent anew. Put it back, or "
                 "look first"
@@ -128,36 +132,45 @@ class Target:
                 f"the backend has no stack {self.stack}, and its evidence, which was at {_path(place)}, {why}",
                 ["sweepctl audit    (what bills, and what ends it)"],
             )
-        if self.file.path.exists():
-            unread = f". Its evidence does not read: {problem}" if problem and place is not None else ""
+        there = self.file.path.exists()
+        if not there and (kept := self._kept()):
+            return kept
+        if place is None and were:
+            lost = "does not say where its evidence is" if there else "is not there"
             return Unsure(
+                f"the backend has no stack {self.stack}, and {self.file.shown} {lost}. Its evidence was at "
+                f"{' and '.join(map(_path, were))}: what was rented is not known, and `pulumi up` would rent anew. Put "
+                "back what is missing, or look first",
+                ["sweepctl audit    (what bills, and what ends it)"],
+            )
+        if there:
+            unread = f". Its evidence does not read: {problem}" if problem and place is not None else ""
+            return (Unsure if unread else NeverUp)(
                 f"the backend has no stack {self.stack}: nothing was ever brought up, or it was removed, or it is in "
                 f"another backend (PULUMI_BACKEND_URL){unread}",
                 [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
             )
-        if kept := self._kept():
-            return kept
-        return Unsure(
+        return NeverUp(
             f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
-            f"is not there{did_you_mean(self.stack, known)}",
+            f"is not there{did_you_mean(self.stack, StackFile.stacks(self.root))}",
             [f"sweepctl new {self.stack}"],
         )
 
     def _kept(self) -> Unsure | None:
-        """The same error if this computer remembers where the evidence is; None if it does not."""
-        from sweepstack.evidence.stack_copy import places_of
+        """The same error if this computer remembers where the evidence is, and it is there; None if it is not."""
+        from sweepstack.evidence.stack_copy import copy_back, places_of
+        from sweepstack.evidence.store import EvidenceStore
 
-        places = [_path(uri) for uri in places_of(self.stack)]
+        places = places_of(self.stack)
         if not places:
             return None
-        first = places[0]
-        following = [f"sweepctl results --evidence {first}    (also logs, curves, provenance, verify)"]
-        if first.startswith("/"):
-            copy = f"cp {first}/stack-files/{self.file.path.name} {self.file.path.parent}/"
-            following.append(f"{copy} && pulumi stack init {self.stack}    (brings the stack file back)")
+        following = [f"sweepctl results --evidence {_path(places[0])}    (also logs, curves, provenance, verify)"]
+        with contextlib.suppress(EvidenceError):
+            if back := copy_back(EvidenceStore.open(places[0]), self.file.path):
+                following.append(f"{back} && pulumi stack init {self.stack}    (brings the stack file back)")
         return Unsure(
             f"the backend has no stack {self.stack}, and {self.file.shown} is not there: `pulumi stack rm` deletes "
-            f"both. Its evidence is at {' and '.join(places)}, with a copy of the stack file",
+            f"both. Its evidence is at {' and '.join(map(_path, places))}",
             following,
         )
 

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
-UPDATE = "Next: git pull && make setup"
+UPDATE_COMMAND = "git pull && make setup"
+UPDATE = f"Next: {UPDATE_COMMAND}"
 
 
 def newer(version: Any) -> str:

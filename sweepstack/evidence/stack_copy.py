@@ -7,7 +7,7 @@ This computer remembers where the evidence of each stack lies, for the day when 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import shlex
 from pathlib import Path
 
 from sweepstack.core.paths import data_folder
@@ -43,14 +43,29 @@ def stack_file_of(store: EvidenceStore) -> tuple[str, bytes] | None:
     return None if held is None else (name, held.data)
 
 
+def copy_back(store: EvidenceStore, path: Path) -> str:
+    """The command that puts the copy of the last `pulumi up` at `path`; "" where it is in a bucket, where none was
+    kept, and where it can't be read."""
+    if store.traffic is not None:
+        return ""
+    try:
+        held = stack_file_of(store)
+    except EvidenceError:
+        return ""
+    return shlex.join(["cp", str(store.root / STACK_FILES / held[0]), str(path)]) if held is not None else ""
+
+
 def places_of(stack: str) -> list[str]:
     """Where evidence of a stack of this name lies by what this computer remembers, and still is. Never raises."""
-    return [uri for uri in _remembered(stack) if _is_of(uri, stack)]
+    return [uri for uri in remembered(stack) if _is_of(uri, stack)]
 
 
-def remembers(stack: str, uri: str) -> bool:
-    """Whether evidence of a stack of this name was there by what this computer remembers. Never raises."""
-    return uri in _remembered(stack)
+def remembered(stack: str) -> list[str]:
+    """Where evidence of a stack of this name was by what this computer remembers. Never raises."""
+    try:
+        return _record(stack).read_text("utf-8").split()
+    except (OSError, ValueError):
+        return []
 
 
 def _name(store: EvidenceStore) -> str:
@@ -69,15 +84,8 @@ def _record(stack: str) -> Path:
     return data_folder() / "evidence" / f"{stack.rsplit('/', 1)[-1]}.txt"
 
 
-def _remembered(stack: str) -> Iterator[str]:
-    try:
-        yield from _record(stack).read_text("utf-8").split()
-    except (OSError, ValueError):
-        return
-
-
 def _remember(stack: str, uri: str) -> None:
-    known = list(_remembered(stack))
+    known = remembered(stack)
     if uri not in known:
         with contextlib.suppress(OSError):  # a convenience only
             write_atomically(_record(stack), "\n".join([*known, uri, ""]).encode())

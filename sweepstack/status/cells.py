@@ -17,7 +17,7 @@ from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 def cell_view(snapshot: Snapshot, timing: Timing, cell: Cell, verdict: ReceiptCell | None) -> CellView:
     """A cell of the roster. `verdict`: what the latest receipt says of it."""
-    holder = _holder(snapshot, cell.name)
+    holder = snapshot.holder_of(cell.name)
     progress = holder.progress(cell.name) if holder else None
     if progress is not None and progress.state == "dropped" and cell.name not in snapshot.dropped:
         progress = None  # given to another box, not dropped by a person: this journal says no more of it
@@ -42,7 +42,7 @@ def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:
         if line.name == name
     )
     kept = next(keeping, None)
-    holder = kept[0] if kept else _holder(snapshot, name)
+    holder = kept[0] if kept else snapshot.holder_of(name)
     progress = holder.progress(name) if holder else None
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
@@ -53,15 +53,6 @@ def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:
     running = "dropped, not stopped yet" if line.state == "running" else "dropped, and its box has not taken that yet"
     note = "; ".join(filter(None, (f"{running}: {reason}", line.reason)))
     return CellView(name, line.state, attempts, box, digest, note=note)
-
-
-def _holder(snapshot: Snapshot, name: str) -> BoxSnapshot | None:
-    """The box that has the cell most surely."""
-    found, best = None, 0
-    for box_snapshot in snapshot.there_first:  # of two, the one that is there
-        if (surely := box_snapshot.holds(name)) > best:
-            found, best = box_snapshot, surely
-    return found
 
 
 def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, holder: BoxSnapshot) -> dict[str, Any]:

@@ -169,7 +169,7 @@ class SweepView:
             "money_lines": list(self.money_lines),
             "volumes_left": [volume.as_json() for volume in self.left],
             "unknown": [
-                {key: value for key, value in vars(orphan).items() if key not in ("since", "proved")}
+                {key: value for key, value in vars(orphan).items() if key not in ("since", "proved", "renamed")}
                 for orphan in self.unknown
             ],
             "bills": self.bills,

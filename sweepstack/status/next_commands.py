@@ -9,7 +9,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import among, of_another_account
+from sweepstack.teardown.refusal import of_another_account, sure_first
 
 AUDIT = "sweepctl audit"
 GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
@@ -20,8 +20,8 @@ _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     """Commands, the first is the way on. Where it may fail, since something can't be told, the last one gives up.
-    After it there is only what calls boxes gone, with its condition. Where the engine refuses every command, what mends
-    that is the only one."""
+    After it there is only what calls boxes gone if a condition holds. Where the engine refuses every command, what
+    mends that is the only one."""
     if snapshot.engine_mend:
         return [snapshot.engine_mend]
     named = list(_ways_on(snapshot, view))
@@ -30,12 +30,11 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    finishes = named[:1] and named[0].startswith(("sweepctl finish ", "cp "))  # the copy of a stack file first
-    if snapshot.finish_refused and finishes and not _gives_up(named):
+    if snapshot.finish_refused and locked and any(map(_approves, named)) and not _gives_up(named):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
     if not unseen or snapshot.teardown is not None:
-        return named
+        return sure_first(named)
     helps = [
         way
         for box_snapshot in unseen
@@ -49,7 +48,7 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if not _gives_up([*helps, *named]):
         when = NOT_BACK if snapshot.evidence_problem else GIVES_UP
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked], when))
-    return among(helps, named)
+    return sure_first([*helps, *named])
 
 
 def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:
@@ -59,8 +58,13 @@ def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:
 
 
 def _gives_up(named: Sequence[str]) -> bool:
-    """Whether one of these commands gives boxes up."""
-    return any("--abandon" in way for way in named)
+    """Whether one of these commands gives boxes of the state up; `audit --end` does that to a box beside it."""
+    return any("sweepctl approve " in way and "--abandon" in way for way in named)
+
+
+def _approves(way: str) -> bool:
+    """Whether this command writes an approval now. Not where it first waits for cells: it may be able to by then."""
+    return way.startswith("sweepctl approve ") or ("sweepctl finish " in way and not way.startswith("sweepctl wait "))
 
 
 def _unseen(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
@@ -77,8 +81,8 @@ def _claims_alone(view: SweepView) -> bool:
 
 
 def _named_in(note: str) -> list[str]:
-    """The commands that a platform names itself where it can't tell what a box does."""
-    return [way for way in _COMMAND.findall(note) if "<" not in way]
+    """The commands that a platform names itself where it can't tell what a box does; none with a place to fill in."""
+    return [way for way in _COMMAND.findall(note) if "<" not in way and "ACCOUNT" not in way.split()]
 
 
 def _without_records(box_snapshot: BoxSnapshot) -> bool:
@@ -145,7 +149,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         ]
         helps = [way for box_snapshot in untold for way in _named_in(box_snapshot.seen.note)]
         on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
-        return among(helps, on)
+        return sure_first([*helps, *on])
     if any(volume.guarded for volume in snapshot.state.volumes):
         return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
     if not snapshot.box_snapshots and view.settled:
@@ -208,7 +212,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
         return _resumes(snapshot, locked)
     if view.settled:
-        return [f"sweepctl approve --stack {stack}"]
+        return [snapshot.file_back or f"sweepctl approve --stack {stack}"]
     if any(_without_queue(snapshot, box_snapshot) for box_snapshot in locked):
         return [
             f"pulumi up --stack {stack}    (puts its queue back)",
@@ -227,18 +231,18 @@ def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
     helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
     ends = [end for orphan in orphans if (end := _end_of(orphan))]
     if len(ends) > 1:
-        ends = [f"{AUDIT}    (only if that fails: names what gives up each of them)"]
-    return among(helps, [*(orphan.next for orphan in orphans), *ends])
+        ends = [f"{AUDIT}    (where that fails: names what gives up each of them)"]
+    return sure_first([*helps, *(orphan.next for orphan in orphans), *ends])
 
 
 def _end_of(orphan: Orphan) -> str:
     """The command that gives an orphan up; "" where another one is named, or nothing has an id that could end."""
-    if orphan.kind != "box" or orphan.native_id is None:
+    if orphan.kind != "box" or orphan.native_id is None or orphan.renamed:
         return ""
     end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
     if orphan.next.startswith("sweepctl adopt "):
         return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
-    return f"{end}    (gives it up, only if that up fails)" if orphan.next.startswith("pulumi ") else ""
+    return f"{end}    (gives it up, where that up fails)" if orphan.next.startswith("pulumi ") else ""
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:
@@ -288,7 +292,7 @@ def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:
     gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])
     if any(box_snapshot.seen.existence is Existence.UNKNOWN for box_snapshot in locked):
         helps = [way for box_snapshot in locked for way in _named_in(box_snapshot.seen.note)]
-        return among(helps, [f"pulumi destroy --stack {stack}", gives_up])
+        return sure_first([*helps, f"pulumi destroy --stack {stack}", gives_up])
     if any(box_snapshot.seen.journal is None and not box_snapshot.gone for box_snapshot in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
     return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]

@@ -11,9 +11,8 @@ def claims(snapshot: Snapshot) -> list[Orphan]:
     # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes on.
     way_on = "sweepctl finish" if snapshot.teardown is not None else "pulumi up"
     for box_snapshot in snapshot.box_snapshots:
-        handed = (
-            box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
-        )  # its end was allowed, and is on its way
+        # Then its end was allowed, and is on its way.
+        handed = box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
         if box_snapshot.claims_cleared and not box_snapshot.verdict.allowed and not handed:
             claims.append(
                 Orphan(

@@ -173,6 +173,8 @@ class Orphan:
     since: datetime | None = None
     proved: bool = True
     """False: whether it is there could not be found out."""
+    renamed: bool = False
+    """Its project had another name: the state of that project may have it, so it is not given up from here."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class Snapshot:
     evidence_problem: str = ""
     file_back: str = ""
     """The command that puts the stack file back that was up last, and finishes; "" where the one that is there reads,
-    and where there is no copy."""
+    where the state has no box, and where there is no copy."""
     finish_refused: bool = False
     """Whether `sweepctl finish` would be refused: the birth records do not read, or the evidence or the stack file
     can't be written."""
@@ -240,6 +242,11 @@ class Snapshot:
     def there_first(self) -> tuple[BoxSnapshot, ...]:
         """The boxes; last those of which nothing is left."""
         return tuple(sorted(self.box_snapshots, key=lambda box_snapshot: box_snapshot.lost))
+
+    def holder_of(self, cell: str) -> BoxSnapshot | None:
+        """The box that most surely has the cell, of two the one that is there; None if no box has it."""
+        holder = max(self.there_first, key=lambda box_snapshot: box_snapshot.holds(cell), default=None)
+        return holder if holder is not None and holder.holds(cell) else None
 
     @cached_property
     def unstarted(self) -> tuple[str, ...]:

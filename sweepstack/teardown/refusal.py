@@ -126,17 +126,13 @@ def next_commands(
 def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
     """The commands when boxes are another account's: neither a pull nor an abandonment helps with the present one."""
     named = [command for problem in problems for command in re.findall(r"`([^`]+)`", problem)]
-    return among(named, [f"sweepctl status --stack {stack}    (with the account that the box was rented with)"])
+    return sure_first([*named, f"sweepctl status --stack {stack}    (with the account that the box was rented with)"])
 
 
-def among(helps: Iterable[str], ways: Iterable[str]) -> list[str]:
-    """The commands that messages name, then `ways`. Last those that call boxes gone if a condition holds, which only
+def sure_first(ways: Iterable[str]) -> list[str]:
+    """The commands, each once and in their order, but last those that call boxes gone if a condition holds, which only
     the person knows."""
-    sure: list[str] = []
-    unsure: list[str] = []
-    for command in helps:
-        (unsure if ONLY_IF in command else sure).append(command)
-    return list(dict.fromkeys([*sure, *ways, *unsure]))
+    return sorted(dict.fromkeys(ways), key=lambda way: ONLY_IF in way)
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:

@@ -23,7 +23,7 @@ MORE = re.compile(r"^ {7}(\S.*)$")
 ASKED = 3
 """So often both screens of `status` are compared before they count as different."""
 TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp", "mv")
-WANT = re.compile(r"((?:boxes\.[\w-]+\.want: gone(?:, )?)+) in \S+, then (.+)$")
+WANT = re.compile(r"\(after ((?:boxes\.[\w-]+\.want(?:, )?)+) is set to gone\b")
 LOOKED = 2
 """So many looks in a row may lead to no command."""
 LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
@@ -106,10 +106,9 @@ def unwrapped(text: str) -> list[str]:
 
 
 def _way(label: str, words: str) -> Way | None:
+    wanted = WANT.search(words)
+    gone = tuple(re.findall(r"boxes\.([\w-]+)\.want", wanted[1])) if wanted else ()
     words = re.split(r"\s{4,}\(|, or, ", words, maxsplit=1)[0].strip().strip("`.")
-    gone: tuple[str, ...] = ()
-    if match := WANT.match(words):
-        gone, words = tuple(re.findall(r"boxes\.([\w-]+)\.want", match[1])), match[2]
     try:
         commands = tuple(tuple(shlex.split(part)) for part in words.split(" && "))
     except ValueError:

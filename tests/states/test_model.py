@@ -47,7 +47,7 @@ REFUSAL = """\
         f"    error: REFUSED.\n{REFUSAL}    as for         box a: next\n\nResources:\n    2 errored\n",
         "error: nothing is known of box a. Next: pulumi up --stack t    (looks again, and then says what it found)",
         "error: begun. Next: pulumi destroy --stack t, or, to go on with it, sweepctl approve --stack t --revoke",
-        "next   boxes.b.want: gone, boxes.c.want: gone in stacks/Pulumi.t.yaml, then sweepctl finish --stack t",
+        "next   sweepctl finish --stack t    (after boxes.b.want, boxes.c.want is set to gone in stacks/Pulumi.t.yaml)",
         "next   sweepctl verify --stack t    (a long remark)\n$ sweepctl verify\nnext   sweepctl status --stack t\n",
     ],
 )
@@ -67,7 +67,7 @@ def test_what_a_screen_names() -> None:
     assert (given_up.label, len(given_up.commands)) == ("give up", 2)
     (named,) = ways('error: held elsewhere. Next, where that backend is lost: sweepctl adopt --stack t --reason "…"')
     assert named.commands[0][:2] == ("sweepctl", "adopt")
-    (gone,) = ways("next   boxes.b.want: gone in stacks/Pulumi.t.yaml, then sweepctl finish --stack t")
+    (gone,) = ways("next   sweepctl finish --stack t    (after boxes.b.want is set to gone in stacks/Pulumi.t.yaml)")
     assert (gone.gone, gone.commands[0][:2]) == (("b",), ("sweepctl", "finish"))
     (last,) = ways("next   sweepctl verify --stack t\n$ sweepctl verify\nnext   sweepctl status --stack t\n")
     assert last.looks

@@ -23,7 +23,7 @@ from sweepstack.core.records import Retry
 from sweepstack.launch.retries import add, on_record
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
-from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.ownership import who
 
 FAILED = ("failed", "damaged", "missing")
@@ -84,7 +84,7 @@ def command(
     views = _chosen(target, snapshot, choice)
     asked = [_asked(snapshot, view, records.get(view.name), choice.reason) for view in views]
     new = [one for one in asked if not one.waits]
-    _give_word(target, [one for one in new if one.supersedes], choice)
+    _require_consent(target, [one for one in new if one.supersedes], choice)
     if new:
         add(store, {one.view.name: one.retry for one in new})
     _report(target, snapshot, asked, out)
@@ -135,8 +135,8 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
     """Why a cell can't run again now, and the command that helps; None if it can."""
     stack, name = snapshot.state.stack, view.name
     if name in snapshot.dropped:
-        return f"{name} is dropped", f"take {name} out of cells.drop, then pulumi up --stack {stack}"
-    holder = _holder(snapshot, name)
+        return f"{name} is dropped", f"pulumi up --stack {stack}    (after {name} is taken out of cells.drop)"
+    holder = snapshot.holder_of(name)
     progress = holder.progress(name) if holder else None
     if holder is not None and not holder.gone:
         if not holder.reachable and not (holder.phase == "stopped" and holder.journal is not None):
@@ -157,7 +157,7 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
 
 def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, reason: str) -> Asked:
     """The retry of one cell: a new one, or the one that waits already."""
-    holder = _holder(snapshot, view.name)
+    holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
     sealed = _sealed(snapshot, view, progress)
     reached = progress.retry if progress else 0
@@ -185,25 +185,20 @@ def _sealed(snapshot: Snapshot, view: CellView, progress: CellProgress | None) -
     return next((cell.manifest for cell in cells if cell.name == view.name), None)
 
 
-def _holder(snapshot: Snapshot, name: str) -> BoxSnapshot | None:
-    holder = max(snapshot.box_snapshots, key=lambda box_snapshot: box_snapshot.holds(name), default=None)
-    return holder if holder is not None and holder.holds(name) else None
-
-
 def _ran(snapshot: Snapshot, view: CellView) -> bool:
-    holder = _holder(snapshot, view.name)
+    holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
     return _sealed(snapshot, view, progress) is not None or started(progress)
 
 
 def _ended(snapshot: Snapshot, view: CellView) -> bool:
     """Whether the runner will not run it again by itself."""
-    holder = _holder(snapshot, view.name)
+    holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
     return progress is None or progress.final
 
 
-def _give_word(target: Target, superseded: Sequence[Asked], choice: Choice) -> None:
+def _require_consent(target: Target, superseded: Sequence[Asked], choice: Choice) -> None:
     """Asks for consent if verified copies will no longer count: `yes` at a terminal, a reason elsewhere."""
     if not superseded:
         return

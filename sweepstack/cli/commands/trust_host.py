@@ -73,7 +73,7 @@ def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: s
     out.line("Open the box in its platform's own console, not over SSH, and compare what it says of itself:")
     out.line(f"  {ON_THE_BOX}")
     wanted = shown[0].split()[-1]
-    out.next([f"{again} --fingerprint {wanted}    (only if it is the same)"])
+    out.next([f"{again} --fingerprint {wanted}    (where the box says the same)"])
     return NO
 
 

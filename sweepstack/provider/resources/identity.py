@@ -288,7 +288,7 @@ def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> s
     late = max((b.shown_by for b in asked if b.shown_by is not None), default=None)
     when = f" at {late:%H:%M:%S} UTC or later" if late is not None and datetime.now(UTC) < late else ""
     words = " && ".join(never_rented(op.stack, b.box) for b in asked)
-    return f"next  where the console does not show it{when}: {words} && pulumi destroy --stack {op.stack}"
+    return f"next  {words} && pulumi destroy --stack {op.stack}    (if the console does not show it{when})"
 
 
 def _may_bill(box: str, tag: str, adapter: str, account: str, native_id: str, *, rented: bool) -> str:

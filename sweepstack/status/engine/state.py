@@ -89,7 +89,7 @@ class _WithApproval(_Entry):
         """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
         return self.clearance.startswith("cleared")
 
-    def word(self) -> tuple[Approval | None, str]:
+    def approval_in_state(self) -> tuple[Approval | None, str]:
         """The approval that the state holds, and why it can't be read where it can't."""
         if self.approval is None:
             return None, ""
@@ -115,7 +115,7 @@ class BoxEntry(_WithApproval):
     phase: str = "unknown"
     price_per_hour: float | None = None
     created_at: datetime | None = None
-    mounts: dict[str, str] = Field(default_factory=dict)
+    mounts: dict[str, str] = Field(default={})
     host_keys: tuple[str, ...] | None = None
     """Fingerprints of what its sshd showed, where that is a host's with an address."""
     roster_digest: str
@@ -191,7 +191,7 @@ class QueueEntry(_Entry):
     roster_digest: str
     job: _Job = Field(default_factory=_Job)
     cells: tuple[CellText, ...] = ()
-    dropped: dict[str, str] = Field(default_factory=dict)
+    dropped: dict[str, str] = Field(default={})
     artifacts: tuple[ArtifactSpec, ...] = ()
     metrics: MetricsEntry | None = None
 

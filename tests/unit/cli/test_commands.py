@@ -463,6 +463,16 @@ def test_finish_goes_on_where_no_cell_is_left_for_a_box_that_was_never_rented(wo
     assert world.calls() == [f"up --stack {STACK} --yes --non-interactive"]
 
 
+def test_finish_rents_no_further_box_on_its_way_out(world: World) -> None:
+    world.verified()
+    world.monkeypatch.setattr("sweepstack.cli.commands.finish.sweep.unrented", lambda *_: ("box-1",))
+    refused = world.run("finish", "--json")
+    assert refused.json["next"] == [
+        f"sweepctl finish --stack {STACK}    (after boxes.box-1.want is set to gone in {world.file.shown})"
+    ], refused
+    assert world.calls() == []
+
+
 @pytest.fixture
 def torn_down(world: World) -> World:
     """lr0.1 verified; lr0.3 failed twice, pulled, waived; lr0.9 never started; then the boxes were destroyed."""

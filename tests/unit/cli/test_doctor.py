@@ -166,6 +166,14 @@ def test_a_platform_that_does_not_answer(healthy: World, monkeypatch: pytest.Mon
     assert "no answer" in boxes.found
 
 
+def test_records_that_do_not_open_beside_an_empty_state(healthy: World) -> None:
+    healthy.engine_says(f"error: no stack named '{STACK}' found")
+    (healthy.evidence / "sweep.json").write_bytes(b"\0" * 40)
+    boxes = by_name(healthy)["boxes"]
+    assert boxes.verdict == "unknown"
+    assert "sweep.json" in boxes.found
+
+
 def test_a_backend_without_the_stack(healthy: World) -> None:
     healthy.engine_says(f"error: no stack named '{STACK}' found")
     state = by_name(healthy)["state"]

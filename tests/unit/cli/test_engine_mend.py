@@ -112,3 +112,35 @@ def test_a_stack_file_with_a_person_s_mistake_is_moved_aside_and_not_overwritten
         subprocess.run(typed, shell=True, check=True)
     assert Path(f"{world.file.path}.unreadable").read_text() == edited
     assert world.run("status", "--json").json["next"] == [f"pulumi destroy --stack {STACK}"]
+
+
+def test_what_was_moved_aside_earlier_is_not_overwritten(world: World) -> None:
+    world.full()
+    keep_stack_file(world.uri, world.file.path)
+    earlier = Path(f"{world.file.path}.unreadable")
+    earlier.write_text("mine")
+    world.file.path.write_text(world.file.path.read_text() + "  a: [1,\n")
+    (way,) = world.run("status", "--json").json["next"]
+    aside = way.split(" && ")[0]
+    assert aside == f"mv {world.file.path} {earlier}-2"
+    subprocess.run(aside, shell=True, check=True)
+    assert earlier.read_text() == "mine"
+
+
+def test_a_stack_file_that_is_gone_is_put_back_before_a_finish_and_an_approval(world: World) -> None:
+    """`finish` pulled and verified, and its approval was refused, with the copy at hand."""
+    world.full()
+    keep_stack_file(world.uri, world.file.path)
+    text = world.file.path.read_text()
+    world.file.path.unlink()
+    (way,) = world.run("status", "--json").json["next"]
+    copy = f"cp {world.evidence}/stack-files/{world.file.path.name} {world.file.path}"
+    assert way == f"{copy} && sweepctl finish --stack {STACK}    (the last that was up)"
+    assert world.run("pull").code == world.run("verify").code == 0
+    assert world.run("status", "--json").json["next"] == [way]
+    refused = world.run("approve", "--json")
+    assert refused.code == 1
+    assert [line.split(" --")[0] for line in refused.json["next"]] == [f"{copy} && sweepctl finish", "sweepctl approve"]
+    subprocess.run(copy, shell=True, check=True)
+    assert world.file.path.read_text() == text
+    assert world.run("status", "--json").json["next"] == [f"sweepctl approve --stack {STACK}"]

@@ -85,7 +85,9 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
 def state_s_way(world: World) -> str | None:
     """How a delete may go by the approval that the last `pulumi up` left in the state."""
     box = entry(world)
-    return may_end(BoxContext(box.facts(), box.adapter), box.word()[0], Observation(Existence.EXISTS), full=True).way
+    return may_end(
+        BoxContext(box.facts(), box.adapter), box.approval_in_state()[0], Observation(Existence.EXISTS), full=True
+    ).way
 
 
 def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World) -> None:
@@ -193,6 +195,17 @@ def test_where_finish_would_be_refused_status_names_the_way_out_beside_finish(
         "the stack file's disk": f"{world.file.shown} can't be written: no approval",
     }
     assert any(words[lost] in note for note in shown["notes"])
+
+
+def test_where_no_approval_can_be_written_status_names_the_way_out_beside_approve(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.verified()
+    folder = world.file.path.parent
+    monkeypatch.setattr(os, "access", lambda path, *_: path != folder)
+    first, second = world.run("status", "--json").json["next"]
+    assert first == f"sweepctl approve --stack {STACK}"
+    assert second.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason ")
 
 
 def test_where_the_stack_file_does_not_read_status_puts_its_copy_back_before_finish(world: World) -> None:

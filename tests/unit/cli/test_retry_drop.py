@@ -203,6 +203,15 @@ def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
     assert on_record(world.store)["lr0.1"].salt == 1
 
 
+def test_a_dropped_cell_is_taken_out_of_the_drops_first(world: World) -> None:
+    mixed(world)
+    world.write_stack_file(drop="{lr0.9: x}")
+    world.up()
+    refused = world.run("retry", "lr0.9", "--reason", "x", "--json")
+    assert refused.code == 1
+    assert refused.json["next"] == [f"pulumi up --stack {STACK}    (after lr0.9 is taken out of cells.drop)"]
+
+
 # drop
 
 

@@ -17,12 +17,14 @@ import pytest
 from rich.console import Console
 
 from sweepstack.cli.collect import look
+from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import Out
 from sweepstack.cli.render import headline, render
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
+from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
 from sweepstack.status.compose import SweepView, compose
@@ -31,7 +33,7 @@ from sweepstack.status.engine.state import Export, StackState
 from tests.screens import too_long
 from tests.unit.cli.support import IDENTITY, STACK, Box, World, by_name
 
-SEVERAL = "sweepctl audit    (only if that fails: names what gives up each of them)"
+SEVERAL = "sweepctl audit    (where that fails: names what gives up each of them)"
 
 
 def status(world: World, code: int, **settings: Any) -> dict[str, Any]:
@@ -256,7 +258,7 @@ def test_where_the_state_is_empty_and_the_evidence_does_not_read_a_look_comes_fi
 
 def ended(native_id: str) -> str:
     end = f'sweepctl audit --end local:{native_id} --abandon --reason "…"'
-    return f"{end}    (gives it up, only if that up fails)"
+    return f"{end}    (gives it up, where that up fails)"
 
 
 def no_record(world: World) -> Box:
@@ -535,6 +537,62 @@ def test_no_stack_no_evidence(world: World) -> None:
     assert "there is no stack sweep-x" in result.err
     assert 'did you mean "sweep-t"' in result.err
     assert "next   sweepctl new sweep-x" in result.err
+
+
+@pytest.mark.parametrize("case", ["away", "two places", "no stack file"])
+def test_without_a_state_what_this_computer_remembers_is_looked_for_before_an_up(world: World, case: str) -> None:
+    """It said "nothing was ever brought up" and named an `up`, which would rent anew; doctor said "ok"."""
+    world.full()
+    world.engine_says(f"error: no stack named '{STACK}' found\n")
+    places = [world.uri, f"{world.uri}-b"]
+    if case == "two places":
+        shutil.copytree(world.evidence, f"{world.evidence}-b")
+    else:
+        shutil.move(world.evidence, f"{world.evidence}-away")
+    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+    memory.parent.mkdir()
+    memory.write_text("\n".join([*places, ""]))
+    world.file.path.unlink() if case == "no stack file" else world.file.path.write_bytes(b"\0" * 40)
+    seen = world.run("status")
+    assert seen.code == 2
+    assert "what was rented is not known" in seen.err
+    assert f"{world.evidence} and {world.evidence}-b" in seen.err
+    assert "next   sweepctl audit    (what bills, and what ends it)" in seen.err
+    (finding,) = doctor.boxes(doctor.Subject(Target.find(STACK)))
+    assert finding.verdict == "unknown"
+
+
+def test_of_a_stack_that_was_removed_no_copy_is_named_that_is_not_there(world: World) -> None:
+    world.full()
+    keep_stack_file(world.uri, world.file.path)
+    world.file.path.unlink()
+    world.engine_says(f"error: no stack named '{STACK}' found\n")
+    assert "brings the stack file back" in world.run("status").err
+    shutil.rmtree(world.evidence / "stack-files")
+    seen = world.run("status").err
+    assert "brings the stack file back" not in seen
+    assert f"sweepctl results --evidence {world.evidence}" in seen
+
+
+def test_a_launch_record_that_does_not_read_is_told_of_a_box_beside_the_state(world: World) -> None:
+    box = world.add("box-0")
+    box.launch("lr0.1")
+    world.save(world.empty())
+    (launch,) = (world.evidence / "records" / "launches").iterdir()
+    launch.write_text("{")
+    assert any(launch.name in note for note in status(world, 1, fresh=False)["notes"])
+
+
+def test_where_the_registry_is_lost_no_next_line_has_a_place_to_fill_in(world: World) -> None:
+    """An answer that was lost: the box is asked for by its tag, and its account is on record."""
+    box = world.add("box-0")
+    account = box.record.account
+    world.store.write_birth(box.birth(native_id=None, asked_at=datetime.now(UTC)))
+    world.save(world.empty())
+    (world.platform_root / "registry.json").unlink()
+    named = status(world, 1, fresh=False)["next"]
+    assert any(f"--also {account}" in way for way in named)
+    assert not any("ACCOUNT" in way for way in named)
 
 
 def test_the_engines_own_words_when_the_state_cannot_be_read(world: World) -> None:

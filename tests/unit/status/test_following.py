@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import pytest
+
 from sweepstack.billing.balance import Left
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.journal import parse_journal
@@ -13,7 +15,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.host_shutdown import Handover
@@ -124,3 +126,67 @@ def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() ->
     first, second = compose(replace(asked, box_snapshots=(bare,))).next
     assert "boxes.box-0.want is set to stopped" in first
     assert "further name below boxes" in second
+
+
+COPY = "cp kept stacks/Pulumi.s.yaml && sweepctl finish --stack s    (the last that was up)"
+END = "pulumi destroy --stack s"
+
+
+def stopped(allowed: bool, **changes: Any) -> Snapshot:
+    """One box that is stopped and answers, with nothing left to run on it, cleared or not."""
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    journal = parse_journal(b"")
+    verdict = Verdict(allowed=allowed, way="cleared" if allowed else None)
+    seen = Observation(Existence.EXISTS, journal, stopped=True)
+    rests = replace(box_snapshot, handed=None, seen=seen, phase="stopped", journal=journal, verdict=verdict)
+    return replace(asked, box_snapshots=(rests,), **changes)
+
+
+def test_no_command_gives_up_boxes_where_none_is_locked() -> None:
+    """`approve` without a box is refused: its reason belongs to no option."""
+    cleared = stopped(True, finish_refused=True, file_back=COPY)
+    assert compose(cleared).next == (COPY, END)
+
+
+@pytest.mark.parametrize("first", [COPY, f"mv a b && {COPY}"])
+def test_a_stack_file_that_is_put_back_where_finish_is_refused_has_the_way_out_beside_it(first: str) -> None:
+    back, given_up = compose(stopped(False, finish_refused=True, file_back=first)).next
+    assert back == first
+    assert given_up.startswith(f'sweepctl approve --stack s --abandon box-0 --reason "…" && {END}')
+    assert compose(stopped(False, file_back=first)).next == (first,)
+
+
+def orphan(why: str = "on record as rented, and not in the state", proved: bool = True) -> Orphan:
+    return Orphan(
+        kind="box",
+        box="box-1",
+        native_id="host-2",
+        platform="local",
+        tag="t",
+        price_per_hour=None,
+        why=why,
+        next="pulumi up --stack s    (adopts it)",
+        proved=proved,
+    )
+
+
+def test_the_end_of_a_box_beside_the_state_hides_no_way_out_of_a_silent_one() -> None:
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    both = replace(asked, box_snapshots=(replace(box_snapshot, handed=None),), orphans=(orphan(),))
+    up, end, given_up = compose(both).next
+    assert up.startswith("pulumi up --stack s")
+    assert end.startswith("sweepctl audit --end local:host-2 --abandon")
+    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+
+
+def test_what_calls_boxes_gone_stands_last() -> None:
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    why = "not known: `sweepctl adopt --also a    (only if they are really gone)`, or `sweepctl adopt --also ACCOUNT`"
+    lost = orphan(why, proved=False)
+    both = replace(asked, box_snapshots=(replace(box_snapshot, handed=None),), orphans=(lost,))
+    *_, given_up, gone = compose(both).next
+    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    assert gone.startswith("sweepctl adopt --also a")

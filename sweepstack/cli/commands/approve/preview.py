@@ -171,7 +171,7 @@ def what_next(
     stack = target.stack
     if options.verb == STOP:
         asked = [box_snapshot.box.name for box_snapshot, _ in plan.asked]
-        return [f"{stop_hint(asked)}, then pulumi up --stack {stack}"]
+        return [stops(stack, asked)]
     destroy = f"pulumi destroy --stack {stack}"
     all_of_them = len(plan.asked) + len(plan.kept) >= sum(
         not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
@@ -188,6 +188,6 @@ def what_next(
     return following
 
 
-def stop_hint(names: Sequence[str]) -> str:
-    """The lines of the stack file that make these boxes stop."""
-    return ", ".join(f"boxes.{name}.want: stopped" for name in names)
+def stops(stack: str, names: Sequence[str]) -> str:
+    """The command that stops these boxes, and the lines of the stack file that it needs."""
+    return f"pulumi up --stack {stack}    (after {', '.join(f'boxes.{name}.want' for name in names)} is set to stopped)"

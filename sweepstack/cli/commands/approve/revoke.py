@@ -106,5 +106,5 @@ def _close_records(target: Target, records: _Records, now: datetime) -> tuple[st
 def _known(target: Target, state: StackState) -> Iterator[Approval]:
     """The approvals that can be found: in the stack file, and in the engine's state."""
     found = [approval_of(target) if target.file.path.exists() else None]
-    found += [entry.word()[0] for entry in (*state.boxes, *state.gates)]
+    found += [entry.approval_in_state()[0] for entry in (*state.boxes, *state.gates)]
     yield from (approval for approval in found if approval is not None)

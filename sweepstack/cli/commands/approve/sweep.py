@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.build import build, merge
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.approve.preview import Plan, dying, show, stop_hint, what_next
+from sweepstack.cli.commands.approve.preview import Plan, dying, show, stops, what_next
 from sweepstack.cli.commands.approve.record import put_on_record
+from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
@@ -42,13 +43,17 @@ from sweepstack.teardown.stop_check import AtRisk
 def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     """Exit 0 if the approval is in the stack file, 1 if it was refused or not given."""
     there = target.file.path.exists()
-    if not there and (not options.abandon or options.receipt or options.waive or options.boxes or options.verb == STOP):
-        raise No(
-            f"an approval is written into {target.file.shown}, which is not here: run this in a checkout that has it. "
-            "Only --abandon works without a stack file",
-            [f'sweepctl approve --stack {target.stack} --abandon BOX --reason "…"    (what is on it may be lost)'],
-        )
     sources = open_sources(target)
+    if not there and (not options.abandon or options.receipt or options.waive or options.boxes or options.verb == STOP):
+        back = put_back(target, sources.store) if sources.store is not None else ""
+        raise No(
+            f"an approval is written into {target.file.shown}, which is not here: put it back, or run this in a "
+            "checkout that has it. Only --abandon works without a stack file",
+            [
+                *([back] if back else []),
+                f'sweepctl approve --stack {target.stack} --abandon BOX --reason "…"    (what is on it may be lost)',
+            ],
+        )
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
     store = sources.store if options.abandon and not options.receipt else usable(sources, "approve")
     with Progress("looking"):
@@ -56,7 +61,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     free = _free(options, snapshot)
     options = replace(options, boxes=tuple(name for name in options.boxes if name not in free))
     if free and not (options.boxes or options.abandon):
-        following = [f"{stop_hint(free)}, then pulumi up --stack {target.stack}"]
+        following = [stops(target.stack, free)]
         out.document({"approved": [], "free": free, "file": target.file.shown, "next": following})
         out.line(f"stopping {', '.join(free)} loses no data: no approval is needed")
         out.next(following)

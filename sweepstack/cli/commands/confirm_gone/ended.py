@@ -196,12 +196,12 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
 def _allowed(target: Target, box: BoxEntry) -> str | None:
     """By which approval this box may end although it does not answer; None if by none."""
     known = box.context()
-    words: list[Approval | None] = [box.word()[0], *on_record(known)]
+    approvals: list[Approval | None] = [box.approval_in_state()[0], *on_record(known)]
     with suppress(ConfigError):
-        words.append(target.file.approval() if target.file.path.exists() else None)
+        approvals.append(target.file.approval() if target.file.path.exists() else None)
     silent = Observation(Existence.UNKNOWN, note="it does not answer")
-    for word in words:
-        verdict = may_end(known, word, silent, full=True)
+    for approval in approvals:
+        verdict = may_end(known, approval, silent, full=True)
         if verdict.allowed:
             return verdict.way or ""
     return None

@@ -16,9 +16,9 @@ from sweepstack.cli.commands.doctor import engine, platforms
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.cli.commands.doctor.machine import room
 from sweepstack.cli.orphans import search
-from sweepstack.cli.output import No, count, size
+from sweepstack.cli.output import count, size
 from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import NeverUp, Target
 from sweepstack.config.stack_config import PROJECT, StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
@@ -251,14 +251,14 @@ def boxes(subject: Subject) -> list[Finding]:
         sources = open_sources(target)
         births = sources.store.births() if sources.store else []
         found = search(sources.state, sources.store, births, target)
-    except No:
+    except NeverUp:
         return [ok("boxes", "nothing was ever rented")]
     except SweepstackError as error:
         return [unknown("boxes", str(error), f"sweepctl status --stack {target.stack}")]
     if found.orphans:
         named = ", ".join(one.native_id or one.tag or "an entry" for one in found.orphans[:5])
         return [fail("boxes", f"not in the state: {named}", found.orphans[0].next)]
-    if not found.searched:
-        why = "; ".join(found.notes) or "a platform did not answer"
+    if sources.problem or not found.searched:
+        why = sources.problem or "; ".join(found.notes) or "a platform did not answer"
         return [unknown("boxes", why, f"sweepctl status --stack {target.stack}")]
     return [ok("boxes", f"{len(sources.state.boxes)} in the state, and none beside it")]

@@ -52,7 +52,7 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
                 step(spelled(stack, options), lambda: approving.approve(target, options, quiet))
             step(
                 f"pulumi up --stack {stack} --yes",
-                lambda: engine(target, "up", out, gives_up(sources, "only if no up goes through")),
+                lambda: engine(target, "up", out, gives_up(sources, "where no up goes through")),
             )
             if not _cleared(target):
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
@@ -118,14 +118,13 @@ def _update(target: Target) -> list[str]:
     """The update of this checkout, where a newer sweepstack wrote the state: until then no command of the engine works,
     none that gives up either. What the engine showed went to the terminal, so it is asked once more, and only reads."""
     try:
-        call = EngineCall([find_engine(), "refresh", "--preview-only", "--stack", target.stack], target.root)
-        _, out, complaint = call.answer()
+        with Progress("asking the engine why"):
+            call = EngineCall([find_engine(), "refresh", "--preview-only", "--stack", target.stack], target.root)
+            _, out, complaint = call.answer()
     except SweepstackError:
         return []
     said = " ".join(f"{out.decode('utf-8', 'replace')} {complaint}".split())
-    return (
-        [f"{schema.UPDATE.partition(': ')[2]}    (a newer sweepstack wrote the state)"] if schema.UPDATE in said else []
-    )
+    return [f"{schema.UPDATE_COMMAND}    (a newer sweepstack wrote the state)"] if schema.UPDATE in said else []
 
 
 def ask_once(target: Target) -> None:
@@ -160,11 +159,11 @@ def _rent_nothing(target: Target) -> None:
     with Progress("looking"):
         names = unrented(target, look(open_sources(target)))
     if names:
-        wants = ", ".join(f"boxes.{name}.want: gone" for name in names)
+        wants = ", ".join(f"boxes.{name}.want" for name in names)
         raise No(
             f"{target.file.shown} wants {', '.join(names)} running, and no such box runs: the `pulumi up` of this "
             "finish would rent it. Nothing was changed",
-            [f"{wants} in {target.file.shown}, then sweepctl finish --stack {target.stack}"],
+            [f"sweepctl finish --stack {target.stack}    (after {wants} is set to gone in {target.file.shown})"],
         )
 
 

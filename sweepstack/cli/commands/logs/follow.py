@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sweepstack.cli.cell_file import CHUNK, LOG, attempt_file, find_pulled, holder_of
+from sweepstack.cli.cell_file import CHUNK, LOG, attempt_file, find_pulled
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.logs.box_log import copy_of
 from sweepstack.cli.commands.logs.printer import Printer, start_of
@@ -229,7 +229,7 @@ class CellFollow(Follow):
         tail: int | None,
         limit: timedelta,
     ) -> None:
-        box_snapshot = holder_of(snapshot, cell)
+        box_snapshot = snapshot.holder_of(cell)
         if box_snapshot is None:
             raise Unsure(f"no box has {cell} yet", [f"sweepctl status --stack {target.stack}"])
         self.cell, self.only = cell, attempt
@@ -275,7 +275,7 @@ class CellFollow(Follow):
 
     def locate(self) -> BoxSnapshot | None:
         self._sources = open_sources(self.target)
-        box_snapshot = holder_of(look(self._sources), self.cell)
+        box_snapshot = look(self._sources).holder_of(self.cell)
         return None if box_snapshot is None or box_snapshot.gone else box_snapshot
 
     def lost(self) -> int:

@@ -6,7 +6,7 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from sweepstack.cli.cell_file import CHUNK, CellFile, find_file, holder_of
+from sweepstack.cli.cell_file import CHUNK, CellFile, find_file
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.logs.box_log import choose, find_log
 from sweepstack.cli.commands.logs.follow import CellFollow, RunnerFollow, SetupFollow
@@ -26,7 +26,7 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
     known = [entry.name for entry in snapshot.roster] + list(snapshot.dropped)
     if cell not in known:
         raise target.no_cell(cell, known)
-    if follow is not None and holder_of(snapshot, cell) is not None:
+    if follow is not None and snapshot.holder_of(cell) is not None:
         return CellFollow(target, sources, snapshot, cell, attempt, tail, follow).run()
     source = find_file(sources, snapshot, cell, attempt)
     code = _print(source, f"{cell}, attempt {source.attempt}, from {source.words}", tail, out, {"cell": cell})

@@ -229,7 +229,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     if yes and plan.unreadable:
         back = put_back(target, store)
         again = f"sweepctl verify --stack {stack}    (once that is fixed)"
-        following = [*back, again] if back else [again, *gives_up(sources)]
+        following = [back, again] if back else [again, *gives_up(sources)]
         raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
     return YES if yes else UNSURE if bad and untold else NO
 
