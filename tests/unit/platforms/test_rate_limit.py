@@ -108,13 +108,14 @@ def test_a_hold_moves_the_whole_line(clock: Clock) -> None:
     assert limiter.waiting() == 0, "who gives up stands in nobody's way"
 
 
-def test_time_in_line_is_not_the_boxs_own() -> None:
-    limiter, deadline = RateLimiter(Quota(1, 0.2)), Deadline(0.1, elastic=True)
+def test_time_in_line_is_not_the_boxs_own(clock: Clock) -> None:
+    limiter, deadline, begin = RateLimiter(Quota(1, 2)), Deadline(1, Waits(clock), elastic=True), clock.now
     for _ in range(4):
         limiter.take(deadline, "end a box")
-    assert 0 < deadline.left() <= 0.1
+    assert clock.now - begin == 6
+    assert deadline.left() == 1
     with pytest.raises(DeadlineOver, match="of other requests come first"):
-        limiter.take(Deadline(0.1), "end a box")
+        limiter.take(Deadline(1, Waits(clock)), "end a box")
     deadline.cancelled.set()
     with pytest.raises(DeadlineOver, match="cancelled"):
         limiter.take(deadline, "end a box")

@@ -32,6 +32,14 @@ class Asked:
         return number
 
 
+def until_waiting(shared: SingleFlight[int], count: int) -> None:
+    """Blocks until `count` callers wait for another caller's answer: who comes later needs a later one."""
+    end = time.monotonic() + 120
+    while len(shared._turn._waiters) != count:  # type: ignore[attr-defined]
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def test_a_hundred_who_ask_at_once_are_two_questions() -> None:
     """The first is on its way when the others come, who want a later answer and share the next one."""
     asked = Asked()
@@ -40,12 +48,10 @@ def test_a_hundred_who_ask_at_once_are_two_questions() -> None:
         first = pool.submit(shared.get, asked)
         assert asked.begun.acquire(timeout=120)
         others = [pool.submit(shared.get, asked) for _ in range(99)]
-        while pool._work_queue.qsize():
-            time.sleep(0.01)
-        time.sleep(0.1)
+        until_waiting(shared, 99)
         asked.let_go.release(2)
-        assert first.result(20) == 1
-        assert {other.result(20) for other in others} == {2}
+        assert first.result(120) == 1
+        assert {other.result(120) for other in others} == {2}
     assert asked.count == 2
 
 
@@ -68,7 +74,7 @@ def test_a_question_from_before_a_change_is_no_answer_after_it() -> None:
         shared.forget()
         second = pool.submit(shared.get, asked, max_age=60)
         asked.let_go.release(2)
-        assert (first.result(20), second.result(20)) == (1, 2)
+        assert (first.result(120), second.result(120)) == (1, 2)
 
 
 def test_a_failure_is_shared_and_not_kept() -> None:
@@ -79,11 +85,11 @@ def test_a_failure_is_shared_and_not_kept() -> None:
         first = pool.submit(shared.get, asked)
         assert asked.begun.acquire(timeout=120)
         others = [pool.submit(shared.get, asked) for _ in range(19)]
-        time.sleep(0.1)
+        until_waiting(shared, 19)
         asked.let_go.release(2)
         for one in (first, *others):
             with pytest.raises(Unreachable):
-                one.result(20)
+                one.result(120)
     assert asked.count == 2
     asked.fails = False
     asked.let_go.release()
@@ -102,11 +108,11 @@ def test_a_deadline_that_is_over_is_nobody_elses() -> None:
         first = pool.submit(shared.get, too_late)
         assert asked.begun.acquire(timeout=120)
         others = [pool.submit(shared.get, asked, Deadline(120)) for _ in range(2)]
-        time.sleep(0.1)
+        until_waiting(shared, 2)
         asked.let_go.release(2)
         with pytest.raises(DeadlineOver):
-            first.result(20)
-        assert {other.result(20) for other in others} == {2}
+            first.result(120)
+        assert {other.result(120) for other in others} == {2}
 
 
 def test_another_s_question_is_waited_for_until_the_deadline_or_a_cancel() -> None:
@@ -121,7 +127,7 @@ def test_another_s_question_is_waited_for_until_the_deadline_or_a_cancel() -> No
             with pytest.raises(DeadlineOver, match=why):
                 shared.get(asked, deadline)
         asked.let_go.release()
-        assert first.result(20) == 1
+        assert first.result(120) == 1
     assert asked.count == 1
 
 

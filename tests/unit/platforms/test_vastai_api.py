@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,16 +227,25 @@ def test_a_list_without_end_ends(world: World, monkeypatch: pytest.MonkeyPatch, 
 def test_many_who_ask_at_once_share_a_list_and_nobody_gets_one_from_before_a_write(world: World) -> None:
     world.add(1, "a")
     client = Client()
-    barrier = threading.Barrier(30)
+    all_wait = threading.Event()
     seen: list[list[int]] = []
 
     def ask() -> None:
-        barrier.wait()
         seen.append(list(Client().instances(deadline())))
 
+    def held(request: Request) -> Reply:
+        assert all_wait.wait(50)
+        return world.list(request)
+
+    world.routes[("GET", LIST)] = held  # the first one's answer comes when all the others wait for the next
     threads = [threading.Thread(target=ask) for _ in range(30)]
     for thread in threads:
         thread.start()
+    ends = time.monotonic() + 40
+    while len(client.state.instances._turn._waiters) != 29:  # type: ignore[attr-defined]
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+    all_wait.set()
     for thread in threads:
         thread.join()
     assert seen == [[1]] * 30

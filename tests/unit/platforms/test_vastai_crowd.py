@@ -14,7 +14,7 @@ import pytest
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
-from sweepstack.platforms.vastai import account_state
+from sweepstack.platforms.vastai import account_state, power
 from sweepstack.platforms.vastai.account_state import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.simulators.core import SimServer, VirtualClock
@@ -43,6 +43,9 @@ def sim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pat
         }.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(probe, "ON", False)
+        # In the time of tests it is half a second, and a busy machine takes longer for a list of 5000.
+        monkeypatch.setattr(power, "STOP_SECONDS", 6000.0)
+        monkeypatch.setattr(power, "GONE_SECONDS", 6000.0)
         yield sim
     forget()
     sim.check()

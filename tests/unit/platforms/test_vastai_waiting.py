@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common import probe
-from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common import probe, single_flight
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.vastai import account_state, power
 from sweepstack.platforms.vastai.account_state import forget
@@ -134,17 +136,32 @@ def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch
     assert len([ids for ids in asked_for(world) if ids]) < len(BOXES)
 
 
-def test_looks_come_slower_while_others_stand_in_line(world: World, session: Session) -> None:
+def test_looks_come_slower_while_others_stand_in_line(
+    world: World, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PACE_VARIABLE, "1")  # a line of two minutes, which no busy machine misses
     usual = session.poll_seconds("create")
-    assert usual == pytest.approx(POLL_SECONDS / 100)
-    for _ in BOXES:
-        threading.Thread(target=session.client.state.limiters["create"].take, args=(Deadline(60), "rent")).start()
-    end = time.monotonic() + 10
-    while session.client.state.limiters["create"].queue_seconds() < 0.5:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    assert usual < session.poll_seconds("create") <= MOST_POLL_SECONDS / 100
-    assert session.poll_seconds() == usual
+    assert usual == pytest.approx(POLL_SECONDS)
+    line, over = session.client.state.limiters["create"], threading.Event()
+
+    def stand() -> None:
+        with contextlib.suppress(DeadlineOver):
+            line.take(Deadline(6000, over), "rent")
+
+    waiting = [threading.Thread(target=stand) for _ in BOXES]
+    try:
+        for thread in waiting:
+            thread.start()
+        end = time.monotonic() + 60
+        while line.queue_seconds() < 50:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert usual < session.poll_seconds("create") <= MOST_POLL_SECONDS
+        assert session.poll_seconds() == usual
+    finally:
+        over.set()
+        for thread in waiting:
+            thread.join()
 
 
 # Ending
@@ -166,14 +183,25 @@ def test_boxes_that_are_ended_at_once_share_the_lists_that_prove_it(
     assert len(alone) == len(BOXES), "each of them is asked for by its number, too"
 
 
-def test_a_list_from_before_the_end_proves_nothing(world: World, session: Session) -> None:
+def ago(seconds: float) -> SimpleNamespace:
+    """Stands in for `time` in a module."""
+    return SimpleNamespace(monotonic=lambda: time.monotonic() - seconds, sleep=time.sleep)
+
+
+def test_a_list_from_before_the_end_proves_nothing(
+    world: World, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own `null` may come early: only the list still tells of it."""
-    for number in (7, 8):
-        session.client.listed(number, Deadline(60))
+    # A list counts as older by as long as its reader was held up, so the two moments are 20 s apart: the list is of
+    # 40 s ago, and has been asked for the two for longer.
+    with monkeypatch.context() as before:
+        before.setattr(single_flight, "time", ago(40))
+        before.setattr(account_state, "time", ago(120))
+        for number in (7, 8):
+            session.client.listed(number, Deadline(60))
     world.add(7, "tag-7")
     world.routes[("GET", f"{V0}/instances/7/")] = Reply({"instances": None})
-    since = time.monotonic()
-    time.sleep(0.5)  # a list counts as older by as long as its reader was held up: on a busy machine, some 10 ms
+    since = time.monotonic() - 20
     assert (session.row(7, age=60, since=since) or {})["label"] == "tag-7"
     world.absent(8)
     lists = len(world.sent("GET", LIST))
