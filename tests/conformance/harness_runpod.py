@@ -61,6 +61,8 @@ ONLY = {
     "zero_gpus": ("start",),
     "no_room": ("start",),
 }
+TIMEOUT = "30"
+"""Seconds for an answer: it may wait for its turn on this machine."""
 
 
 class Harness:
@@ -81,7 +83,6 @@ class Harness:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch, self._machines = monkeypatch, machines
-        self._timeout = "2"
         key = tmp_path / "id_ed25519"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self._public_key = key.with_suffix(".pub").read_text().strip()
@@ -95,7 +96,7 @@ class Harness:
             "RUNPOD_API_KEY": KEY,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": "0.01",
-            "SWEEPSTACK_API_TIMEOUT": self._timeout,
+            "SWEEPSTACK_API_TIMEOUT": TIMEOUT,
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: what the API says is enough
@@ -124,8 +125,10 @@ class Harness:
             self.make_foreign()
             return
         kind, params = KINDS[fault]
-        if verb == "read" and times is None and kind.startswith("hang"):  # all of its calls: none is worth a wait
-            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5")
+        if kind.startswith(
+            "hang"
+        ):  # an answer never comes, or the next attempt brings it: neither is worth a long wait
+            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5" if verb == "read" and times is None else "2")
         places = (LIST,) if fault == "stale_list" else ("GET /v2/*",) if fault == "no_key" else WHERE[verb]
         if verb == "read" and fault in ("preempted", "vanished"):  # at once: a list is all that a read may ask for
             for native_id in self.rentals():
@@ -165,7 +168,7 @@ class Harness:
 
     def repair(self) -> None:
         self.sim.faults.clear()
-        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", self._timeout)
+        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", TIMEOUT)
         self._patch.setenv("RUNPOD_API_KEY", KEY)
         self._outlive_the_list()
         self.sim.pods.boot = Boot(reads=0)

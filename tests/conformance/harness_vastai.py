@@ -65,6 +65,8 @@ ONLY = {
 ELSEWHERE = {"stale_list": (LIST,), "odd_status": (READS,), "no_key": ("*",)}
 CACHE_SECONDS = 0.25
 """What the adapter has read serves it for 8 s, and whose key it is for 20 s; at the pace of tests 0.08 and 0.2."""
+TIMEOUT = "30"
+"""Seconds for an answer: it may wait for the machine that it starts, and for its turn on this one."""
 VOLUME_GB = 10
 MIN_BID = 0.20  # USD an hour and GPU
 
@@ -86,7 +88,6 @@ class Harness:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch, self._machines = monkeypatch, machines
-        self._timeout = "30" if machines else "2"  # an answer waits for the machine that it starts
         key = tmp_path / "id_ed25519"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self._public_key = key.with_suffix(".pub").read_text().strip()
@@ -108,7 +109,7 @@ class Harness:
             "VAST_API_KEY": self._key,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": "0.01",
-            "SWEEPSTACK_API_TIMEOUT": self._timeout,
+            "SWEEPSTACK_API_TIMEOUT": TIMEOUT,
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: what the API says is enough
@@ -141,8 +142,10 @@ class Harness:
             self.make_foreign()
             return
         kind, params = KINDS[fault]
-        if verb == "read" and times is None and kind.startswith("hang"):  # all of its calls: none is worth a wait
-            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5")
+        if kind.startswith(
+            "hang"
+        ):  # an answer never comes, or the next attempt brings it: neither is worth a long wait
+            self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5" if verb == "read" and times is None else "2")
         if fault == "refused_yet_made":  # with an error's status, or with that of a success
             self.sim.act("set", {"bid_refused_status": 200 if times is None else 400})
         for place in ELSEWHERE.get(fault, WHERE[verb]):
@@ -180,7 +183,7 @@ class Harness:
 
     def repair(self) -> None:
         self.sim.faults.clear()
-        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", self._timeout)
+        self._patch.setenv("SWEEPSTACK_API_TIMEOUT", TIMEOUT)
         self._patch.setenv("VAST_API_KEY", self._key)
         self._brisk()
         for machine in list(self.sim.world.market.machines):
