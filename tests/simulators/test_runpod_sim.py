@@ -573,7 +573,7 @@ def test_it_runs_alone_and_is_steered_over_http(tmp_path: Path) -> None:
             assert (tmp_path / "volumes" / kept).is_dir()
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 def test_the_clock_of_these_tests_stands_still(runpod_sim: RunPodSim) -> None:

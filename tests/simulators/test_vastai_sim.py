@@ -591,4 +591,4 @@ def test_it_runs_alone(tmp_path: Path) -> None:
         assert said["key"] not in json.dumps(state)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0

@@ -236,8 +236,19 @@ def test_a_box_that_asks_later_in_the_same_command_sees_the_same_failure(project
 def test_progress_is_its_last_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
     said: list[str] = []
-    run(project, spec(project, "echo epoch 1; sleep 0.5"), progress=said.append)
-    assert any(line.endswith("epoch 1") for line in said)
+    heard = project / "heard"
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if len(said) > 1 and line.endswith("epoch 1"):  # the first line is the command itself
+            heard.touch()
+
+    run(
+        project,
+        spec(project, f"echo epoch 1; until test -e {heard}; do sleep 0.02; done", seconds=120.0),
+        progress=hear,
+    )
+    assert any(line.endswith("epoch 1") for line in said[1:])
 
 
 def test_a_work_dir_that_changed_meanwhile_is_refused(project: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_writer_waits_for_the_one_before(tmp_path: Path) -> None:
     assert writer.is_alive()
     assert file.path.read_text() == PLAIN
     os.close(held)
-    writer.join(5)
+    writer.join(60)
     assert file.approval() == word()
 
 

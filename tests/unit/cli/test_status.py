@@ -851,5 +851,5 @@ def test_an_answer_for_another_stack_is_not_taken(world: World) -> None:
         calls.unlink(missing_ok=True)
         begun = ExportCall(stack, root)
         assert Export(STACK, world.root, begun=begun).state().stack == STACK
-        begun._process.wait(30)
+        begun._process.wait(120)
         assert len(calls.read_text().splitlines()) == times, (stack, root)

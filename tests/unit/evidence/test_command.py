@@ -186,17 +186,20 @@ def test_it_has_a_deadline(work: Path, tmp_path: Path) -> None:
         f"open({str(note)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\ntime.sleep(600)"
     )
     run = python(work, body)
-    with check_code(work) as code:
-        result = judge(code, tmp_path, run, seconds=3.0)
-    assert result.unknown
-    assert "within 3 s" in result.reasons[0]
+    for seconds in (3.0, 30.0, 90.0):
+        with check_code(work) as code:
+            result = judge(code, tmp_path, run, seconds=seconds)
+        assert result.unknown
+        assert f"within {seconds:.0f} s" in result.reasons[0]
+        if note.exists():  # on a busy machine it may be ended before it has begun, and that tells nothing
+            break
     for pid in note.read_text().split():
         ended(int(pid))
 
 
 def ended(pid: int) -> None:
     """Waits until a process is no more, but for its last entry."""
-    for _ in range(200):
+    for _ in range(2400):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 return

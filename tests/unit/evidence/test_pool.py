@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,12 @@ def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
 def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_worker(tmp_path, monkeypatch, "    if 'hang' in path: time.sleep(600)")
     jobs = [checkpoint(tmp_path / name) for name in ("a.pt", "hang.pt", "b.pt")]
-    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=lambda size: 1.0)}
+    jobs[1] = replace(jobs[1], size=10**9)  # by which it has its own deadline
+
+    def seconds(size: int) -> float:
+        return 1.0 if size == 10**9 else 120.0  # the others have all the time that a busy machine needs
+
+    found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=seconds)}
     assert {name for name, result in found.items() if result.ok} == {"a.pt", "b.pt"}
     assert found["hang.pt"].reasons == ("could not be read within 1 s",)
     assert found["hang.pt"].unknown
@@ -197,7 +203,14 @@ def test_small_files_are_asked_for_together_and_alone_where_one_takes_too_long(
     deep = b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns."
     save({"w": tensor(np.ones(3, np.float32))}, slow, pickle_bytes=deep)
     jobs.insert(3, Job(str(slow), TORCH, None, slow.stat().st_size))
-    found = {Path(job.path).stem: result for job, result in read_all(jobs[:40], workers=1, seconds=lambda size: 1.0)}
+    assert sum(job.size or 0 for job in jobs[:40]) < 2 * slow.stat().st_size
+
+    def seconds(size: int) -> float:
+        return (
+            1.0 if size >= slow.stat().st_size else 120.0
+        )  # what it is in; the others are quick, but where it is busy
+
+    found = {Path(job.path).stem: result for job, result in read_all(jobs[:40], workers=1, seconds=seconds)}
     assert len(found) == 40
     assert sorted(name for name, result in found.items() if not result.ok) == ["7", "slow"]
     assert found["slow"].reasons == ("could not be read within 1 s",)

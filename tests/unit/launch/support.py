@@ -41,6 +41,22 @@ def until(there: Callable[[], bool], what: Callable[[], str]) -> None:
         time.sleep(0.01)
 
 
+class Clock:
+    """Stands in for `time` where a deadline is: it stands still until `begins()`, then it runs."""
+
+    def __init__(self, begins: Callable[[], bool]) -> None:
+        self.begins = begins
+        self.begun = 0.0
+
+    def monotonic(self) -> float:
+        if not self.begun and self.begins():
+            self.begun = time.monotonic()
+        return time.monotonic() - self.begun if self.begun else 0.0
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
 class Site:
     """A box, its evidence, and the job's folder."""
 

@@ -20,7 +20,7 @@ from sweepstack.launch.launch import FirstCellFailed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, SweepstackError, Unreachable
-from tests.unit.launch.support import IDENTITY, Broken, Site
+from tests.unit.launch.support import IDENTITY, Broken, Clock, Site
 
 OTHER = digest_of("other code")
 
@@ -564,7 +564,14 @@ def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) ->
 
 
 def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
+    log = site.root / box_layout.RUNNER_LOG
+
+    def has_ended() -> bool:
+        said = log.exists() and "the durable tier is not there" in log.read_text()
+        return said and not site.channel.lock_held(box_layout.RUNNER_LOCK)
+
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 0.5)
+    monkeypatch.setattr("sweepstack.launch.first_step.time", Clock(has_ended))
     (site.root / "mnt" / "durable").unlink()
     with pytest.raises(FirstCellFailed, match=r"(?s)ended before it started a cell.*the durable tier is not there"):
         site.launch("a")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import stat
 import tarfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,10 +174,27 @@ def test_a_cell_that_failed_for_good_is_tried_again_as_it_is(site: Site) -> None
 
 
 def test_a_setup_s_time_is_not_that_of_the_first_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setup goes on until it was seen to be at work an hour later."""
+    seen: list[str] = []
+    over = site.control / "over"
+
+    class Heard(list[str]):
+        def append(self, line: str) -> None:
+            super().append(line)
+            if "setup, " in line and "wheels" in line:
+                seen.append(line)
+                if len(seen) == 2:
+                    over.touch()
+
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + (3000 if seen else 0), sleep=time.sleep)
+    monkeypatch.setattr("sweepstack.launch.first_step.time", later)
     monkeypatch.setattr("sweepstack.launch.first_step.PROGRESS_SECONDS", 0.1)
-    done = site.launch("a", setup="echo wheels; sleep 6; echo there", seconds=5)
+    site.said = Heard()
+    setup = f"echo wheels; until test -e {over}; do sleep 0.05; done; echo there"
+    done = site.launch("a", setup=setup, seconds=120)
     assert done.started_runner
-    assert any("setup, " in line and "wheels" in line for line in site.said)
+    assert len(seen) > 1
+    assert re.search(r"setup, 3\d\d\d s: wheels", seen[1])
     site.drained()
     assert site.states() == {"a": "sealed"}
 
