@@ -65,6 +65,7 @@ class Engine:
         self._file = folder / "state.json"
         self._program = program
         self.state: dict[str, Resource] = {}
+        self.delete_seconds = SECONDS["delete"]
 
     def of(self, kind: str) -> list[Resource]:
         """The state's resources of a kind."""
@@ -124,7 +125,7 @@ class Engine:
                     done = provider.ask(
                         "delete",
                         resource.urn,
-                        SECONDS["delete"],
+                        self.delete_seconds,
                         id=resource.id,
                         inputs=resource.inputs,
                         outputs=resource.outputs,
@@ -177,7 +178,7 @@ class Engine:
         if found.value["replaces"]:
             assert kind == "Gate", f"{name}: no plan changes what a box is: {found.value}"
             ended = provider.ask(
-                "delete", where, SECONDS["delete"], id=old.id, inputs=old.inputs, outputs=old.outputs
+                "delete", where, self.delete_seconds, id=old.id, inputs=old.inputs, outputs=old.outputs
             )  # deleteBeforeReplace
             if ended.error:
                 outcome.errors.append(ended.error)

@@ -13,6 +13,7 @@ import pytest
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.runpod import power
 from sweepstack.platforms.runpod.api import FRESH_SECONDS
 from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
@@ -99,6 +100,8 @@ class Harness:
             "SWEEPSTACK_API_TIMEOUT": TIMEOUT,
         }.items():
             monkeypatch.setenv(name, value)
+        # At the pace of tests it is 200 ms, and a busy machine takes longer.
+        monkeypatch.setattr(power, "STOP_SECONDS", 6000.0)
         if not machines:  # nothing would answer: what the API says is enough
             monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
 

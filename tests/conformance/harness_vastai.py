@@ -12,6 +12,7 @@ import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.vastai import power, volumes
 from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
@@ -65,6 +66,12 @@ ONLY = {
 ELSEWHERE = {"stale_list": (LIST,), "odd_status": (READS,), "no_key": ("*",)}
 CACHE_SECONDS = 0.25
 """What the adapter has read serves it for 8 s, and whose key it is for 20 s; at the pace of tests 0.08 and 0.2."""
+LIMITS = (
+    *((power, name) for name in ("GONE_SECONDS", "STOP_SECONDS")),
+    *((volumes, name) for name in ("_GONE_SECONDS", "RELEASE_SECONDS")),
+)
+NEVER_ENDS = ("delete_stays", "odd_status")
+"""Where the adapter waits for an end until it must not any more."""
 TIMEOUT = "30"
 """Seconds for an answer: it may wait for the machine that it starts, and for its turn on this one."""
 VOLUME_GB = 10
@@ -118,6 +125,9 @@ class Harness:
     def _brisk(self) -> None:
         """Every stage is seen once, and nothing that takes time takes long."""
         self.sim.act("set", {"boot_seconds": 0.0, "volume_release": 0.3, "by_itself": 5.0})
+        # At the pace of tests each is less than a second, and a busy machine takes longer.
+        for module, name in LIMITS:
+            self._patch.setattr(module, name, 6000.0)
 
     def connect(self) -> Platform:
         return load_platform(self.adapter)
@@ -146,6 +156,8 @@ class Harness:
             "hang"
         ):  # an answer never comes, or the next attempt brings it: neither is worth a long wait
             self._patch.setenv("SWEEPSTACK_API_TIMEOUT", "0.5" if verb == "read" and times is None else "2")
+        if fault in NEVER_ENDS:
+            self._patch.setattr(power, "GONE_SECONDS", 90.0)
         if fault == "refused_yet_made":  # with an error's status, or with that of a success
             self.sim.act("set", {"bid_refused_status": 200 if times is None else 400})
         for place in ELSEWHERE.get(fault, WHERE[verb]):

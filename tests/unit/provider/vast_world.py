@@ -41,6 +41,8 @@ def vast_world(
         }.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
+        # At the pace of tests it is half a second, and a busy machine takes longer.
+        monkeypatch.setattr("sweepstack.platforms.vastai.power.STOP_SECONDS", 6000.0)
         monkeypatch.setattr(wait_running, "ANSWER_SECONDS", 0.0)
         monkeypatch.setattr(wait_running, "POLL_SECONDS", 0.05)
         monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")
