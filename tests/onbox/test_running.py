@@ -133,7 +133,8 @@ def test_slot_is_free_when_all_of_a_cell_has_ended(box: Box) -> None:
     trap = f"trap 'sleep 0.4; rm {mark}; exit' TERM"
     box.add(
         "a",
-        f"(touch {mark}; {trap}; for i in $(seq 2400); do sleep 0.05; done) & sleep 0.3; echo > {{out}}/result.json",
+        f"({trap}; touch {mark}; for i in $(seq 2400); do sleep 0.05; done) & "
+        f"until test -e {mark}; do sleep 0.01; done; echo > {{out}}/result.json",
     )
     box.add("b", f"test ! -e {mark}; echo $? > {{out}}/result.json")
     box.run("a", "b")
