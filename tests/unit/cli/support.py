@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import socket
 from dataclasses import dataclass, field
@@ -218,10 +219,17 @@ class Box:
 
     def beat(self, ago: float = 3.0, **details: Any) -> None:
         """Two patrol lines, 30 s apart; the last has `details`."""
+        self.ago, self.beaten = ago, datetime.now(UTC) - timedelta(seconds=ago)
         for seconds, more in ((ago + 30, {}), (ago, details)):
             time = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
             with (self.root / box_layout.PATROL).open("a") as handle:
                 handle.write(json.dumps({"time": time, "running": [], **more}) + "\n")
+
+    def beats(self, words: str) -> bool:
+        """Whether these words say how long ago the last `beat` was, however long it took to ask for them."""
+        found = re.search(r"heartbeat (\d+) s ago", words)
+        most = (datetime.now(UTC) - self.beaten).total_seconds()
+        return found is not None and self.ago <= int(found[1]) <= most
 
     def alive(self, yes: bool = True) -> None:
         """Whether the runner holds its lock."""

@@ -64,14 +64,16 @@ def curve(box: Box, name: str, *rows: dict[str, Any], attempt: int = 1) -> None:
 
 def test_a_running_cell_is_timed_by_its_own_steps(world: World, box: Box) -> None:
     curve(box, "lr0.1", {"step": 40, "loss": 0.5})
+    begun = box.begin.replace(microsecond=0)
     box.begin = datetime.now(UTC) - timedelta(seconds=60)
     box.seal("lr0.3")  # 20 s, to step 200
     curve(box, "lr0.3", {"step": 200, "loss": 0.1})
     found = cell(world, "lr0.1")
     assert (found["step_text"], found["step"]) == ("40/200", {"done": 40, "total": 200})
-    # 40 steps took 100 s; 160 are left.
-    assert found["eta_seconds"] == pytest.approx(400, rel=0.1)
-    assert found["elapsed_seconds"] == pytest.approx(100, abs=10)
+    # 40 steps took 100 s, and the time that it took to look; 160 are left.
+    spent = (datetime.now(UTC) - begun).total_seconds()
+    assert 100 <= found["elapsed_seconds"] <= spent
+    assert found["eta_seconds"] == pytest.approx(4 * found["elapsed_seconds"], rel=0.01)
     assert "40/200" in world.run("status").out
 
 
@@ -164,7 +166,7 @@ def test_hung_and_slow_are_not_the_same(world: World, box: Box) -> None:
     assert cell(world, "lr0.1")["verdict"] == ""
 
 
-@pytest.mark.parametrize(("ago", "said"), [(80.0, False), (100.0, True)])
+@pytest.mark.parametrize(("ago", "said"), [(40.0, False), (100.0, True)])
 def test_a_live_runner_that_says_nothing_is_said(world: World, box: Box, ago: float, said: bool) -> None:
     box.beat(ago=ago)
     assert ("has written nothing" in " ".join(box_of(world)["alarms"])) is said
@@ -293,7 +295,7 @@ def test_idle_since_the_last_event(world: World, box: Box) -> None:
     box.alive(False)
     found = box_of(world)
     assert found["idle"] is True
-    assert found["idle_seconds"] == pytest.approx(90, abs=10)
+    assert 90 <= found["idle_seconds"] <= (datetime.now(UTC) - box.begin.replace(microsecond=0)).total_seconds()
 
 
 # --watch

@@ -14,7 +14,7 @@ from sweepstack.provider.models import BoxInputs, PlaceFacts
 from sweepstack.provider.resources.create import places_of
 from tests.simulators import machines
 from tests.unit.launch.host_site import HostSite
-from tests.unit.launch.support import IDENTITY
+from tests.unit.launch.support import IDENTITY, Clock
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
     machines.require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 3.0)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
     (tmp_path / "fs").mkdir()
     durable = {"tier": "durable", "path": str(tmp_path / "fs"), "files": 5}
     found = HostSite(tmp_path, monkeypatch, places={box_layout.DURABLE: durable})
@@ -30,7 +30,19 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
     found.close()
 
 
-def test_cells_are_sealed_on_the_tier_and_wait_while_it_is_not_mounted(site: HostSite) -> None:
+def complaints(site: HostSite) -> int:
+    log = site.root / box_layout.RUNNER_LOG
+    return log.read_text().count("the durable tier is not mounted") if log.exists() else 0
+
+
+def has_ended(site: HostSite, before: int) -> bool:
+    """Whether the runner has said why once more, and is no more."""
+    return complaints(site) > before and not site.channel.lock_held(box_layout.RUNNER_LOCK)
+
+
+def test_cells_are_sealed_on_the_tier_and_wait_while_it_is_not_mounted(
+    site: HostSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.launch("a", seconds=60)
     site.until_state("sealed", "a")
     site.drained()
@@ -40,10 +52,14 @@ def test_cells_are_sealed_on_the_tier_and_wait_while_it_is_not_mounted(site: Hos
     for empty in (False, True):
         if empty:
             tier.mkdir()
-        with pytest.raises(
-            FirstCellFailed, match=r"the durable tier is not mounted at .*/fs/sweepstack: mount it in the"
-        ):
-            site.launch("a", "b", seconds=60)
+        before = complaints(site)
+        with monkeypatch.context() as quick:
+            quick.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 0.5)
+            quick.setattr("sweepstack.launch.first_step.time", Clock(lambda before=before: has_ended(site, before)))
+            with pytest.raises(
+                FirstCellFailed, match=r"the durable tier is not mounted at .*/fs/sweepstack: mount it in the"
+            ):
+                site.launch("a", "b", seconds=60)
     assert os.listdir(tier) == [], "nothing is sealed into the folder below it"
     assert site.states() == {"a": "sealed"}
     tier.rmdir()

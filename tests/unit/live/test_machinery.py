@@ -153,7 +153,6 @@ def test_a_signal_whose_interrupt_is_lost_ends_what_sleeps(world: Account, tmp_p
 
 def test_what_still_bills_is_said_loudly(world: Account) -> None:
     world.sim.faults.add("error_before", rental(world.platform).delete, times=None, status=503)
-    world.env["SWEEPSTACK_API_TIMEOUT"] = "2"
     code, said = world.live(plugins=("api_only", "impatient"))
     (native_id,) = world.billing()
     assert code == pytest.ExitCode.INTERNAL_ERROR, said
