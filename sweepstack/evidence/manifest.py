@@ -25,6 +25,10 @@ class ManifestRefused(SweepstackError):
     """The manifest is not usable. The message is the reason, in a few words, without a path of this machine."""
 
 
+class RefusedForNow(ManifestRefused):
+    """The next pull may get the cell; what the box has may be right."""
+
+
 def manifest_digest(data: bytes) -> str:
     """The digest by which the journal, the receipt and the copy are compared: without the final newline."""
     return digest_of_bytes(data.removesuffix(b"\n"))

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from sweepstack.core.journal import Journal
 from sweepstack.evidence import box_logs
-from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, ManifestRefused, manifest_digest, parse_manifest
+from sweepstack.evidence.manifest import (
+    MANIFEST,
+    MAX_MANIFEST,
+    ManifestRefused,
+    RefusedForNow,
+    manifest_digest,
+    parse_manifest,
+)
 from sweepstack.evidence.pull_cell import CellCopy, Progress, PullResult, Settled
 from sweepstack.evidence.s3.cell_store import S3Copies
 from sweepstack.evidence.s3.pull import ObjectCopy
@@ -108,11 +115,11 @@ def pull_cell(
     try:
         manifest = parse_manifest(data, identity, cell)
         if sealed_as is not None and manifest_digest(data) != sealed_as:
-            raise ManifestRefused("its manifest is not the one that the box's journal records; pull again")
+            raise RefusedForNow("its manifest is not the one that the box's journal records; pull again")
         kind = ObjectCopy if isinstance(store.copies, S3Copies) else CellCopy
         return kind(channel, folder, data, manifest, store, progress, settled or Settled(store)).run()
     except ManifestRefused as error:
-        return PullResult(cell, "refused", (str(error),))
+        return PullResult(cell, "refused", (str(error),), for_now=isinstance(error, RefusedForNow))
     except PlatformError:
         raise
     except OSError as error:

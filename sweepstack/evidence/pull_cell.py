@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence.cell_store import read_folder, read_manifest_bytes
 from sweepstack.evidence.check_files import FileCheck
-from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, manifest_digest
+from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNow, manifest_digest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import file_sha256, fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import EvidenceError
@@ -41,7 +41,8 @@ class PullResult:
     """What pulling one cell did.
 
     `pulled`: copied, wholly or in part. `current`: it was here and right. `absent`: no sealed copy there. `refused`:
-    nothing was put in place, for `reasons`. `notes` are worth a person's look. `bytes` were copied from the box.
+    nothing was put in place, for `reasons`; `for_now`: the next pull may get it. `notes` are worth a person's look.
+    `bytes` were copied from the box.
     """
 
     cell: str
@@ -50,6 +51,7 @@ class PullResult:
     notes: tuple[str, ...] = ()
     files: int = 0
     bytes: int = 0
+    for_now: bool = False
 
 
 class Settled:
@@ -298,7 +300,7 @@ def _inside(root: str, path: str) -> str:
         except (FileNotFoundError, NotADirectoryError):
             break  # nor is there anything below
         if not real:
-            raise ManifestRefused(f"{target} here is not a folder: move it away and pull again")
+            raise RefusedForNow(f"{target} here is not a folder: move it away and pull again")
     return f"{root}/{path}"
 
 

@@ -12,6 +12,9 @@ from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import of_another_account, sure_first
 
 AUDIT = "sweepctl audit"
+RUNS_AGAIN = "runs again what was asked for"
+MOST_NAMED = 20
+"""Cells that one command names."""
 GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
 """What is said behind the command that gives boxes up. The second one: evidence that can't be read may be away for an
 hour."""
@@ -154,7 +157,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
     if not snapshot.box_snapshots and view.settled:
         released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
-        return [*released, f"sweepctl results --stack {stack}"]
+        again = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
+        return [*released, *again, f"sweepctl results --stack {stack}"]
     if not snapshot.box_snapshots:
         init = "" if snapshot.known else f"pulumi stack init {stack} && "
         again = "    (starts again; what is verified is not trained again)" if snapshot.births else ""
@@ -189,6 +193,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
     if any(box_snapshot.stranded for box_snapshot in snapshot.box_snapshots):
         return _resumes(snapshot, locked)
+    if snapshot.to_run_again:  # `finish` would end the boxes without them
+        return _resumes(snapshot, locked, RUNS_AGAIN)
     if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
@@ -251,6 +257,13 @@ def out_of_hung(stack: str, cell: str) -> list[str]:
         f"sweepctl retry --stack {stack} {cell} && pulumi up --stack {stack}    (ends it, and starts it again)",
         f'sweepctl drop --stack {stack} {cell} --reason "…" && pulumi up --stack {stack}    (ends it, gives it up)',
     ]
+
+
+def run_again(stack: str, cells: Sequence[str]) -> str:
+    """The command that trains these cells again, of which a sealed copy is not what it should be."""
+    named = cells[:MOST_NAMED]
+    what = "it" if len(cells) == 1 else "them" if len(cells) == len(named) else f"{len(named)} of {len(cells)}"
+    return f"sweepctl retry --stack {stack} {' '.join(named)} && pulumi up --stack {stack}    (trains {what} again)"
 
 
 def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:

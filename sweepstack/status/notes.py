@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sweepstack.status.snapshot import Orphan, Snapshot
 
+MOST_NAMED = 5
+"""Cells that one note names."""
+
 
 def claims(snapshot: Snapshot) -> list[Orphan]:
     """Boxes that the state calls cleared although the check says no: the state was edited, or an approval ended."""
@@ -67,5 +70,9 @@ def notes_of(snapshot: Snapshot) -> list[str]:
         for operation in snapshot.state.pending
         if operation.token.startswith("sweepstack:")
     ]
+    if again := snapshot.to_run_again:
+        more = f" and {len(again) - MOST_NAMED} more" if again[MOST_NAMED:] else ""
+        up = f"`pulumi up --stack {snapshot.state.stack}` starts it"
+        notes.append(f"to run again, as was asked for: {', '.join(again[:MOST_NAMED])}{more}. {up}")
     notes += [f"{len(loss.cells)} cells were lost with {loss.box} ({loss.why})" for loss in snapshot.losses]
     return notes

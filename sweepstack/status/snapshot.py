@@ -205,6 +205,8 @@ class Snapshot:
     asked: tuple[str, ...] = ()
     """Boxes that the stack file wants running, rented or not."""
     notes: tuple[str, ...] = ()
+    to_run_again: tuple[str, ...] = ()
+    """Cells that `sweepctl retry` asked for, and that no `pulumi up` has brought to the boxes yet."""
     evidence: str | None = None
     evidence_problem: str = ""
     file_back: str = ""

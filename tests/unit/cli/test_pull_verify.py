@@ -148,6 +148,10 @@ def test_pull_refuses_a_copy_that_is_not_what_was_sealed(world: World) -> None:
     cells = by_name(result.json["cells"])
     assert cells["lr0.1"]["state"] == "refused"
     assert cells["lr0.3"]["state"] == "pulled"
+    again, pull, give_up = result.json["next"]
+    assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
+    assert pull == f"sweepctl pull --stack {STACK}    (where what is on the box was put right)"
+    assert give_up.endswith("    (gives them up)")
 
 
 def test_verify_says_yes_and_writes_the_receipt(world: World) -> None:

@@ -50,12 +50,17 @@ def test_status_names_what_waits_for_the_next_up(world: World) -> None:
     first, second, _ = world.verified()
     assert world.run("retry", "lr0.1", "--reason", "a doubt").code == 0
     words = "to run again, as was asked for: lr0.1. `pulumi up"
-    assert words in " ".join(world.run("status", "--json").json["notes"])
+    up = f"pulumi up --stack {STACK}    (runs again what was asked for)"
+    told = world.run("status", "--json").json
+    assert words in " ".join(told["notes"])
+    assert told["next"][0] == up
     for box in (first, second):
         box.vanish()
         world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
     world.boxes.clear()
-    assert words in " ".join(world.run("status", "--json").json["notes"])
+    told = world.run("status", "--json").json
+    assert words in " ".join(told["notes"])
+    assert told["next"][0] == up
 
 
 def test_a_verified_cell_of_a_sweep_whose_boxes_are_gone(world: World) -> None:

@@ -24,6 +24,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, Sweeps
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
+from sweepstack.status.next_commands import GIVES_UP, run_again
 from sweepstack.teardown.ownership import renew
 
 KEEP_ON_SECONDS = 60.0
@@ -251,6 +252,9 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     code = UNSURE if summary.problems else NO if summary.bad else YES
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
+    elif code == NO and (wrong := [result.cell for result in summary.bad if not result.for_now]):
+        again = f"sweepctl pull --stack {stack}    (where what is on the box was put right)"
+        following = [run_again(stack, wrong), again, *gives_up(sources, GIVES_UP)]
     else:
         following = [f"sweepctl pull --stack {stack}    (goes on where this one stopped)", *gives_up(sources)]
     out.document(

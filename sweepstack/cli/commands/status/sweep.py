@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sweepstack.cli.budget_alerts import BudgetAlerts
@@ -17,9 +18,6 @@ from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import Snapshot
 
-SHOWN = 5
-"""The most names in one note."""
-
 
 def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit code: 1 if something runs that is not in the state, 2 if that is not known, else 0."""
@@ -34,7 +32,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
         return status_store(sources, out)
     with Progress("looking"):
         snapshot = look(sources, files=out.as_json)  # only the JSON document shows files
-        snapshot = replace(snapshot, notes=(*snapshot.notes, *to_run_again(sources, snapshot)))
+        snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
         view = compose(snapshot)
     alerts = BudgetAlerts()
     alerts.look(sources, snapshot, view)
@@ -45,17 +43,16 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     return exit_code(sources, snapshot, view)
 
 
-def to_run_again(sources: Sources, snapshot: Snapshot) -> list[str]:
-    """A note on retries that no `pulumi up` has brought to the boxes yet.
+def to_run_again(sources: Sources, snapshot: Snapshot) -> Iterator[str]:
+    """The cells of retries that no `pulumi up` has brought to the boxes yet.
 
     `finish` would end the boxes without running these cells, and a later `up` would rent boxes for them.
     """
     try:
         asked = on_record(sources.store) if sources.store is not None else {}
     except EvidenceError:
-        return []  # `retry` and `up` report it themselves
+        return  # `retry` and `up` report it themselves
     copies = {cell.name: cell.manifest for cell in snapshot.receipt.cells} if snapshot.receipt else {}
-    waiting = []
     for cell in snapshot.roster:
         if (retry := asked.get(cell.name)) is None:
             continue
@@ -66,11 +63,7 @@ def to_run_again(sources: Sources, snapshot: Snapshot) -> list[str]:
         ]
         same = retry.manifest is not None and copies.get(cell.name) == retry.manifest
         if max(ran) < retry.retry if ran else same:
-            waiting.append(cell.name)
-    if not waiting:
-        return []
-    named = ", ".join(waiting[:SHOWN]) + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else "")
-    return [f"to run again, as was asked for: {named}. `pulumi up --stack {snapshot.state.stack}` starts it"]
+            yield cell.name
 
 
 def exit_code(sources: Sources, snapshot: Snapshot, view: SweepView) -> int:
