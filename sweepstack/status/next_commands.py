@@ -157,8 +157,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
     if not snapshot.box_snapshots and view.settled:
         released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
-        again = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
-        return [*released, *again, f"sweepctl results --stack {stack}"]
+        asked = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
+        return [*released, *asked, f"sweepctl results --stack {stack}"]
     if not snapshot.box_snapshots:
         init = "" if snapshot.known else f"pulumi stack init {stack} && "
         again = "    (starts again; what is verified is not trained again)" if snapshot.births else ""
