@@ -72,6 +72,15 @@ def test_what_is_written_clears_the_boxes(world: World) -> None:
     seen = world.run("status", "--json").json
     assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"], "the state has not taken it yet"
     assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
+
+
+def test_the_up_of_an_approval_that_would_rent_a_box_says_what_to_set_first(world: World) -> None:
+    *_, receipt = world.verified()
+    world.monkeypatch.setattr("sweepstack.cli.commands.approve.preview.unrented", lambda *_: ("box-2", "box-3"))
+    up, destroy = world.run("approve", "--receipt", receipt, "--json").json["next"]
+    wants = "after boxes.box-2.want, boxes.box-3.want is set to gone, or it rents box-2, box-3: clears the boxes"
+    assert up == f"pulumi up --stack {STACK}    ({wants})"
+    assert destroy == f"pulumi destroy --stack {STACK}"
     world.up()
     seen = world.run("status", "--json").json
     assert [(gate["state"], gate["receipt"], gate["reasons"]) for gate in seen["gates"]] == [

@@ -181,11 +181,10 @@ def what_next(
     if held_by_another(store, target.root):  # an `up` would be refused
         init = "" if snapshot.known else f"pulumi stack init {stack} && "
         return [adopt_command(stack), f"{init}pulumi up --stack {stack}    (finds the boxes by their tags)", destroy]
-    following = [f"pulumi up --stack {stack}    (clears the boxes)", destroy]
-    if all_of_them and (names := unrented(target, snapshot)):
-        first = ", ".join(f"boxes.{name}.want: gone" for name in names)
-        following.insert(0, f"{first} in {target.file.shown}    (else pulumi up rents {', '.join(names)})")
-    return following
+    names = unrented(target, snapshot) if all_of_them else []
+    wants = ", ".join(f"boxes.{name}.want" for name in names)
+    first = f"after {wants} is set to gone, or it rents {', '.join(names)}: " if names else ""
+    return [f"pulumi up --stack {stack}    ({first}clears the boxes)", destroy]
 
 
 def stops(stack: str, names: Sequence[str]) -> str:
