@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -30,6 +31,9 @@ WAITING = (
     "unit/launch",
 )
 """Folders whose tests wait for long, and share nothing."""
+PARTS = {"tests/states/test_engine.py": 4, "tests/states/test_handlers.py": 4}
+"""Files that take half an hour and more in `make proof`, and into how many parts each is split: each part prepares the
+starting points for itself, which takes minutes. As one part each, they were played alone at the end."""
 MOMENTS = re.compile(r"^def (\w+)\([^()]*\b(?:small_finished|finished|verified|cleared): Stack\b", re.MULTILINE)
 """A test that begins with a moment of tests/engine/conftest.py, which a process prepares once."""
 
@@ -81,4 +85,6 @@ class Sharing(LoadFileScheduling):
         if goes_alone(nodeid):
             return nodeid
         file, _, name = nodeid.partition("::")
+        if file in PARTS:
+            return f"{file} {crc32(nodeid.encode()) % PARTS[file]}"
         return "prepared" if name.partition("[")[0] in prepared(self.config.rootpath / file) else file
