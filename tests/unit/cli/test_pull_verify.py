@@ -194,7 +194,10 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     assert cells["lr0.1"]["state"] == "damaged"
     assert cells["lr0.1"]["reasons"]
     assert cells["lr0.3"]["state"] == "verified"
-    assert any("--waive lr0.1" in command for command in result.json["next"])
+    logs, again, accept = result.json["next"]
+    assert logs == f"sweepctl logs --stack {STACK} lr0.1"
+    assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
+    assert "--waive lr0.1" in accept
 
 
 def test_verify_of_a_sweep_that_runs(world: World) -> None:

@@ -23,7 +23,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.next_commands import first_hung
+from sweepstack.status.next_commands import first_hung, run_again
 from sweepstack.teardown.launched import signs_of_a_launch
 
 
@@ -262,4 +262,4 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
             accept,
         ]
-    return [f"sweepctl logs --stack {stack} {first}", accept]
+    return [f"sweepctl logs --stack {stack} {first}", run_again(stack, [cell.name for cell in bad]), accept]
