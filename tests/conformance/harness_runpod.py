@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "truncated": ("truncated", {}),
     "html": ("html_before", {"status": 502}),
     "html_ok": ("html_ok", {}),
-    "no_key": ("no_key", {}),
+    "no_key": ("auth", {}),
     "stale_list": ("stale_list", {}),
     "out_of_capacity": ("out_of_capacity", {}),
     "low_balance": ("low_balance", {}),

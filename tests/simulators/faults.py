@@ -35,7 +35,10 @@ AFTER = frozenset(TRANSPORT) - BEFORE - {"slow"}
 
 @dataclass
 class Fault:
-    """One rule. `match`: shell pattern over `METHOD /template`; `times`: None for ever; `account`: id, None for all."""
+    """One rule. `match`: shell pattern over `METHOD /template`; `times`: None for ever; `account`: id, None for all.
+
+    `box`: only calls that come with the own key of this box; None for all, also those of customers.
+    """
 
     kind: str
     match: str = "*"
@@ -45,6 +48,7 @@ class Fault:
     params: dict[str, Any] = field(default_factory=dict)
     seen: int = 0
     fired: int = 0
+    box: str | None = None
 
     def get(self, name: str, default: Any) -> Any:
         """One of the rule's parameters."""
@@ -73,10 +77,11 @@ class FaultPlan:
         nth: int = 1,
         times: int | None = 1,
         account: str | None = None,
+        box: str | None = None,
         **params: Any,
     ) -> Fault:
         """One more rule; what is left over are the kind's parameters."""
-        return self.append(Fault(kind, match, nth, times, account, params))
+        return self.append(Fault(kind, match, nth, times, account, params, box=box))
 
     def append(self, rule: Fault) -> Fault:
         """One more rule. ValueError: a kind that does not exist, or numbers that never fire."""
@@ -98,12 +103,17 @@ class FaultPlan:
         with self._lock:
             self.rules = [rule for rule in self.rules if rule.kind != kind]
 
-    def fire(self, call: str, account: str | None = None) -> dict[str, Fault]:
-        """The rules that fire on this call (`METHOD /template`), by kind; at most one that ends the call early."""
+    def fire(self, call: str, account: str | None = None, box: str | None = None) -> dict[str, Fault]:
+        """The rules that fire on this call (`METHOD /template`), by kind; at most one that ends the call early.
+
+        `account`: whose key it comes with; `box`: which box's own key.
+        """
         found: dict[str, Fault] = {}
         with self._lock:
             for rule in self.rules:
                 if not fnmatchcase(call, rule.match) or rule.account not in (None, account):
+                    continue
+                if rule.box not in (None, box):
                     continue
                 rule.seen += 1
                 blocked = rule.kind in found or (rule.kind in BEFORE | AFTER and (BEFORE | AFTER) & found.keys())

@@ -1,7 +1,7 @@
-"""The public address of a machine: a loopback port of the host whose connections end in the machine's own network.
+"""The two ways of a machine: a loopback port of the host whose connections end in its own network, and the other way.
 
-It stands where a platform's port mapping stands, so this is also where connections are cut, fall silent, or are
-counted.
+The gateway stands where a platform's port mapping stands, the outlet where the internet begins; so this is also where
+connections are cut, fall silent, or are counted.
 """
 
 from __future__ import annotations
@@ -73,14 +73,18 @@ def raise_loopback(network: int) -> None:
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | IFF_UP))
 
 
-class Gateway:
-    """Listens on 127.0.0.1 and passes on to `inside` (a port) of a network. `port` 0: the kernel chooses.
+class Relay:
+    """Listens at a port of 127.0.0.1 in one network, and passes on to another one: what a gateway and an outlet share.
 
-    `to_machine`, `from_machine`: bytes passed on, over all connections, since the gateway was made.
+    `near`, `far`: make a socket in the network where it listens, and in the one where it connects to port `inside`.
+    `port` 0: the kernel chooses. `to_machine`, `from_machine`: bytes passed on to the far side, and back from it, over
+    all connections, since it was made.
     """
 
-    def __init__(self, network: int, inside: int, *, port: int = 0) -> None:
-        self.network, self.inside = network, inside
+    def __init__(
+        self, near: Callable[[], socket.socket], far: Callable[[], socket.socket], inside: int, *, port: int = 0
+    ) -> None:
+        self._far, self.inside = far, inside
         self.to_machine = self.from_machine = 0
         self.connections = 0
         self._open: set[socket.socket] = set()
@@ -90,12 +94,12 @@ class Gateway:
         self._closed = False
         self._budget: int | None = None
         self._rate: float | None = None
-        self._listener = socket.socket()
+        self._listener = near()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", port))
         self._listener.listen(128)
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, name=f"gateway-{self.port}", daemon=True).start()
+        threading.Thread(target=self._serve, name=f"relay-{self.port}", daemon=True).start()
 
     def cut(self) -> None:
         """Resets every connection that there is. New ones are taken."""
@@ -136,7 +140,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _reaching(self) -> Iterator[socket.socket | None]:
-        far = socket_in(self.network)
+        far = self._far()
         try:
             far.settimeout(5)
             far.connect(("127.0.0.1", self.inside))
@@ -157,7 +161,7 @@ class Gateway:
     def _connect(self, near: socket.socket) -> None:
         self._flowing.wait()
         try:
-            far = socket_in(self.network)
+            far = self._far()
             far.connect(("127.0.0.1", self.inside))
         except OSError:
             _tear(near)
@@ -212,6 +216,33 @@ class Gateway:
                 self.from_machine += moved
             else:
                 self.to_machine += moved
+
+
+class Gateway(Relay):
+    """Listens on 127.0.0.1 of the host and passes on to `inside` (a port) of a machine's network."""
+
+    def __init__(self, network: int, inside: int, *, port: int = 0) -> None:
+        super().__init__(socket.socket, lambda: socket_in(network), inside, port=port)
+
+
+class Outlet(Relay):
+    """Listens at a port of 127.0.0.1 of a machine's network and passes on to the host's: the only way out of it."""
+
+    def __init__(self, network: int, port: int) -> None:
+        super().__init__(lambda: socket_in(network), socket.socket, port, port=port)
+
+    def silence(self, silent: bool = True) -> None:
+        """As a gateway's; but what was sent meanwhile never arrives."""
+        if not silent:
+            self.cut()
+        super().silence(silent)
+
+    def _connect(self, near: socket.socket) -> None:
+        if not self._flowing.is_set():
+            self._flowing.wait()
+            _tear(near)
+            return
+        super()._connect(near)
 
 
 def _tear(one: socket.socket) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +22,17 @@ class Account:
     credit: float = 100.0
 
 
+@dataclass(frozen=True)
+class Act:
+    """Something was done to a rental. `by`: OWNER, OWN or PLATFORM of `own_keys`; `done`: False where the platform
+    answered that it was done, and it was not."""
+
+    at: float
+    what: str
+    by: str
+    done: bool = True
+
+
 @dataclass
 class Rental:
     """One thing that bills or has billed. `usd`: accrued until `since`; `ended`: None while it lives."""
@@ -39,6 +50,16 @@ class Rental:
     ended: float | None = None
     stretches: list[tuple[float, float, float]] = field(default_factory=list)
     """(from, until, rate), in order, one for each change of the rate."""
+    walk: list[tuple[float, str]] = field(default_factory=list)
+    """(since, state), in order."""
+    acts: list[Act] = field(default_factory=list)
+    """Who did what to it, in order."""
+
+    def hours(self, states: Collection[str], begin: float, end: float) -> float:
+        """Hours that it spent in one of these states, between two moments."""
+        untils = [since for since, _ in self.walk[1:]] + [self.ended if self.ended is not None else end]
+        spells = [(since, until) for (since, state), until in zip(self.walk, untils, strict=True) if state in states]
+        return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in spells) / HOUR
 
     def between(self, begin: float, end: float, most: float = float("inf")) -> float:
         """USD for a time, whose end is not part of it; `most`: count no more than this rate."""
@@ -60,7 +81,7 @@ class RentalLedger:
         if id in self._rentals:
             raise ValueError(f"{id} was rented before")
         now = self._clock.now()
-        rental = Rental(id, account, tag, kind, now, state, rate, now)
+        rental = Rental(id, account, tag, kind, now, state, rate, now, walk=[(now, state)])
         self._rentals[id] = rental
         return rental
 
@@ -69,6 +90,8 @@ class RentalLedger:
         rental = self._rentals[id]
         self._settle(rental)
         if rental.ended is None:
+            if state != rental.state:
+                rental.walk.append((self._clock.now(), state))
             rental.state, rental.rate = state, rate
 
     def end(self, id: str, state: str = "ended") -> None:
@@ -77,6 +100,10 @@ class RentalLedger:
         self._settle(rental)
         if rental.ended is None:
             rental.state, rental.rate, rental.ended = state, 0.0, self._clock.now()
+
+    def note(self, id: str, what: str, by: str, *, done: bool = True) -> None:
+        """Somebody does something to it; also to one that has ended."""
+        self._rentals[id].acts.append(Act(self._clock.now(), what, by, done))
 
     def retag(self, id: str, tag: str) -> None:
         """The rental goes by another name."""

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, ClassVar
 
-from tests.simulators.gateway import Gateway, network_of, raise_loopback, socket_in
+from tests.simulators.gateway import Gateway, Outlet, Relay, network_of, raise_loopback, socket_in
 
 INIT = Path(__file__).with_name("machine_init.sh")
 SSHD = Path("/usr/sbin/sshd")
@@ -96,8 +96,9 @@ def require() -> None:
 class Machine:
     """One machine. `host` and `port` say where its sshd answers now; `host_key` is its public host key (type, base64).
 
-    `gateway`: the way to it, where the network is cut. `disk`: its disk as a folder of the host; `log`: what its first
-    process printed. Several threads may use one; starts and stops of one machine are one thread's at a time.
+    `gateway`, `outlets`: the ways to it and from it, where the network is cut. `disk`: its disk as a folder of the
+    host; `log`: what its first process printed. Several threads may use one; starts and stops of one machine are one
+    thread's at a time.
     """
 
     host = "127.0.0.1"
@@ -120,6 +121,7 @@ class Machine:
         gpus: int,
         tools: Mapping[str, str],
         shell_only: bool,
+        outlets: Sequence[int],
     ) -> None:
         self.name, self.keep = name, keep
         self.disk, self.log = keep / "disk", keep / "log"
@@ -129,6 +131,9 @@ class Machine:
         self.gpus, self.tools = gpus, dict(tools)
         self.port = 0
         self.gateway: Gateway | None = None
+        self.outlets: list[Outlet] = []
+        self._outward = tuple(outlets)
+        self._isolated = False
         self._warden: subprocess.Popen[bytes] | None = None
         self._leash: IO[bytes] | None = None
         self._network = -1
@@ -150,6 +155,7 @@ class Machine:
         gpus: int = 0,
         tools: Mapping[str, str] | None = None,
         shell_only: bool = False,
+        outlets: Sequence[int] = (),
     ) -> Machine:
         """Starts a machine and returns when its port 22 answers (at most 30 s; usually in 0.2 s).
 
@@ -161,7 +167,8 @@ class Machine:
         command, with `env` as it gets it there); the machine ends when the command does. `authorized_keys`: public
         keys that may log in as root; our sshd only. `gpus`: what `nvidia-smi` says; without any there is no such
         program. `tools`: more programs for /usr/local/bin, as name → script. `shell_only`: sessions get a terminal or
-        nothing, as through a proxy that can neither copy nor forward.
+        nothing, as through a proxy that can neither copy nor forward. `outlets`: ports of the host's loopback that it
+        reaches at the same port of its own; it reaches nothing else.
         """
         require()
         found = {**cls.image_binds, **(binds or {})}
@@ -178,6 +185,7 @@ class Machine:
             gpus=gpus,
             tools={**cls.image_tools, **(tools or {})},
             shell_only=shell_only,
+            outlets=outlets,
         )
         machine._boot(port=0)
         return machine
@@ -197,8 +205,8 @@ class Machine:
     def stop(self) -> None:
         """Ends everything in it at once, as a power cut would: also what ran in sessions of its own. Its disk stays.
         Idempotent."""
-        if self.gateway is not None:
-            self.gateway.close()
+        for way in self._ways():
+            way.close()
         if self._warden is not None:
             with contextlib.suppress(OSError, IndexError):  # its first process: the kernel ends all others with it
                 os.kill(_child(self.pid), signal.SIGKILL)
@@ -233,6 +241,18 @@ class Machine:
 
     def __exit__(self, *_error: object) -> None:
         self.kill()
+
+    def isolate(self, isolated: bool = True) -> None:
+        """From now on nothing passes to it or from it, and nothing is refused, as when its network is gone; also after
+        a restart. With False, new connections are taken again."""
+        self._isolated = isolated
+        for way in self._ways():
+            if not isolated:
+                way.cut()
+            way.silence(isolated)
+
+    def _ways(self) -> list[Relay]:
+        return [way for way in (self.gateway, *self.outlets) if way is not None]
 
     def pids(self) -> list[int]:
         """All that runs in it, by the host's pids."""
@@ -314,9 +334,12 @@ class Machine:
             except FileNotFoundError:  # what it runs has ended already
                 raise AssertionError(self._no_sshd()) from None
             raise_loopback(self._network)
+            self.outlets = [Outlet(self._network, port) for port in self._outward]
             self._await_ssh()
             self.gateway = Gateway(self._network, 22, port=port)
             self.port = self.gateway.port
+            if self._isolated:
+                self.isolate()
         except BaseException:
             self.stop()
             raise

@@ -2,7 +2,7 @@
 
     GET  /__sim__/state                  everything, see Simulator.snapshot
     GET  /__sim__/calls                  the log of calls
-    POST /__sim__/faults                 {"kind", "match", "nth", "times", "account", …parameters} or a list of them
+    POST /__sim__/faults                 {"kind", "match", "nth", "times", "account", "box", …parameters}, or a list
     DELETE /__sim__/faults               no more faults
     POST /__sim__/advance                {"seconds"}: the clock moves on
     POST /__sim__/act                    {"act", …arguments}: something happens behind the client's back
@@ -138,8 +138,11 @@ class _Connection(BaseHTTPRequestHandler):
         handler = sim.find(request)
         call = f"{request.method} {request.route}"
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        who = next((one.id for one in sim.accounts.values() if one.key == key), None)
-        request.faults = sim.faults.fire(call, who)
+        if own := sim.own_keys.holder(key):
+            who, request.box = own.account, own.box
+        else:
+            who = next((one.id for one in sim.accounts.values() if one.key == key), None)
+        request.faults = sim.faults.fire(call, who, request.box or None)
         pause = sim.delay(call)
         if slow := request.faults.get("slow"):
             pause += slow.get("seconds", 1.0)
@@ -257,7 +260,7 @@ def control(server: SimServer, request: Request) -> Reply:
 
 def as_fault(told: dict[str, Any]) -> Fault:
     """A rule from its JSON form, parameters beside the other keys."""
-    own = {name: told[name] for name in ("match", "nth", "times", "account") if name in told}
+    own = {name: told[name] for name in ("match", "nth", "times", "account", "box") if name in told}
     params = {name: value for name, value in told.items() if name not in {"kind", *own}}
     return Fault(told["kind"], **own, params=params)
 

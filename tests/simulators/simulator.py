@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Fault, FaultPlan
 from tests.simulators.ledger import Account, RentalLedger
+from tests.simulators.own_keys import OWN, OWNER, OwnKeys
 
 USUAL_HEADERS = frozenset(
     {"accept", "accept-encoding", "authorization", "cache-control", "connection", "content-length"}
@@ -30,7 +31,10 @@ USUAL_HEADERS = frozenset(
 
 @dataclass
 class Request:
-    """One call as handlers see it. `faults`: the rules that fire on it, by kind; `account`: who asks, once admitted."""
+    """One call as handlers see it. `faults`: the rules that fire on it, by kind; `account`: who asks, once admitted.
+
+    `box`: the box whose own key it comes with; empty where it is a customer's.
+    """
 
     method: str
     path: str
@@ -41,6 +45,7 @@ class Request:
     params: dict[str, str] = field(default_factory=dict)
     account: Account | None = None
     faults: dict[str, Fault] = field(default_factory=dict)
+    box: str = ""
 
     @property
     def who(self) -> Account:
@@ -88,6 +93,8 @@ class Call:
     status: int
     account: str
     faults: tuple[str, ...]
+    box: str = ""
+    """The box whose own key it came with."""
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -113,6 +120,7 @@ class Simulator:
     ) -> None:
         self.clock = clock or VirtualClock()
         self.ledger = RentalLedger(self.clock)
+        self.own_keys = OwnKeys()
         self.faults = FaultPlan(kinds=self.kinds)
         self.latency = dict(latency or {})
         self.state = state
@@ -143,6 +151,10 @@ class Simulator:
             reply.headers["Retry-After"] = f"{retry_after:g}"
         return reply
 
+    def outlets(self) -> list[int]:
+        """The ports of loopback that a box reaches from inside: where this is served, if it is."""
+        return [port] if (port := urlsplit(self.url).port) else []
+
     def outline(self) -> dict[str, Any]:
         """The platform's objects as plain JSON values, for the control surface."""
         return {}
@@ -154,6 +166,9 @@ class Simulator:
             raise KeyError(f"{self.name} has no act {act!r}")
         with self.lock:
             return method(**arguments)
+
+    def settle(self) -> None:
+        """What was due by now has happened: for books that are read while nobody asks the platform anything."""
 
     def close(self) -> None:
         """Ends what the simulator itself started."""
@@ -197,6 +212,10 @@ class Simulator:
                 self.decorate(request, reply)
             return reply
 
+    def book(self, request: Request, box: str, what: str, *, done: bool = True) -> None:
+        """Notes in the books what this call does to a box. `done`: False where it is only answered so."""
+        self.ledger.note(box, what, OWN if request.box else OWNER, done=done)
+
     # What callers use
 
     def violate(self, what: str) -> None:
@@ -221,7 +240,7 @@ class Simulator:
             self.calls.append(
                 Call(
                     self.clock.now(), request.method, request.route, request.path, status, who,
-                    tuple(sorted(request.faults)),
+                    tuple(sorted(request.faults)), request.box,
                 )
             )  # fmt: skip
 

@@ -33,7 +33,7 @@ class Told(NoBoxes):
     def start(self, instance: Instance, *, new_port: bool) -> None:
         self.log.append(("start", instance.id))
 
-    def stop(self, instance: Instance) -> None:
+    def stop(self, instance: Instance, *, grace: bool = False) -> None:
         self.log.append(("stop", instance.id))
 
 

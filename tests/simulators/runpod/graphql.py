@@ -1,6 +1,7 @@
 """GraphQL: what the official SDK and the console's documents send, against a schema with nothing else in it.
 
-Reads are answered. Writes are carried out, and fail the test: ours go to REST v2.
+Reads are answered. Writes are carried out, and fail the test: ours go to REST v2. By its own key a pod may stop and
+terminate itself here, as the vendor's tool in it does, and nothing else.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ type DataCenter { id: String, name: String, location: String, storageSupport: Bo
 type Availability { gpuTypeId: String, stockStatus: String }
 """
 NO_SPOT = "There are no longer any instances available with the request specifications. Please try again later."
+UNAUTHORIZED = "Unauthorized"
+"""What the vendor's SDK reports where a key has not the right."""
 WORDS = {EXITED: "EXITED", ERROR: "DEAD"}
 
 
@@ -142,6 +145,7 @@ class _Root:
         self.sim, self.request = sim, request
 
     def myself(self, _info: Any) -> dict[str, Any]:
+        self._read()
         sim, who = self.sim, self.request.who
         volumes = sim.volumes.of(who.id)
         rate = {kind: sim.ledger.rate(who.id, kind) for kind in ("pod", "volume")}
@@ -165,6 +169,7 @@ class _Root:
         }
 
     def pod(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        self._read()
         pod = self.sim.pods.all.get((input or {}).get("podId", ""))
         if pod is None or pod.account != self.request.who.id:
             return None
@@ -172,10 +177,12 @@ class _Root:
         return self._shown(pod) if pod.id in self.sim.pods.all else None
 
     def gpuTypes(self, _info: Any, input: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        self._read()
         wanted = (input or {}).get("id")
         return [self._gpu(gpu) for gpu in self.sim.stock.gpus.values() if wanted in (None, gpu.id)]
 
     def dataCenters(self, _info: Any) -> list[dict[str, Any]]:
+        self._read()
         stock = self.sim.stock
         return [
             {
@@ -299,9 +306,12 @@ class _Root:
         raise GraphQLError(NO_CAPACITY)
 
     def podStop(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
-        pod = self._pod(self._written("podStop"), input)
-        self.sim.pods.stop(pod)
-        return self._shown(pod)
+        pod = self._pod(self._written("podStop", input), input)
+        ignored = "stop_ignored" in self.request.faults
+        if not ignored:
+            self.sim.pods.stop(pod, grace=bool(self.request.box))
+        self.sim.book(self.request, pod.id, "stop", done=not ignored)
+        return {**self._shown(pod), **({"desiredStatus": "EXITED"} if ignored else {})}
 
     def podResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
         sim = self._written("podResume")
@@ -317,11 +327,12 @@ class _Root:
         raise GraphQLError(NO_SPOT)
 
     def podTerminate(self, _info: Any, input: dict[str, Any]) -> None:
-        sim = self._written("podTerminate")
+        sim = self._written("podTerminate", input)
         pod = sim.pods.all.get(input["podId"])
         if pod is None or pod.account != self.request.who.id:
             raise GraphQLError("pod not found to terminate")
         sim.remember(self.request.who.id)
+        sim.book(self.request, pod.id, "terminate")
         sim.pods.end(pod)
 
     def updateUserSettings(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -329,9 +340,17 @@ class _Root:
         sim.ssh_keys[self.request.who.id] = ((input or {}).get("pubKey") or "").split("\n")
         return self.myself(_info)
 
-    def _written(self, what: str) -> RunPodSim:
-        self.sim.violate(f"a write through GraphQL: {what}")
+    def _written(self, what: str, input: dict[str, Any] | None = None) -> RunPodSim:
+        """`input`: of a call that a pod may make for itself by its own key."""
+        if not self.request.box:
+            self.sim.violate(f"a write through GraphQL: {what}")
+        elif input is None or input["podId"] != self.request.box:
+            raise GraphQLError(UNAUTHORIZED)
         return self.sim
+
+    def _read(self) -> None:
+        if self.request.box:
+            raise GraphQLError(UNAUTHORIZED)
 
     def _pod(self, sim: RunPodSim, input: dict[str, Any]) -> Pod:
         pod = sim.pods.all.get(input["podId"])

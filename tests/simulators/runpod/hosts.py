@@ -5,18 +5,27 @@ from __future__ import annotations
 import shlex
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.simulators.own_keys import OwnKeys
 from tests.simulators.runpod.pods import Pod
 
 if TYPE_CHECKING:
     from tests.simulators.machines import Machine
 
 
+GRACE_SECONDS = 1.0
+"""Real seconds between the answer to a pod that stops itself and its power cut: it is to hear the answer."""
+RP_ENVIRONMENT = "/etc/rp_environment"
+
+
 class NoHosts:
     """Pods of paper: their port 22 is a port that refuses, another one after each start."""
+
+    session_env = False
 
     def __init__(self) -> None:
         self._held: dict[str, socket.socket] = {}
@@ -36,7 +45,7 @@ class NoHosts:
             held.bind(("127.0.0.1", 0))
         return int(self._held[pod.id].getsockname()[1])
 
-    def halt(self, pod: Pod, *, wipe: bool) -> None:
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
         """Lets go of the port, later: the next one must be another."""
         if held := self._held.pop(pod.id, None):
             self.port(pod)
@@ -58,12 +67,18 @@ class RealHosts:
     """Each pod a machine of `tests.simulators.machines`, whose first process is the pod's start command, if it has one.
 
     `root`: where their disks lie. `complain`: hears of a machine that did not start. Machines boot in the background.
+    `outlets`: the ports of loopback that they reach, asked at each boot. `own_keys`: what their RUNPOD_API_KEY is.
+    `session_env`: sessions over SSH have the vendor's variables, too, as in an image whose start script writes them
+    down; read at each boot.
     """
 
-    def __init__(self, root: Path, complain: Callable[[str], None]) -> None:
-        self._root, self._complain = root, complain
+    def __init__(
+        self, root: Path, complain: Callable[[str], None], outlets: Callable[[], Sequence[int]], own_keys: OwnKeys
+    ) -> None:
+        self._root, self._complain, self._outlets, self._own_keys = root, complain, outlets, own_keys
+        self.session_env = False
         self._machines: dict[str, Machine] = {}
-        self._booting: dict[str, threading.Thread] = {}
+        self._busy: dict[str, threading.Thread] = {}
 
     def machine(self, pod_id: str) -> Machine:
         """The machine behind a pod. KeyError: none yet, or no more."""
@@ -75,13 +90,15 @@ class RealHosts:
         self._settle(pod.id)
         gpus = pod.gpus_now
         thread = threading.Thread(target=self._boot, args=(pod, gpus), daemon=True)
-        self._booting[pod.id] = thread
+        self._busy[pod.id] = thread
         thread.start()
 
     def _boot(self, pod: Pod, gpus: int) -> None:
         from tests.simulators.machines import Machine
 
         try:
+            if self.session_env:
+                self._write_down(pod)
             if pod.id in self._machines:
                 self._machines[pod.id].restart(new_port=True, env=self._env(pod), gpus=gpus)
                 return
@@ -93,26 +110,39 @@ class RealHosts:
                 binds=self._binds(pod),
                 command=shlex.split(pod.wanted.args) or None,
                 gpus=gpus,
+                outlets=self._outlets(),
             )
         except (AssertionError, OSError, ValueError) as error:
             self._complain(f"the machine of pod {pod.id} did not start: {error}")
 
     def ready(self, pod: Pod) -> bool:
         """Whether its sshd answers."""
-        thread, machine = self._booting.get(pod.id), self._machines.get(pod.id)
+        thread, machine = self._busy.get(pod.id), self._machines.get(pod.id)
         return machine is not None and machine.alive and (thread is None or not thread.is_alive())
 
     def port(self, pod: Pod) -> int:
         """The port of loopback at which its sshd answers."""
         return int(self._machines[pod.id].port)
 
-    def halt(self, pod: Pod, *, wipe: bool) -> None:
-        """A power cut, and then an empty container disk; the volume disk is bound from elsewhere."""
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
+        """A power cut, and then an empty container disk; the volume disk is bound from elsewhere. `grace`: a moment
+        later."""
         self._settle(pod.id)
-        if machine := self._machines.get(pod.id):
+        machine = self._machines.get(pod.id)
+        if machine is None:
+            return
+
+        def cut() -> None:
+            time.sleep(GRACE_SECONDS if grace else 0.0)
             machine.stop()
             if wipe:
                 machine.wipe()
+
+        if grace:
+            self._busy[pod.id] = threading.Thread(target=cut, daemon=True)
+            self._busy[pod.id].start()
+        else:
+            cut()
 
     def kill(self, pod: Pod) -> None:
         """Ends it, disk and all."""
@@ -122,13 +152,37 @@ class RealHosts:
 
     def close(self) -> None:
         """Ends all of them."""
-        for pod_id in [*self._booting, *self._machines]:
+        for pod_id in [*self._busy, *self._machines]:
             self._settle(pod_id)
             if machine := self._machines.pop(pod_id, None):
                 machine.kill()
 
     def _env(self, pod: Pod) -> dict[str, str]:
-        return {**pod.env, "RUNPOD_POD_ID": pod.id, "RUNPOD_GPU_COUNT": str(pod.gpus_now)}
+        """Of its first process. The vendor's variables are those of its documentation that are known before a boot."""
+        return {**pod.env, **self._vendors(pod)}
+
+    def _vendors(self, pod: Pod) -> dict[str, str]:
+        found = {
+            "RUNPOD_POD_ID": pod.id,
+            "RUNPOD_POD_HOSTNAME": f"{pod.id}-host",
+            "RUNPOD_DC_ID": pod.place or "",
+            "RUNPOD_GPU_COUNT": str(pod.gpus_now),
+            "RUNPOD_CPU_COUNT": str(8 * max(1, pod.gpu_count)),
+            "RUNPOD_PUBLIC_IP": "127.0.0.1",
+        }
+        if pod.volume is not None:
+            found["RUNPOD_VOLUME_ID"] = pod.volume.id
+        if not pod.keyless:
+            found["RUNPOD_API_KEY"] = self._own_keys.of(pod.id)
+        return found
+
+    def _write_down(self, pod: Pod) -> None:
+        """As the start script of the vendor's images does."""
+        disk = self._root / pod.id / "disk"
+        lines = [f'export {name}="{value}"\n' for name, value in self._vendors(pod).items()]
+        for path, text in ((RP_ENVIRONMENT, "".join(lines)), ("/root/.bashrc", f"source {RP_ENVIRONMENT}\n")):
+            (disk / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            (disk / path.lstrip("/")).write_text(text)
 
     def _binds(self, pod: Pod) -> dict[str, Path]:
         found: dict[str, Path] = {}
@@ -142,5 +196,5 @@ class RealHosts:
         return found
 
     def _settle(self, pod_id: str) -> None:
-        if thread := self._booting.pop(pod_id, None):
+        if thread := self._busy.pop(pod_id, None):
             thread.join()

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Choice
 from tests.simulators.ledger import Account
+from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import WindowQuota
 from tests.simulators.runpod.catalog import Stock
 from tests.simulators.runpod.graphql import GraphQL
@@ -49,7 +50,10 @@ KINDS = {
     "preempted": "any call: the account's oldest running pod is stopped first",
     "vanished": "any call: the account's oldest pod is terminated first, as when the money runs out",
     "foreign_account": "any call: the key is another account's now",
-    "no_key": "any call: 401",
+    "auth": "any call: the key is not accepted, 401",
+    "no_key": "create, start: its machine has no key of its own in its environment",
+    "no_pod_keys": "REST v2: it does not take the keys of pods; `status` (403)",
+    "stop_ignored": "stop: answered as done, and it runs on",
     "retired": "any call: 410",
     "always_high": "catalogue: everything is HIGH, whatever the stock",
     "graphql_error": "GraphQL: 200 with `errors`; `message`",
@@ -110,8 +114,12 @@ class RunPodSim(Simulator):
         if machines and state is None:
             raise ValueError("machines need a folder: state=")
         self.stock = Stock()
-        self.hosts = RealHosts(state / "machines", self.violate) if machines and state else NoHosts()
-        self.pods = Pods(self.clock, self.ledger, self.stock, self.hosts, boot or Boot())
+        self.hosts = (
+            RealHosts(state / "machines", self.violate, self.outlets, self.own_keys)
+            if machines and state
+            else NoHosts()
+        )
+        self.pods = Pods(self.clock, self.ledger, self.stock, self.hosts, boot or Boot(), self.own_keys)
         self.volumes = Volumes(self.ledger, state / "volumes" if state else None)
         self.ssh_keys: dict[str, list[str]] = {}
         self.registries: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -151,7 +159,9 @@ class RunPodSim(Simulator):
         if scheme != "Bearer" or not key:
             raise Refusal(self.problem(401, "missing bearer token"))
         account = next((one for one in self.accounts.values() if one.key == key), None)
-        if account is None or "no_key" in request.faults:
+        if own := self.own_keys.holder(key):
+            account = self.accounts[own.account]
+        if account is None or "auth" in request.faults:
             raise Refusal(self.problem(401, "invalid bearer token"))
         if "foreign_account" in request.faults:
             account = next(one for one in self.accounts.values() if one is not account)
@@ -160,7 +170,21 @@ class RunPodSim(Simulator):
             raise Refusal(self.problem(413, "request body too large"))
         if self.quota and (after := self.quota.take(account.id, self.clock.now())) is not None:
             raise Refusal(self.too_many(after))
+        if request.box:
+            self._narrow(request)
         self._befall(request)
+
+    def _narrow(self, request: Request) -> None:
+        """What a pod may do by its own key: stop and terminate itself, by what the vendor's own tool in it sends, and
+        by REST v2, which is not proved. People who tried to read with it say that it may do nothing else."""
+        if request.path == "/graphql":
+            return  # its resolvers say which
+        if rule := request.faults.get("no_pod_keys"):
+            raise Refusal(self.problem(rule.get("status", 403), "access denied"))
+        itself = request.params.get("id") == request.box
+        call = f"{request.method} {request.route}"
+        if not itself or call not in ("POST /v2/pods/{id}/action", DELETE):
+            raise Refusal(self.problem(403, "access denied"))
 
     def _befall(self, request: Request) -> None:
         """What happens to a pod of the account just before this call."""
@@ -262,11 +286,13 @@ class RunPodSim(Simulator):
 
     def act_preempt(self, id: str) -> None:
         """Somebody pays more, or the host fails: it is stopped without notice."""
+        self.ledger.note(id, "stop", PLATFORM)
         self.pods.stop(self._pod(id), EXITED, "Exited by Runpod")
 
     def act_vanish(self, id: str) -> None:
         """It is terminated: by hand in the console, or because the money ran out."""
         self._pod(id)
+        self.ledger.note(id, "terminate", PLATFORM)
         self.remember(self._pod(id).account)
         self.pods.end(self._pod(id))
 
@@ -295,6 +321,17 @@ class RunPodSim(Simulator):
     def act_credit(self, account: str, usd: float) -> None:
         """What an account has left becomes this much."""
         self.accounts[account].credit = self.ledger.spent(account) + usd
+
+    def act_isolate(self, id: str, isolated: bool = True) -> None:
+        """The network of its machine is gone, both ways; or there again."""
+        self._pod(id)
+        if not isinstance(self.hosts, RealHosts):
+            raise ValueError("these pods are no machines")
+        self.hosts.machine(id).isolate(isolated)
+
+    def act_session_env(self, on: bool = True) -> None:
+        """From the next boots on, sessions over SSH have the vendor's variables, too."""
+        self.hosts.session_env = on
 
     def act_empty(self, gpu: str | None = None, where: str | None = None) -> None:
         """No more stock."""

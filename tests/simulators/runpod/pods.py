@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulators.clock import VirtualClock, rfc3339
 from tests.simulators.ledger import HOUR, MONTH, RentalLedger
+from tests.simulators.own_keys import OwnKeys
 from tests.simulators.runpod import catalog
 from tests.simulators.runpod.shapes import CreatePod
 
@@ -41,8 +42,8 @@ class Host(Protocol):
         """The public port of its port 22."""
         ...
 
-    def halt(self, pod: Pod, *, wipe: bool) -> None:
-        """Ends all that runs on it; `wipe`: and what lies on its container disk."""
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
+        """Ends all that runs on it; `wipe`: and what lies on its container disk. `grace`: a moment later."""
 
     def kill(self, pod: Pod) -> None:
         """Ends it for good."""
@@ -93,6 +94,8 @@ class Pod:
     stops_late: int = 0
     cost_stopped: bool = False
     odd_status: tuple[str, int] | None = None
+    keyless: bool = False
+    """Its machine has no key of its own."""
     history: list[str] = field(default_factory=list)
 
     @property
@@ -103,8 +106,16 @@ class Pod:
 class Pods:
     """All pods of all accounts, and the stock that they are taken from."""
 
-    def __init__(self, clock: VirtualClock, ledger: RentalLedger, stock: catalog.Stock, host: Host, boot: Boot) -> None:
-        self._clock, self._ledger, self._stock, self._host = clock, ledger, stock, host
+    def __init__(
+        self,
+        clock: VirtualClock,
+        ledger: RentalLedger,
+        stock: catalog.Stock,
+        host: Host,
+        boot: Boot,
+        own_keys: OwnKeys,
+    ) -> None:
+        self._clock, self._ledger, self._stock, self._host, self._own_keys = clock, ledger, stock, host, own_keys
         self.boot = boot
         self.bill_start = True
         """Whether compute is billed while a pod is being provisioned: not documented, so the dearer answer."""
@@ -122,14 +133,17 @@ class Pods:
         volume: Volume | None,
         price: float,
         gpus: int | None = None,
+        *,
+        keyless: bool = False,
     ) -> Pod:
         """A new pod that begins to boot. The stock is taken already; `gpus`: how many it got, where not all."""
         number = len(self.all) + len(self.gone) + 1
         id = hashlib.sha256(f"{account} {number}".encode()).hexdigest()[:14]
         count = wanted.gpu.count or 0 if wanted.gpu else 0
-        pod = Pod(id, account, wanted, env, count, place, price, self._clock.now(), number, volume)
+        pod = Pod(id, account, wanted, env, count, place, price, self._clock.now(), number, volume, keyless=keyless)
         self.all[id] = pod
         self._ledger.begin(id, account=account, tag=wanted.name, kind="pod", state=PROVISIONING, rate=self.rate(pod))
+        self._own_keys.issue(id, account, f"rpa_{hashlib.sha256(f'own key of {id}'.encode()).hexdigest()[:40].upper()}")
         self._begin(pod, pod.gpu_count if gpus is None else gpus)
         pod.history.append("created")
         return pod
@@ -147,11 +161,12 @@ class Pods:
         pod.history.append("restarted")
         self._begin(pod, pod.gpus_now)
 
-    def stop(self, pod: Pod, status: str = EXITED, note: str = "Exited by user") -> None:
-        """It ends; the container disk is wiped, the GPUs go back to whoever comes first."""
+    def stop(self, pod: Pod, status: str = EXITED, note: str = "Exited by user", *, grace: bool = False) -> None:
+        """It ends; the container disk is wiped, the GPUs go back to whoever comes first. `grace`: what runs on it ends
+        a moment later, though it bills no more."""
         if pod.status in (EXITED, ERROR):
             return
-        self._host.halt(pod, wipe=True)
+        self._host.halt(pod, wipe=True, grace=grace)
         pod.status, pod.note, pod.booting, pod.started = status, note, False, None
         self._give_back(pod)
         self._ledger.turn(pod.id, status, self.rate(pod))
@@ -164,6 +179,7 @@ class Pods:
             self._give_back(pod)
         pod.status = TERMINATED
         self._ledger.end(pod.id, TERMINATED)
+        self._own_keys.end(pod.id)
         self.gone[pod.id] = self.all.pop(pod.id)
         pod.history.append("terminated")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from tests.simulators.own_keys import PLATFORM
 from tests.simulators.vastai.gate import Gate
 from tests.simulators.vastai.instance import Instance
 from tests.simulators.vastai.market import Machine
@@ -100,6 +101,7 @@ class Acts(Gate):
 
     def act_vanish(self, id: int | str) -> None:
         """The platform ends it, at once and without a word; also what somebody does in the console."""
+        self.ledger.note(str(id), "destroy", PLATFORM)
         self.world.destroy(self._instance(id), 0)
 
     def act_die(self, id: int | str, word: str = "exited", message: str = "") -> None:
@@ -113,7 +115,16 @@ class Acts(Gate):
 
     def act_stop(self, id: int | str) -> None:
         """Somebody stops it in the console."""
+        self.ledger.note(str(id), "stop", PLATFORM)
         self.world.stop(self._instance(id))
+
+    def act_isolate(self, id: int | str, isolated: bool = True) -> None:
+        """The network of its machine is gone, both ways; or there again."""
+        self.world.boxes.isolate(self._instance(id), isolated)
+
+    def act_session_env(self, on: bool = True) -> None:
+        """From the next starts on, sessions over SSH have the vendor's variables, too."""
+        self.world.boxes.session_env = on
 
     def act_relabel(self, id: int | str, label: str | None) -> None:
         """Somebody writes another label on it in the console."""

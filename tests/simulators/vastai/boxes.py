@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,23 +14,34 @@ if TYPE_CHECKING:
     from tests.simulators.vastai.instance import Instance
 
 
+GRACE_SECONDS = 1.0
+"""Real seconds between the answer to an instance that stops itself and its end: it is to hear the answer."""
+
+
 class Boxes(Protocol):
-    """Called by the world as instances change. `host`: their address; `closed_port`: one that always refuses there."""
+    """Called by the world as instances change. `host`: their address; `closed_port`: one that always refuses there.
+
+    `session_env`: sessions over SSH have the vendor's variables, too, as in an image whose entrypoint exports them.
+    """
 
     host: str
     closed_port: int
+    session_env: bool
 
     def start(self, instance: Instance, *, new_port: bool) -> None:
         """Its container runs from now on; sets `instance.port`. What was on its disk is still there."""
 
-    def stop(self, instance: Instance) -> None:
-        """Its processes end at once. Nothing runs: nothing happens."""
+    def stop(self, instance: Instance, *, grace: bool = False) -> None:
+        """Its processes end at once; `grace`: a moment later. Nothing runs: nothing happens."""
 
     def wipe(self, instance: Instance) -> None:
         """Its container is made anew: stopped, and its disk is lost."""
 
     def authorize(self, instance: Instance) -> None:
         """`instance.keys` have changed."""
+
+    def isolate(self, instance: Instance, isolated: bool) -> None:
+        """Its network is gone, both ways, or there again. ValueError: there is no machine behind it."""
 
     def end(self, instance: Instance) -> None:
         """It is destroyed: processes and disk. A volume stays."""
@@ -45,6 +58,7 @@ class NoBoxes:
 
     def __init__(self) -> None:
         self.host = "127.0.0.1"
+        self.session_env = False
         self._held = socket.socket()
         self._held.bind((self.host, 0))
         self.closed_port: int = self._held.getsockname()[1]
@@ -52,7 +66,7 @@ class NoBoxes:
     def start(self, instance: Instance, *, new_port: bool) -> None:
         instance.port = self.closed_port
 
-    def stop(self, instance: Instance) -> None:
+    def stop(self, instance: Instance, *, grace: bool = False) -> None:
         pass
 
     def wipe(self, instance: Instance) -> None:
@@ -60,6 +74,9 @@ class NoBoxes:
 
     def authorize(self, instance: Instance) -> None:
         pass
+
+    def isolate(self, instance: Instance, isolated: bool) -> None:
+        raise ValueError("these instances are no machines")
 
     def end(self, instance: Instance) -> None:
         pass
@@ -72,14 +89,16 @@ class NoBoxes:
 
 
 class RealBoxes(NoBoxes):
-    """A machine for each instance that has run. `folder` keeps their disks, and the volumes.
+    """A machine for each instance that has run. `folder` keeps their disks, and the volumes. `outlets`: the ports of
+    loopback that they reach, asked at each first start.
 
     The container's variables are its first process's; a session over SSH does not see them, and neither does it there.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, outlets: Callable[[], Sequence[int]]) -> None:
         super().__init__()
-        self.folder = folder
+        self.folder, self._outlets = folder, outlets
+        self._stopping: dict[int, threading.Thread] = {}
         self.machines: dict[int, Machine] = {}
 
     def volume(self, number: int) -> Path:
@@ -89,9 +108,11 @@ class RealBoxes(NoBoxes):
     def start(self, instance: Instance, *, new_port: bool) -> None:
         from tests.simulators.machines import Machine
 
+        self._settle(instance)
         machine = self.machines.get(instance.id)
-        env = {name: value for name, value in instance.env.items() if not name.startswith("-")}
+        env = {name: value for name, value in instance.env.items() if not name.startswith("-")} | _vendors(instance)
         if machine is not None:
+            machine.session_env = self.session_env
             machine.restart(new_port=new_port, env=env)
         else:
             binds = {}
@@ -105,6 +126,8 @@ class RealBoxes(NoBoxes):
                 env=env,
                 binds=binds,
                 gpus=instance.gpus,
+                session_env=self.session_env,
+                outlets=self._outlets(),
             )
             self.machines[instance.id] = machine
         instance.port = machine.port
@@ -115,11 +138,25 @@ class RealBoxes(NoBoxes):
             begin = "nohup setsid bash /root/onstart.sh > /var/log/onstart.log 2>&1 < /dev/null &"
             machine.run("env", *variables, "bash", "-c", begin)
 
-    def stop(self, instance: Instance) -> None:
-        if (machine := self.machines.get(instance.id)) is not None:
+    def stop(self, instance: Instance, *, grace: bool = False) -> None:
+        self._settle(instance)
+        machine = self.machines.get(instance.id)
+        if machine is not None and grace:
+            self._stopping[instance.id] = threading.Timer(GRACE_SECONDS, machine.stop)
+            self._stopping[instance.id].daemon = True
+            self._stopping[instance.id].start()
+        elif machine is not None:
             machine.stop()
 
+    def isolate(self, instance: Instance, isolated: bool) -> None:
+        self.machines[instance.id].isolate(isolated)
+
+    def _settle(self, instance: Instance) -> None:
+        if (stopping := self._stopping.pop(instance.id, None)) is not None:
+            stopping.join()
+
     def wipe(self, instance: Instance) -> None:
+        self._settle(instance)
         if (machine := self.machines.get(instance.id)) is not None:
             machine.stop()
             machine.wipe()
@@ -131,6 +168,7 @@ class RealBoxes(NoBoxes):
                 machine.authorize()
 
     def end(self, instance: Instance) -> None:
+        self._settle(instance)
         if (machine := self.machines.pop(instance.id, None)) is not None:
             machine.kill()
 
@@ -138,6 +176,20 @@ class RealBoxes(NoBoxes):
         shutil.rmtree(self.volume(number), ignore_errors=True)
 
     def close(self) -> None:
+        for stopping in self._stopping.values():
+            stopping.join()
         for machine in self.machines.values():
             machine.kill()
         super().close()
+
+
+def _vendors(instance: Instance) -> dict[str, str]:
+    """The variables that the vendor's documentation says are set in every instance."""
+    found = {
+        "CONTAINER_ID": str(instance.id),
+        "VAST_CONTAINERLABEL": instance.container,
+        "GPU_COUNT": str(instance.gpus),
+        "PUBLIC_IPADDR": instance.host,
+        "DATA_DIRECTORY": "/workspace/",
+    }
+    return found if instance.keyless else {**found, "CONTAINER_API_KEY": instance.own_key}

@@ -9,6 +9,7 @@ import itertools
 from typing import Any
 
 from tests.simulators.core import Refusal, RentalLedger, VirtualClock
+from tests.simulators.own_keys import OwnKeys
 from tests.simulators.vastai import replies
 from tests.simulators.vastai.boxes import Boxes, NoBoxes
 from tests.simulators.vastai.instance import Instance, Stage
@@ -21,9 +22,15 @@ class Contracts:
     """See the module. Not thread-safe by itself."""
 
     def __init__(
-        self, clock: VirtualClock, ledger: RentalLedger, accounts: dict[str, VastAccount], boxes: Boxes | None = None
+        self,
+        clock: VirtualClock,
+        ledger: RentalLedger,
+        accounts: dict[str, VastAccount],
+        boxes: Boxes | None = None,
+        own_keys: OwnKeys | None = None,
     ) -> None:
         self.clock, self.ledger = clock, ledger
+        self.own_keys = own_keys or OwnKeys()
         self.boxes: Boxes = boxes or NoBoxes()
         self.settings = Settings()
         self.market = Market()
@@ -93,12 +100,12 @@ class Contracts:
         self._stand_still(instance)
         self.bill(instance)
 
-    def _stand_still(self, instance: Instance) -> None:
+    def _stand_still(self, instance: Instance, *, grace: bool = False) -> None:
         instance.stages.clear()
         instance.actual = None if instance.actual is None else self.settings.stopped_word
         instance.intended = instance.cur_state = instance.next_state = "stopped"
         instance.holds = instance.outbid = instance.queued = False
-        self.boxes.stop(instance)
+        self.boxes.stop(instance, grace=grace)
 
     def _queue(self, instance: Instance) -> None:
         instance.queued, instance.intended, instance.next_state = True, "running", "running"
@@ -182,6 +189,7 @@ class Contracts:
         identity, rate = str(instance.id), sum(instance.meter.billing.values())
         if instance.destroyed_at is not None:
             self.ledger.end(identity, "destroyed")
+            self.own_keys.end(identity)
         else:
             self.ledger.turn(identity, instance.actual or "null", rate)
 

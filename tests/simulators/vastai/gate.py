@@ -38,6 +38,8 @@ FAULTS = {
     "vanished": "GET, DELETE: it has just been ended behind the client's back",
     "odd_status": "GET: actual_status is `word` (migrating)",
     "forbidden": "403: the key has not the scope",
+    "no_key": "PUT /asks/{id}/: the new instance's container has no key of its own in its environment",
+    "stop_ignored": "PUT /instances/{id}/: a stop is answered as done, and it runs on",
 }
 LIMITS = {  # seconds between two calls of one key, per route, by its API reference
     f"PUT {V0}/asks/{{id}}/": 4.5,
@@ -61,6 +63,8 @@ LIMITS = {  # seconds between two calls of one key, per route, by its API refere
 }
 SEARCH, CHARGES = f"POST {V0}/bundles/", f"GET {V0}/charges/"
 SEARCHES_A_MINUTE = 10  # of one IP
+OWN = frozenset(f"{verb} {V0}/instances/{{id}}/" for verb in ("GET", "PUT", "DELETE"))
+"""What an instance may do by its own key, if the id is its own: show, start, stop and destroy itself."""
 
 
 class Gate(Simulator):
@@ -80,9 +84,9 @@ class Gate(Simulator):
         super().__init__(clock=clock, latency=latency, state=state)
         if machines and state is None:
             raise ValueError("machines need a folder: state=")
-        boxes = RealBoxes(state) if machines and state is not None else NoBoxes()
+        boxes = RealBoxes(state, self.outlets) if machines and state is not None else NoBoxes()
         self.customers: dict[str, VastAccount] = {}
-        self.world = World(self.clock, self.ledger, self.customers, boxes)
+        self.world = World(self.clock, self.ledger, self.customers, boxes, self.own_keys)
         self.scopes: dict[str, str] = {}
         self._intervals = {call: IntervalQuota(seconds) for call, seconds in LIMITS.items()}
         self._searches = WindowQuota(SEARCHES_A_MINUTE, 60.0)
@@ -94,6 +98,10 @@ class Gate(Simulator):
         account = VastAccount(number, f"vast-key-{name}-{number}", f"{name}@example.com", credit, host=host)
         self.customers[number] = self.accounts[number] = account
         return account
+
+    def settle(self) -> None:
+        with self.lock:
+            self.world.settle()
 
     def close(self) -> None:
         self.world.boxes.close()
@@ -126,6 +134,8 @@ class Gate(Simulator):
         for account in self.customers.values():
             if key == account.key or key in account.keys:
                 request.account = account
+        if own := self.own_keys.holder(key):
+            request.account = self.customers[own.account]
         if "foreign_account" in request.faults and request.account is not None:
             numbers = list(self.customers)
             assert len(numbers) > 1, "there is no other account"
@@ -138,6 +148,8 @@ class Gate(Simulator):
             raise refusal(404 if call in (SEARCH, CHARGES) else status, "auth_error", "Invalid user key")
 
     def _allowed(self, request: Request, call: str) -> bool:
+        if request.box:
+            return request.params.get("id") == request.box and call in OWN
         key = request.headers["authorization"].removeprefix("Bearer ")
         scopes = next((one.keys[key] for one in self.customers.values() if key in one.keys), SCOPES)
         return self.scopes.get(call, "") in (*scopes, "")

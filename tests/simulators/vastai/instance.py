@@ -7,6 +7,7 @@ guide.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable
@@ -80,6 +81,18 @@ class Instance:
     port: int = 0
     meter: Meter = field(default_factory=Meter)
     generation: int = 0  # of the container: recycle makes another
+    own_key: str = field(default="", repr=False)  # it may show, start, stop and destroy itself with it
+    keyless: bool = False  # its container's environment lacks the key
+
+    @property
+    def container(self) -> str:
+        """Its container's name, as VAST_CONTAINERLABEL says it."""
+        return f"C.{self.id}"
+
+    def derived_key(self) -> str:
+        """Its own key, by the vendor's recipe for an instance that has lost it: of what it knows anyway."""
+        keys = "".join(f"{key.strip()}\n" for key in self.keys)
+        return "".join(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for text in (keys, self.container))
 
     def follow(self, *stages: Stage) -> None:
         """Forgets what was on its way; these come now."""

@@ -92,7 +92,9 @@ class VastSimulator(Acts, CustomerRoutes):
         if offer is not None and body.price is not None and "bid_refused" in request.faults:
             offer.machine.min_bid = max(offer.machine.min_bid, body.price / offer.gpus + 0.01)
         trouble = next((kind for kind in ("stuck", "oci", "dies") if kind in request.faults), "")
-        return self.world.create(account, ask, body, trouble=trouble)
+        reply = self.world.create(account, ask, body, trouble=trouble, keyless="no_key" in request.faults)
+        self.book(request, str(reply.body["new_contract"]), "create")
+        return reply
 
     def show(self, request: Request) -> Reply:
         self._only(request, "owner")
@@ -183,6 +185,8 @@ class VastSimulator(Acts, CustomerRoutes):
     def manage(self, request: Request) -> Reply:
         instance = self.world.need(who(request), number_of(request, "id"))
         body = read(Manage, request)
+        if request.box and body.label is not None:
+            raise refusal(403, "insufficient_permissions", "This key has not the permission for this action.")
         if body.label is not None:
             if len(body.label) > LABEL_AT_UPDATE:
                 raise refusal(
@@ -193,9 +197,14 @@ class VastSimulator(Acts, CustomerRoutes):
         if body.state == "running":
             if (fault := request.faults.get("start_queued")) is not None:
                 self.take_gpus(instance.machine, fault.get("seconds", 60.0))
+            self.book(request, str(instance.id), "start")
             return self.world.start(instance)
         if body.state == "stopped":
-            return self.world.stop(instance)
+            ignored = "stop_ignored" in request.faults
+            self.book(request, str(instance.id), "stop", done=not ignored)
+            if ignored:
+                return Reply(body={"success": True, "msg": "stopping"})
+            return self.world.stop(instance, grace=bool(request.box))
         if body.label is None:
             raise Strange("neither state nor label")
         return Reply(body={"success": True})
@@ -210,6 +219,7 @@ class VastSimulator(Acts, CustomerRoutes):
         if found is None:
             raise refusal(404, error, "Instance not found" if error == "not_found" else f"Instance {number} not found.")
         if "destroy_ignored" not in request.faults:
+            self.book(request, str(found.id), "destroy")
             slow = request.faults.get("destroy_slow")
             self.world.destroy(found, None if slow is None else slow.get("reads", 5))
         return Reply(body={"success": True, "msg": "Instance destroyed successfully"})

@@ -24,8 +24,11 @@ class World(Contracts):
 
     # Renting
 
-    def create(self, account: VastAccount, ask: int, body: Create, *, trouble: str = "") -> Reply:
-        """PUT /asks/{id}/. `trouble`: how the new instance fails, see `_doom`."""
+    def create(
+        self, account: VastAccount, ask: int, body: Create, *, trouble: str = "", keyless: bool = False
+    ) -> Reply:
+        """PUT /asks/{id}/. `trouble`: how the new instance fails, see `_doom`. `keyless`: its container's environment
+        lacks its own key."""
         self.settle()
         offer = self.market.offers.get(ask)
         if offer is None:
@@ -49,6 +52,7 @@ class World(Contracts):
         if not fits and not outbid and cancel:
             raise replies.ask_gone(ask)
         instance = self._contract(account, offer, body)
+        instance.keyless = keyless
         if body.volume_info is not None:
             instance.volume = self.volumes.bind(account, machine, body.volume_info, volume)
             instance.mount_path = body.volume_info.mount_path
@@ -70,7 +74,7 @@ class World(Contracts):
             self._stand_still(instance)
             self._queue(instance)
         self.bill(instance)
-        return Reply(body={"success": True, "new_contract": instance.id, "instance_api_key": "0" * 64})
+        return Reply(body={"success": True, "new_contract": instance.id, "instance_api_key": instance.own_key})
 
     def _contract(self, account: VastAccount, offer: Offer, body: Create) -> Instance:
         now, machine = self.now, offer.machine
@@ -94,6 +98,8 @@ class World(Contracts):
             host=self.boxes.host,
             port=self.boxes.closed_port,
         )
+        instance.own_key = instance.derived_key()
+        self.own_keys.issue(str(instance.id), account.id, instance.own_key)
         self.instances[instance.id] = instance
         self.ledger.begin(
             str(instance.id), account=account.id, tag=body.label or "", kind="instance", state="null", rate=0.0
@@ -127,14 +133,14 @@ class World(Contracts):
         self.bill(instance)
         return Reply(body={"success": True, "msg": "starting"})
 
-    def stop(self, instance: Instance) -> Reply:
-        """PUT state stopped. Also takes back a start that waits."""
+    def stop(self, instance: Instance, *, grace: bool = False) -> Reply:
+        """PUT state stopped. Also takes back a start that waits. `grace`: its processes end a moment later than it."""
         self.settle()
         instance.intended = instance.next_state = "stopped"
         instance.queued = instance.outbid = False
         if instance.holds:
             stage = Stage(self.settings.stopped_word, self.settings.stop_reads, by=self.now + self.settings.by_itself)
-            stage.enter = lambda: self._stand_still(instance)
+            stage.enter = lambda: self._stand_still(instance, grace=grace)
             instance.follow(stage)
             instance.advance(self.now)
         else:

@@ -98,7 +98,9 @@ class PodRoutes:
         env = dict(wanted.env)
         if wanted.startSsh and "PUBLIC_KEY" not in env and (keys := sim.ssh_keys.get(request.who.id)):
             env["PUBLIC_KEY"] = "\n".join(keys)
-        pod = sim.pods.create(request.who.id, wanted, env, place, volume, price, gpus)
+        keyless = "no_key" in request.faults
+        pod = sim.pods.create(request.who.id, wanted, env, place, volume, price, gpus, keyless=keyless)
+        sim.book(request, pod.id, "create")
         self._curse(request, pod)
         return Reply(201, sim.pods.outline(pod))
 
@@ -240,6 +242,7 @@ class PodRoutes:
 
     def _end(self, request: Request, pod: Pod) -> Reply:
         self.sim.remember(request.who.id)
+        self.sim.book(request, pod.id, "terminate")
         if rule := request.faults.get("delete_lingers"):
             pod.lingers, pod.lingering = True, rule.get("reads", 3)
             pod.lingering_as = rule.get("status", "")
@@ -253,6 +256,8 @@ class PodRoutes:
         sim.known_query(request)
         pod = self._pod(request)
         verb = sim.body(request, Action).action
+        if request.box and verb not in ("stop", "terminate"):
+            raise Refusal(sim.problem(403, "access denied"))
         status = sim.pods.status(pod) if not pod.odd_status else pod.status
         allowed = ["terminate"] if pod.lingers and pod.lingering_as else ACTIONS.get(status, [])
         if pod.cluster or "conflict" in request.faults or verb not in allowed:
@@ -261,17 +266,20 @@ class PodRoutes:
             raise Refusal(sim.problem(409, "the pod is locked"))
         if verb == "terminate":
             return self._end(request, pod)
+        if verb == "stop" and "stop_refused" in request.faults:
+            raise Refusal(sim.problem(400, "This pod can't be stopped. Please terminate it instead."))
+        ignored = verb == "stop" and "stop_ignored" in request.faults
         if verb == "start":
             self._start(request, pod)
         elif verb == "restart":
             sim.pods.restart(pod)
-        elif "stop_refused" in request.faults:
-            raise Refusal(sim.problem(400, "This pod can't be stopped. Please terminate it instead."))
         elif rule := request.faults.get("stop_lingers"):
             pod.stops_late = rule.get("reads", 3)
-        else:
-            sim.pods.stop(pod)
-        return Reply(body=sim.pods.outline(pod))
+        elif not ignored:
+            sim.pods.stop(pod, grace=bool(request.box))
+        sim.book(request, pod.id, verb, done=not ignored)
+        shown = sim.pods.outline(pod)
+        return Reply(body={**shown, "status": EXITED, "actions": ACTIONS[EXITED]} if ignored else shown)
 
     def _start(self, request: Request, pod: Pod) -> None:
         sim, gpu = self.sim, pod.wanted.gpu
@@ -282,6 +290,7 @@ class PodRoutes:
         ):
             raise Refusal(sim.problem(400, NOT_ENOUGH))
         sim.remember(request.who.id)
+        pod.keyless = "no_key" in request.faults
         sim.pods.start(pod, gpus=count)
         self._curse(request, pod)
 
