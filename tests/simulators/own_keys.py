@@ -23,14 +23,16 @@ class OwnKey:
 
 
 class OwnKeys:
-    """All of one platform. Not thread-safe by itself."""
+    """All of one platform. Not thread-safe by itself. `ever`: those of boxes that are gone, too."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, OwnKey] = {}
+        self.ever: list[OwnKey] = []
 
     def issue(self, box: str, account: str, key: str) -> None:
         """From now on the box has this key, until it ends."""
         self._by_key[key] = OwnKey(box, account, key)
+        self.ever.append(self._by_key[key])
 
     def of(self, box: str) -> str:
         """A box's key. KeyError: it has none, or has ended."""

@@ -43,6 +43,8 @@ class Rental(Protocol):
     """The modules that an adapter imports at its first calls: the vendor's SDK, and what it speaks HTTP with."""
     box: str
     """The kind of a box in the platform's ledger."""
+    computes: frozenset[str]
+    """The states of a box in the ledger in which its compute bills, and not its disk alone."""
     preempted: str
     """What `Simulator.act` is asked for, that the platform stops a box by itself."""
     volume_region: str

@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulators.core import VirtualClock
 from tests.simulators.rental import Customers
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, MENU, OTHER_KEY, Boot, RunPodSim
+from tests.simulators.runpod.pods import PROVISIONING, RUNNING
 
 PER_MINUTE = 60
 
@@ -23,6 +24,7 @@ class Rental:
     menu = tuple(choice for choice in MENU if choice.kind != "foreign_account")
     imports = ("runpod.api.graphql", "runpod.error", "httpx")
     box = "pod"
+    computes = frozenset({PROVISIONING, RUNNING})
     preempted = "preempt"
     volume_region, volume_month = "EU-RO-1", "$0.70/month"
     list, page, scale = LIST, 100, 3.0

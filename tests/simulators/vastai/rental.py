@@ -9,6 +9,7 @@ from tests.simulators.core import VirtualClock
 from tests.simulators.faults import Choice
 from tests.simulators.rental import Customers
 from tests.simulators.vastai import Machine, VastSimulator
+from tests.simulators.vastai.instance import BILLS_GPU
 
 CREATE, DELETE, SEARCH = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/", "POST /api/v0/bundles/"
 LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/*"
@@ -59,6 +60,7 @@ class Rental:
     menu = MENU
     imports = ("vastai",)
     box = "instance"
+    computes = frozenset(BILLS_GPU)
     preempted = "stop"
     volume_region, volume_month = "machine:102", "$1.50/month"
     list, page, scale = LIST, 25, 4.0
