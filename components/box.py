@@ -68,6 +68,7 @@ class BoxComponent(pulumi.ComponentResource):
                 dry_run=pulumi.runtime.is_dry_run(),
                 no_code=code.lack or None,
                 budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
+                ignore_balance=plan.ignore_balance or None,
                 smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
                 mounts=mounts_input(mounts),
                 places=plan.site.places_input() if plan.site is not None else None,

@@ -67,6 +67,7 @@ class BoxArgs(Args):
     price_per_hour: pulumi.Input[float] | None = None
     max_price: pulumi.Input[float] | None = None
     budget: pulumi.Input[Mapping[str, Any]] | None = None
+    ignore_balance: pulumi.Input[str] | None = None
     smoke: pulumi.Input[Mapping[str, Any]] | None = None
     bid: pulumi.Input[float] | None = None
     image: pulumi.Input[str] | None = None

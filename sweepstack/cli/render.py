@@ -42,7 +42,7 @@ def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
 
 def trouble(view: SweepView) -> list[tuple[str, str | None]]:
     """Alarms, notes, why gates are locked, and orphans: (text, style)."""
-    lines: list[tuple[str, str | None]] = []
+    lines: list[tuple[str, str | None]] = [(f"ALARM  {alarm}", "bold red") for alarm in view.alarms]
     for box in view.boxes:
         lines += [(f"ALARM  box {box.name}: {alarm}", "bold red") for alarm in box.alarms]
         if box.setup == "running":

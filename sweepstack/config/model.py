@@ -324,6 +324,9 @@ class SweepConfig(Shape):
     """written by `sweepctl place`: [placement](#placement)"""
     budget: Annotated[BudgetConfig | None, AfterValidator(_usd_or_hours)] = None
     """how much the sweep may cost: [budget](#budget); needed on a platform that sends a bill"""
+    ignore_balance: Text | None = None
+    """why boxes are rented although the account's balance does not carry them to the last cell, such as `a card is on
+    file`; without it they are refused ([renting.md](renting.md#how-long-the-balance-lasts))"""
     when_done: Literal["stop", "keep"] | None = None
     """`keep` (default) or `stop`: whether a box with a drained queue is stopped, by [`sweepctl tend`](cli.md#tend), or
     by itself if it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)). Required for platforms that send a bill"""

@@ -15,8 +15,8 @@ BALANCE_SECONDS = 5.0
 
 
 def left_at(adapter: str) -> Left | None:
-    """What the account has left; None if the platform has no balance, or the key may not see it. Reads only; never
-    raises."""
+    """What the account has left and what bills on it; None if the platform has no balance. What could not be asked is
+    unknown, with why. Reads only; never raises."""
     try:
         platform = load_platform(adapter)
     except SweepstackError:
@@ -24,10 +24,12 @@ def left_at(adapter: str) -> Left | None:
     if not isinstance(platform, HasBalance):
         return None
     said = in_parallel({adapter: partial(_ask, platform)}, BALANCE_SECONDS)
-    answer = said.get(adapter, SweepstackError("it did not answer in time"))
+    answer = said.get(adapter, SweepstackError(f"it did not answer within {BALANCE_SECONDS:g} s"))
     if isinstance(answer, SweepstackError):
-        return Left(adapter, None)
-    return None if answer is None else Left(adapter, answer.usd, answer.prepaid)
+        return Left(adapter, None, why=str(answer))
+    if answer is None:
+        return Left(adapter, None, why="this key may not see it")
+    return Left(adapter, answer.usd, answer.prepaid, answer.per_hour, answer.volumes)
 
 
 def _ask(platform: HasBalance) -> Balance | SweepstackError | None:

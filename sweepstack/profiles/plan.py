@@ -153,6 +153,8 @@ class Plan:
     site: Site | None = None
     list_lag: float = 900.0
     """Seconds: `sweepstack.profiles.model.Profile.list_lag`."""
+    ignore_balance: str = ""
+    """Why boxes are rented although the account's balance does not carry them; "" where they are not."""
     checked: tuple[str, ...] = ()
     """What to know of when the profile was last checked, for people: `sweepstack.profiles.check_dates`."""
 

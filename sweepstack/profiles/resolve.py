@@ -197,6 +197,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         bid=config.bid,
         image=(config.job.image or "") if profile.uses_image else "",
         budget=config.budget.budget() if config.budget is not None else None,
+        ignore_balance=config.ignore_balance or "",
         when_done=config.when_done or "keep",
         smoke=configured_smoke(config),
         pull_to=config.pull_to,

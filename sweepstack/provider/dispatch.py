@@ -136,10 +136,11 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
 
 
 def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns id and outputs. Costs money for a box. A preview calls nothing: it returns the inputs, with the other
-    outputs unknown."""
+    """Returns id and outputs. Costs money for a box. A preview creates nothing: it returns the inputs, with the other
+    outputs unknown. Raises SweepstackError."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
+        handler.preview_create(op, inputs)
         later = {
             name: UNKNOWN for name in handler.state_type.model_fields if name not in handler.inputs_type.model_fields
         }

@@ -159,6 +159,8 @@ class BoxInputs(Inputs):
     """USD per hour of the whole box with its disk; nothing above it is rented"""
     budget: Budget | None = None
     """what the sweep may cost: past it, no box is rented"""
+    ignore_balance: str | None = None
+    """why it is rented although the account's balance does not carry it; read when it is rented"""
     smoke: Smoke | None = None
     """the smoke run that must pass before it is rented"""
     bid: float | None = None

@@ -11,7 +11,7 @@ from sweepstack.status.boxes import bills, box_view, things
 from sweepstack.status.cells import cell_view, dropped_view
 from sweepstack.status.eta import Timing
 from sweepstack.status.model import BoxView, CellView, GateView, SweepView
-from sweepstack.status.money import budget_view, money_lines, projected, running_clocks
+from sweepstack.status.money import budget_view, money_lines, projected, running_clocks, runways
 from sweepstack.status.next_commands import following
 from sweepstack.status.notes import claims, notes_of
 from sweepstack.status.snapshot import Snapshot
@@ -43,6 +43,7 @@ def compose(snapshot: Snapshot) -> SweepView:
     costs = projected(snapshot, meter(things(snapshot), snapshot.now), eta)
     budget = budget_view(snapshot, costs, eta)
     clocks = tuple(running_clocks(snapshot))
+    lasts = tuple(runways(snapshot, eta))
     view = SweepView(
         stack=snapshot.state.stack,
         cells=cells,
@@ -59,7 +60,12 @@ def compose(snapshot: Snapshot) -> SweepView:
         median_seconds=timing.median,
         budget=budget,
         clocks=clocks,
-        money_lines=(*money_lines(snapshot, costs, budget), *(f"clock  box {one.box}: {one.text()}" for one in clocks)),
+        runways=lasts,
+        alarms=tuple(alarm for one in lasts if (alarm := one.alarm(snapshot.state.stack))),
+        money_lines=(
+            *money_lines(snapshot, costs, budget, lasts),
+            *(f"clock  box {one.box}: {one.text()}" for one in clocks),
+        ),
         left=snapshot.left,
     )
     return SweepView(**vars(view) | {"next": tuple(following(snapshot, view))})

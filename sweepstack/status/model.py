@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sweepstack.billing.balance import Runway
 from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.outlived_volume import Leftover
@@ -121,6 +122,10 @@ class SweepView:
     """What a cell of this sweep takes, by those measured so far."""
     budget: BudgetView | None = None
     clocks: tuple[Countdown, ...] = ()
+    runways: tuple[Runway, ...] = ()
+    """How long the balance of each account lasts."""
+    alarms: tuple[str, ...] = ()
+    """What a person must do now about an account; alarms of a box are with the box."""
     money_lines: tuple[str, ...] = ()
     """What else there is to say of money, below the meter."""
     left: tuple[Leftover, ...] = ()
@@ -166,6 +171,8 @@ class SweepView:
                 }
                 for clock in self.clocks
             ],
+            "balances": [runway.as_json() for runway in self.runways],
+            "alarms": list(self.alarms),
             "money_lines": list(self.money_lines),
             "volumes_left": [volume.as_json() for volume in self.left],
             "unknown": [

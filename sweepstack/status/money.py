@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from sweepstack.billing.balance import MONTH_HOURS, Runway
 from sweepstack.billing.budget import Use, use_of
 from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown, last_seen, running
@@ -13,7 +14,7 @@ from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.status.model import BudgetView
-from sweepstack.status.snapshot import Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
 def projected(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> Meter:
@@ -65,15 +66,31 @@ def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
             yield from running(clocks, bill, snapshot.now, box=box.name, native_id=box.native_id, off=off)
 
 
-def money_lines(snapshot: Snapshot, costs: Meter, budget: BudgetView | None) -> Iterator[str]:
-    """Warnings about money, one line each."""
+def runways(snapshot: Snapshot, eta_seconds: float | None) -> Iterator[Runway]:
+    """How long the balance of each account lasts that the state's boxes are rented with."""
+    needed = None if eta_seconds is None else eta_seconds / HOUR
     for left in snapshot.balances:
-        here = [
-            box_snapshot
-            for box_snapshot in snapshot.box_snapshots
-            if box_snapshot.box.adapter == left.platform and not box_snapshot.gone
-        ]
-        yield left.text(sum(box_snapshot.price_per_hour or 0.0 for box_snapshot in here))
+        here = [one for one in snapshot.box_snapshots if one.box.adapter == left.platform and not one.gone]
+        boxes = sum(_per_hour(snapshot, box_snapshot) for box_snapshot in here)
+        kept = [one.price_per_month or 0.0 for one in snapshot.state.volumes if one.adapter == left.platform]
+        rate = left.rate(boxes, sum(kept) / MONTH_HOURS)
+        yield Runway(left, rate, snapshot.now, needed, bills=bool(here))
+
+
+def _per_hour(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> float:
+    """USD per hour of a box in its state; 0 where that is not known."""
+    bill = snapshot.spent.of(box_snapshot.box.native_id) if snapshot.spent is not None else None
+    if box_snapshot.phase == "stopped" and bill is not None and bill.open is not None and bill.open.phase == "stopped":
+        return bill.open.price_per_hour or 0.0
+    return box_snapshot.price_per_hour or 0.0
+
+
+def money_lines(
+    snapshot: Snapshot, costs: Meter, budget: BudgetView | None, runways: Iterable[Runway] = ()
+) -> Iterator[str]:
+    """Warnings about money, one line each."""
+    for one in runways:
+        yield one.text()
     for volume in snapshot.state.volumes:
         if volume.kept or volume.guarded:
             monthly = cost_words(volume.price_per_month, volume.keep_until, today=snapshot.now.date())

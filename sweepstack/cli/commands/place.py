@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sweepstack.billing.balance import Runway, refusal
+from sweepstack.billing.forecast import Outlook, hours_left
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, money
 from sweepstack.cli.progress import Progress
@@ -17,13 +19,16 @@ from sweepstack.cli.target import Target
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer
+from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.resolve import unfit
+from sweepstack.teardown.launched import copied_journal
 
 SHOWN = 12
 """The most offers of one candidate in the table; `--json` has all."""
@@ -73,14 +78,17 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) 
         out.next([f"pulumi preview --stack {target.stack}"])
         return YES
     config = StackConfig.load(target.root, target.stack)
-    rented = _rented(target)
+    store, births = _records(target)
+    rented = {birth.box: birth for birth in births if birth.native_id is not None and birth.ended_at is None}
     with Progress("asking the candidates"):
         markets = [ask_market(config, name, rented) for name in config.candidates]
-    choice = choose(config, markets, next_one=next_one)
+        choice = choose(config, markets, next_one=next_one)
+        lasts = balance_for(config, choice, rented, store, births) if choice is not None else None
     document = {
         "stack": target.stack,
         "rented": sorted(rented),
         "candidates": [_as_json(market) for market in markets],
+        "balance": lasts.as_json() if lasts is not None else None,
         "placement": None,
         "changed": False,
     }
@@ -92,10 +100,19 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) 
             f"nothing that fits can be had now{missing}; {target.file.shown} was left as it is",
             ["docs/stack-config.md#resources (other constraints)", f"sweepctl place --stack {target.stack} (later)"],
         )
+    if lasts is not None:
+        out.line(lasts.text(), style="yellow" if lasts.short or lasts.left.usd is None else None)
     if show:
         out.document(document)
         out.next([f"sweepctl place --stack {target.stack}"])
         return YES
+    prices = {box: offer.price_per_hour for box, offer in choice.offers.items()}
+    words = refusal(lasts, sorted(prices), sum(prices.values()), stack=target.stack) if lasts is not None else ""
+    if words and config.ignore_balance:
+        out.line(f"placed all the same, since ignore_balance says: {config.ignore_balance}")
+    elif words:
+        out.document(document)
+        raise No(f"{words}\n{target.file.shown} was left as it is", [f"sweepctl place --show --stack {target.stack}"])
     placement = as_placement(choice, config, rented)
     changed = target.file.write_placement(placement)
     out.document(document | {"placement": placement, "changed": changed})
@@ -104,14 +121,38 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool) 
     return YES
 
 
-def _rented(target: Target) -> dict[str, Birth]:
-    """The boxes that are rented already: they stay where they are."""
+def _records(target: Target) -> tuple[EvidenceStore | None, list[Birth]]:
+    """The evidence, and what was ever rented: boxes that are there stay where they are."""
     try:
         store = open_sources(target).store
     except Unsure:  # the backend has no such stack yet: nothing was ever brought up
         store = None
-    births = store.births() if store is not None else []
-    return {birth.box: birth for birth in births if birth.native_id is not None and birth.ended_at is None}
+    return store, store.births() if store is not None else []
+
+
+def balance_for(
+    config: StackConfig,
+    choice: Choice,
+    rented: Mapping[str, Birth],
+    store: EvidenceStore | None,
+    births: Sequence[Birth],
+) -> Runway | None:
+    """How long the balance lasts with these offers beside what bills there already; None where there is no balance, or
+    nothing to rent. The forecast is by the last copies of the journals. Blocks for seconds."""
+    adapter = load_profile(choice.platform).adapter
+    left = left_at(adapter) if choice.offers else None
+    if left is None:
+        return None
+    there = sum(birth.price_per_hour or 0.0 for birth in rented.values() if birth.platform == adapter)
+    added = sum(offer.price_per_hour for offer in choice.offers.values())
+    journals = [copied_journal(store, birth.box, birth.generation) for birth in births] if store is not None else []
+    at_work = [name for name, box in config.boxes.items() if box.want == "running"]
+    counts = [gpu.count if (gpu := _resources(config, name).gpu) is not None else 0 for name in at_work]
+    slots = sum(config.job.slots or count or 1 for count in counts)
+    outlook = Outlook(boxes=len(at_work), slots=slots, cells=len(config.roster.cells))
+    now = datetime.now(UTC)
+    hours = hours_left([journal for journal in journals if journal is not None], outlook, now)
+    return Runway(left, left.rate(there) + added, now, hours)
 
 
 def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> Market:
@@ -240,8 +281,8 @@ def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig
     if rows:
         out.table(("", "WHERE", "GPU", "REGION", "$/H", "$/GPU·H", "DISK", "$/GB NET", "SWEEP", "STOCK"), rows)
     for market in markets:
-        for refusal in market.refusals:
-            out.line(f"refused  {market.platform}: {refusal}")
+        for why in market.refusals:
+            out.line(f"refused  {market.platform}: {why}")
         if not market.refusals and not market.first:
             out.line(f"nothing  {market.platform}: no offer fits now")
     if rows and hours is None:

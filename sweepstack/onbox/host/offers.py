@@ -106,11 +106,17 @@ class Offer:
 
 @dataclass(frozen=True)
 class Balance:
-    """An account's balance in USD. `prepaid`: boxes end when it is used up; None when the platform does not say."""
+    """An account's balance in USD. `prepaid`: boxes end when it is used up; None when the platform does not say.
+
+    `per_hour`: USD per hour of everything that bills on the account now, other people's boxes too; None when the
+    platform does not say. `volumes`: volumes are in it.
+    """
 
     usd: float
     prepaid: bool | None = None
     spend_limit_per_hour: float | None = None
+    per_hour: float | None = None
+    volumes: bool = False
 
 
 def cheapest_first(offers: Iterable[Offer], constraints: Constraints) -> list[Offer]:

@@ -1,41 +1,68 @@
-"""The account's balance, from REST v2 (since autumn 2026), else from the older query interface."""
+"""The account's balance, and what bills on it per hour.
+
+Two interfaces are asked side by side. REST v2 (since autumn 2026) says what is left and whether it is prepaid; only the
+older query interface says what all pods, disks and volumes of the account cost per hour, and it says what is left where
+v2 does not.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
+from sweepstack.core.parallel import in_parallel
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
 from sweepstack.onbox.host.offers import Balance
+from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.legacy_query import myself
 
+Told = TypeVar("Told")
 PATH = "/v2/billing/balance"
 """Taken from the name of its documentation page. That page could not be read, so a 404 here proves nothing."""
+SECONDS = 4.0
+"""For so long both are waited for. What one of them said is an answer, where the other one is late."""
 
 
 def balance(session: Session) -> Balance | None:
-    """The account's balance (USD), None when the key may not see it. Reads only. Raises Unreachable."""
-    answer = session.http.read(PATH)
-    if answer.ok and isinstance(answer.data, dict) and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
+    """The account's balance (USD), None when the key may not see it. Reads only. Raises Unreachable.
+
+    At a balance of zero RunPod stops all pods, so nothing below zero is counted.
+    """
+    asked: dict[str, Callable[[], Any]] = {"v2": lambda: _tried(lambda: session.http.read(PATH)), "older": _by_query}
+    told = in_parallel(asked, SECONDS)
+    late = Unreachable("RunPod does not tell the balance in time")
+    answer, older = told.get("v2", late), told.get("older", late)
+    spends = {} if isinstance(older, PlatformError) else older
+    per_hour, limit = number(spends.get("currentSpendPerHr")), number(spends.get("spendLimit"))
+    known = isinstance(answer, Answer) and answer.ok and isinstance(answer.data, dict)
+    if known and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
         mode = answer.data.get("billingMode")
-        return Balance(usd, prepaid=mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None)
-    if answer.status == 403:
+        prepaid = mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None
+        return Balance(usd, prepaid, limit, per_hour, volumes=True)
+    if isinstance(older, NotAuthorized) or (isinstance(answer, Answer) and answer.status == 403):
         return None
-    return _by_query()
-
-
-def _by_query() -> Balance | None:
-    try:
-        found = myself("balance", "clientBalance spendLimit", keys.api_key())
-    except NotAuthorized:
-        return None
-    usd = _usd(found.get("clientBalance"))
+    if isinstance(older, PlatformError):
+        raise older
+    usd = _usd(older.get("clientBalance"))
     if usd is None:
         raise Unreachable("RunPod does not tell the balance")
-    return Balance(usd, spend_limit_per_hour=number(found.get("spendLimit")))
+    return Balance(usd, None, limit, per_hour, volumes=True)
+
+
+def _by_query() -> Mapping[str, Any] | PlatformError:
+    return _tried(lambda: myself("balance", "clientBalance spendLimit currentSpendPerHr", keys.api_key()))
+
+
+def _tried(ask: Callable[[], Told]) -> Told | PlatformError:
+    """The answer, or our error: an exception of one would hide what the other said."""
+    try:
+        return ask()
+    except PlatformError as error:
+        return error
 
 
 def _usd(value: Any) -> float | None:

@@ -26,6 +26,7 @@ from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.vastai import power, volumes
+from sweepstack.platforms.vastai.balance import balance
 from sweepstack.platforms.vastai.channel import channel_to, closed
 from sweepstack.platforms.vastai.create import Renting
 from sweepstack.platforms.vastai.offers import market_at
@@ -122,12 +123,7 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
         return [ask.offer for ask in asks]
 
     def balance(self) -> Balance | None:
-        session = Session.open(age=paced(READ_AGE_SECONDS))
-        said = session.client.user(session.deadline, age=paced(READ_AGE_SECONDS))
-        credit = said.get("credit")
-        if isinstance(credit, bool) or not isinstance(credit, int | float):
-            return None
-        return Balance(usd=float(credit), prepaid=True)
+        return balance(Session.open(age=paced(READ_AGE_SECONDS)))
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
         session = Session.open(account=account)

@@ -109,6 +109,10 @@ class Handler(ABC, Generic[InputsT, StateT]):
     def delete(self, op: Operation, identifier: str, state: StateT) -> None:
         """Ends the resource, or raises. Returns only when it is proved gone, or kept on purpose. Idempotent."""
 
+    def preview_create(self, op: Operation, inputs: dict[str, Any]) -> None:
+        """Refuses a create that can't go through, by raising SweepstackError. The engine asks it for what it would
+        really create; some inputs may not be known yet. Changes nothing."""
+
     def preview_outputs(self, op: Operation, old_outputs: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
         """The outputs that an update will have, as far as a preview can know them. Changes nothing."""
         return {**old_outputs, **news}

@@ -1,8 +1,7 @@
-"""What comes before renting: the budget, its webhook, the account's balance, and the smoke run."""
+"""What comes before renting: the budget, its webhook, and the smoke run."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,16 +17,13 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import observe
+from sweepstack.provider.resources import runway
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
 
 LOOK_SECONDS = 5.0
-_lock = threading.Lock()
-_told: set[tuple[int, str]] = set()
-"""Session and platform whose balance was already said."""
 
 
 def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) -> None:
@@ -45,6 +41,8 @@ def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) ->
     use = use_of(budget, found, outlook.price_per_hour)
     per_hour = None if outlook.price_per_hour is None else outlook.price_per_hour * outlook.boxes
     left = hours_left(_journals(store, births) if store else [], outlook, now)
+    there = frozenset(birth.box for birth in births if birth.ended_at is None)
+    runway.expect(op, runway.Expected(left, outlook.boxes, there))
     seen = forecast(use, hours_left=left, boxes=outlook.boxes, per_hour=per_hour)
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
@@ -101,19 +99,6 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         op.info(f"smoke run: passed in {outcome.passed.seconds:.1f} s")
     if outcome.ran and outcome.passed.missing:
         op.warn(f"smoke run: it passed and left no {', '.join(outcome.passed.missing)}; a cell that does so fails")
-
-
-def tell_balance(op: Operation, adapter: str, per_hour: float | None) -> None:
-    """Says once for each preview how much the account has left, as hours of one such box. Blocks for seconds; never
-    raises."""
-    key = (id(op.session), adapter)
-    with _lock:
-        if key in _told:
-            return
-        _told.add(key)
-    left = left_at(adapter)
-    if left is not None:
-        (op.warn if left.little(per_hour or 0.0) else op.info)(left.text(per_hour or 0.0))
 
 
 def _journals(store: EvidenceStore, births: Iterable[Birth]) -> list[Journal]:

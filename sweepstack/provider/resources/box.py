@@ -35,6 +35,7 @@ from sweepstack.provider.resources import (
     host_address_change,
     manual_end,
     market,
+    runway,
     stop,
     teardown,
     unnamed_boxes,
@@ -76,6 +77,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "placed": Decision.IGNORE,  # a rented box stays as it was rented
         "dry_run": Decision.IGNORE,
         "budget": Decision.IGNORE,
+        "ignore_balance": Decision.IGNORE,
         "smoke": Decision.IGNORE,
         "no_code": Decision.IGNORE,  # read when a box is rented
         "mounts": Decision.REPLACE,
@@ -109,7 +111,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if moved:
             return Checked(new, moved)
         if rented is None and new.want == "running" and (old is None or box_records.readable(evidence)):
-            refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run})
+            refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run}, evidence)
             beside = unnamed_boxes.refusal(op, new, Evidence(new.evidence))
             refused += [Failure("name", beside)] if beside else []
         if old is None or rented is None:
@@ -121,7 +123,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
         duplicates.warn(op, box, rented)
         if dry_run:
-            before_renting.tell_balance(op, rented.adapter, rented.price_per_hour)
+            runway.tell(op, rented.adapter, evidence)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
@@ -166,6 +168,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 raise SweepstackError(beside)
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             before_renting.refuse_past(op, store, inputs.budget, inputs.name, price)
+            runway.require(op, inputs, evidence, price)
             before_renting.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
         held_by_another.refuse_held(op, platform, store, tag, existing)
@@ -223,6 +226,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if not old and new.get("want", "running") == "running":
             return market.preview(op, new)
         return []
+
+    def preview_create(self, op: Operation, inputs: dict[str, Any]) -> None:
+        """Refuses what the account's balance does not carry."""
+        if inputs.get("want", "running") == "running" and isinstance(inputs.get("adapter"), str):
+            known = inputs.get("evidence")
+            runway.preview(op, inputs, Evidence(known) if isinstance(known, str) else None)
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
         box = teardown.context_of(state)

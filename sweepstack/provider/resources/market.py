@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.core.paths import cache_folder
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasMarket
@@ -24,7 +25,7 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import BoxInputs, Placed
-from sweepstack.provider.resources import before_renting
+from sweepstack.provider.resources import runway
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 
@@ -56,12 +57,12 @@ def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
     return known[1]
 
 
-def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
+def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None = None) -> list[Failure]:
     """Says what a box that does not exist yet would be and cost, and remembers what was shown. Never raises.
 
     Refuses what can't work: a volume in a region where no offer fits, while there are offers elsewhere.
 
-    `inputs`: as the program gave them; some may not be known yet.
+    `inputs`: as the program gave them; some may not be known yet. `evidence`: of the sweep, where it is known.
     """
     name, adapter = inputs.get("name"), inputs.get("adapter")
     resources = inputs.get("resources") or {}
@@ -111,10 +112,9 @@ def preview(op: Operation, inputs: Mapping[str, Any]) -> list[Failure]:
         )
         return []
     op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
-    if inputs.get("dry_run"):
-        before_renting.tell_balance(op, adapter, offer.price_per_hour)
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
+    runway.foresee(op, inputs, offer.price_per_hour, evidence)
     return []
 
 

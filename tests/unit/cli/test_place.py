@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.billing.balance import Left
+from sweepstack.cli.commands import place as place_module
 from sweepstack.cli.commands.place import Choice, Market, as_placement, choose, place
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
@@ -139,3 +141,31 @@ def test_on_this_machine_the_price_is_what_the_person_wrote(
         place(target, Out(as_json=False), **found)
     assert "refused  local: costs $0.12/h a box, above max_price $0.05/h" in capsys.readouterr().out
     assert target.file.path.read_text() == dear
+
+
+def test_what_the_balance_does_not_carry_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two boxes at $0.12/h: nothing is measured yet, so the margin of one hour must be there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    write(tmp_path, BOXES)
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+    found: dict[str, Any] = {"next_one": False, "clear": False}
+
+    def left(usd: float | None) -> None:
+        monkeypatch.setattr(place_module, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
+
+    left(0.2)
+    with pytest.raises(No, match="boxes a, b: not rented, since the balance does not carry them") as caught:
+        place(target, Out(as_json=False), show=False, **found)
+    assert "lasts 0.7 h" in str(caught.value)
+    assert target.file.path.read_text() == BOXES
+    assert place(target, Out(as_json=True), show=True, **found) == 0
+    capsys.readouterr()
+    left(None)
+    assert place(target, Out(as_json=False), show=False, **found) == 0, "what can't be asked is no refusal"
+    assert "balance  unknown at local" in capsys.readouterr().out
+    left(0.2)
+    write(tmp_path, BOXES.replace("    boxes:", "    ignore_balance: a card is on file\n    boxes:"))
+    assert place(target, Out(as_json=False), show=False, **found) == 0
+    assert "placed all the same, since ignore_balance says: a card is on file" in capsys.readouterr().out

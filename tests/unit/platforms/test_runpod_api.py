@@ -30,7 +30,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
     WrongAccount,
 )
-from sweepstack.onbox.host.offers import Constraints
+from sweepstack.onbox.host.offers import Balance, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
@@ -745,16 +745,34 @@ def test_a_volume_in_use_is_not_deleted(server: Server) -> None:
     assert RunpodPlatform().get_volume("me.vol1") is None
 
 
+V2_BALANCE, QUERY = "GET /v2/billing/balance", "POST /graphql"
+
+
+def told_by_query(**fields: Any) -> Any:
+    return reply(200, {"data": {"myself": fields}})
+
+
 def test_the_balance_is_told_by_whichever_interface_has_it(server: Server) -> None:
-    server.routes["GET /v2/billing/balance"] = [reply(200, {"balanceAmount": 12.5, "billingMode": "PREPAID"})]
+    server.routes[V2_BALANCE] = [reply(200, {"balanceAmount": 12.5, "billingMode": "PREPAID"})]
+    server.routes[QUERY] = [told_by_query(clientBalance=12.4, currentSpendPerHr=0.75, spendLimit=80)]
+    assert RunpodPlatform().balance() == Balance(12.5, True, 80.0, per_hour=0.75, volumes=True)
+    server.routes[V2_BALANCE] = [NOT_FOUND]
+    server.routes[QUERY] = [told_by_query(clientBalance=3.0, currentSpendPerHr=0.0, spendLimit=80)]
+    assert RunpodPlatform().balance() == Balance(3.0, None, 80.0, per_hour=0.0, volumes=True)
+
+
+def test_a_balance_without_a_rate_is_still_a_balance(server: Server) -> None:
+    server.routes[V2_BALANCE] = [reply(200, {"balanceAmount": -1.0, "billingMode": "POSTPAID"})]
+    server.routes[QUERY] = [reply(410, {"error": "gone"})]
     found = RunpodPlatform().balance()
     assert found is not None
-    assert (found.usd, found.prepaid) == (12.5, True)
-    server.routes["GET /v2/billing/balance"] = [NOT_FOUND]
-    server.routes["POST /graphql"] = [reply(200, {"data": {"myself": {"clientBalance": 3.0, "spendLimit": 80}}})]
-    found = RunpodPlatform().balance()
-    assert found is not None
-    assert (found.usd, found.spend_limit_per_hour) == (3.0, 80.0)
+    assert (found.usd, found.prepaid, found.per_hour) == (-1.0, False, None)
+
+
+def test_a_key_without_billing_sees_no_balance(server: Server) -> None:
+    server.routes[V2_BALANCE] = [refusal(403, "billing:read is missing")]
+    server.routes[QUERY] = [told_by_query(clientBalance=None)]
+    assert RunpodPlatform().balance() is None
 
 
 @pytest.mark.parametrize("native_id", ["", ".", "../pods", "a/b", "a?b", "x\0y", "local-AAAAAAAAAA", "a" * 65])

@@ -801,7 +801,7 @@ def test_a_bid_is_changed_only_on_what_was_bid_for(world: World) -> None:
 def test_the_balance_is_the_account_s_credit(world: World) -> None:
     balance = VastPlatform().balance()
     assert balance is not None
-    assert (balance.usd, balance.prepaid) == (12.5, True)
+    assert (balance.usd, balance.prepaid, balance.volumes) == (12.5, True, False)
 
 
 def test_offers_are_listed_cheapest_first_inside_the_ceiling(world: World) -> None:

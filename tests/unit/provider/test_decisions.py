@@ -35,6 +35,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
     }
     assert ignored == {
         "Box.budget",  # counts at the next create; the person sees its change at the identity
+        "Box.ignore_balance",  # asked when a box is rented
         "Box.dry_run",
         "Box.claims",  # asked when a box is made
         "Box.leaving",  # asked when a box is rented

@@ -95,8 +95,29 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
 
 def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
     """A box that is gone spends nothing."""
-    lines = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),))).money_lines
-    assert lines[0] == "balance  $1.00 left at ssh:root@192.0.2.7:22: 2.0 h at $0.50/h"
+    view = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),)))
+    assert view.money_lines[0] == (
+        "balance  $1.00 left at ssh:root@192.0.2.7:22 lasts 2.0 h (until 2026-11-22 11:00 UTC) at at least $0.50/h; "
+        "what else bills there is not known"
+    )
+    (alarm,) = view.alarms
+    assert alarm.startswith("the balance ends the boxes: $1.00 left at ssh:root@192.0.2.7:22 lasts 2.0 h")
+    (balance,) = view.as_json()["balances"]
+    assert (balance["hours"], balance["at"], balance["short"]) == (2.0, "2026-11-22T11:00:00+00:00", True)
+
+
+def test_an_account_without_a_box_of_ours_is_no_alarm() -> None:
+    asked = snapshot("ssh")
+    gone = replace(asked.box_snapshots[0], seen=Observation(Existence.GONE), phase="gone")
+    view = compose(replace(asked, box_snapshots=(gone,), balances=(Left("ssh:root@192.0.2.7:22", 0.0, per_hour=2.0),)))
+    assert view.alarms == ()
+    assert "lasts 0.0 h" in view.money_lines[0]
+
+
+def test_a_balance_that_could_not_be_asked_is_unknown_and_never_endless() -> None:
+    view = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", None, why="no answer"),)))
+    assert view.money_lines[0].startswith("balance  unknown at ssh:root@192.0.2.7:22")
+    assert (view.alarms, view.as_json()["balances"][0]["hours"]) == ((), None)
 
 
 def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_up() -> None:

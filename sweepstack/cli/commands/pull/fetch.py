@@ -199,11 +199,12 @@ def _keep_on(boxes: Sequence[BoxEntry]) -> None:
 
 
 def _sources(sources: Sources, store: EvidenceStore, summary: PullSummary) -> tuple[list[BoxSource], list[BoxSource]]:
-    """The boxes that answer, and the volumes of boxes that do not."""
+    """The boxes that answer, and the volumes of boxes that do not. First those boxes of which nothing outlives them:
+    where a balance or a deadline is short, what has no copy elsewhere must come first."""
     live: list[BoxSource] = []
     dead: list[BoxSource] = []
     named = set()
-    for box in sources.state.boxes:
+    for box in sorted(sources.state.boxes, key=lambda box: bool(box_layout.surviving(box.teardown.kills, box.mounts))):
         named.add((box.name, box.generation))
         try:
             platform = box.context().platform

@@ -139,6 +139,7 @@ def what_happened(view: SweepView) -> Hashable:
         tuple((gate.box, gate.state, _words(gate.reasons)) for gate in view.gates),
         tuple((orphan.native_id, orphan.kind) for orphan in view.unknown),
         view.bills,
+        _words(view.alarms),
         _words(view.notes),
         view.next,
     )

@@ -202,6 +202,7 @@ def tell(round_: Round, number: int, out: Out, again: str) -> None:
     parts += [f"box {name} takes over {count(cells, 'cell')}" for name, cells in round_.moved.items()]
     parts += [f"rented again: {name}" for name in round_.replaced]
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
+    parts += [f"ALARM {alarm}" for alarm in round_.alarms]
     parts += [*round_.problems, *(f"UNKNOWN {why}" for why in round_.unknown)]
     text = "; ".join(" ".join(part.split()) for part in parts)
     out.line(f"{now:%H:%M:%S}  {text}" + (f"; again in {again}" if again else ""), wrap=False)

@@ -49,6 +49,8 @@ class Round:
     replaced: list[str] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=dict)
     """Box → the number of waiting cells that were moved to it."""
+    alarms: list[str] = field(default_factory=list)
+    """What a person must do about an account, as `status` shows it; it changes no exit code."""
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
@@ -199,7 +201,7 @@ def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Se
     snapshot = look(sources)
     view = compose(snapshot)
     round_.counts = view.counts()
-    round_.next = list(view.next)
+    round_.next, round_.alarms = list(view.next), list(view.alarms)
     at_work = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
     waits = any(
         box_snapshot.seen.runner_alive is None and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots

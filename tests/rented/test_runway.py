@@ -1,0 +1,41 @@
+"""A balance that does not carry the boxes: said with the figures, before anything is rented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import assert_failed, ok
+from tests.rented.world import World, rented, without_internet
+from tests.simulators.rental import rentals, stack_of
+
+
+def left(world: World, usd: float) -> None:
+    """So much is left on the account."""
+    account = next(one for one in world.sim.accounts.values() if one.key == world.key)
+    account.credit = world.sim.ledger.spent(account.id) + usd
+
+
+@pytest.mark.parametrize("platform", rentals())
+def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: Path) -> None:
+    with rented(platform, tmp_path, stack_of(platform), machines=False) as world:
+        stack = world.stack
+        without_internet(stack)
+        stack.init()
+        left(world, 0.05)
+        assert_failed(
+            stack.pulumi("preview", timeout=180),
+            "the balance does not carry it: $0.05 left",
+            "1.0 h are needed (nothing measured yet, and 1 h)",
+            f"at {platform}, then pulumi up --stack {stack.name}",
+        )
+        if platform == rentals()[0]:
+            place = stack.sweepctl("place", timeout=120)
+            assert place.rc == 1, str(place)
+            assert "the balance does not carry" in place.text
+            assert "placement" not in stack.config()
+            stack.edit_config(lambda sweep: sweep.update(ignore_balance="a card is on file"))
+            known = ok(stack.pulumi("preview", timeout=180))
+            assert "Rented all the same, since ignore_balance says: a card is on file" in known.text
+        assert world.rentals() == set()
