@@ -83,6 +83,7 @@ class BoxComponent(pulumi.ComponentResource):
                 teardown=teardown,
                 want=box_plan.want,
                 when_done=plan.when_done,
+                lease=plan.lease_text or None,
                 list_lag=plan.list_lag,
                 approval=approval,
             ),

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
 from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import CellText
 from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan, Site
 
@@ -21,6 +22,7 @@ def job_input(
     site: Site | None = None,
     when_drained: dict[str, str] | None = None,
     image: str = "",
+    lease: LeaseFacts | None = None,
 ) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
@@ -39,6 +41,7 @@ def job_input(
         "when_drained": when_drained or {},
         "smoke": dict(job.smoke),
         "image": image,
+        "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
     }
     return {
         "run": job.run,
@@ -70,7 +73,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained, plan.image),
+            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained, plan.image, plan.lease),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

@@ -84,6 +84,7 @@ class BoxArgs(Args):
     leaving: pulumi.Input[Mapping[str, Any]] | None = None
     want: pulumi.Input[str] | None = None
     when_done: pulumi.Input[str] | None = None
+    lease: pulumi.Input[str] | None = None
     list_lag: pulumi.Input[float] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
 

@@ -64,6 +64,7 @@ class Sweep(pulumi.ComponentResource):
             for line in (
                 *words(plan, shares),
                 *(f"placement: {why}" for why in plan.reasons),
+                *plan.lease_words,
                 *plan.checked,
                 f"ships {code.words}",
             ):

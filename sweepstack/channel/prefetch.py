@@ -55,6 +55,11 @@ def tails(paths: Sequence[str], most: int) -> Question:
     return Question("tails", {"paths": list(paths), "limit": most})
 
 
+def touch(path: str) -> Question:
+    """`Channel.touch`. Its answer is not kept: a call that follows touches the file again."""
+    return Question("touch", {"path": path})
+
+
 def newest(folder: str, below: str, most: int) -> Question:
     """What `Channel.tails` with this `most` will ask of files `folder/*/*/below`: those that changed last."""
     return Question("newest", {"folder": folder, "below": below, "count": MOST_NEWEST, "limit": most})
@@ -109,6 +114,8 @@ class Answers:
         """Instead of all that was known. Raises Unreachable for answers that can't be any."""
         known, ends = {}, []
         for question, answer in zip(questions, answers, strict=True):
+            if question.verb == "touch":
+                continue
             if question.verb != "newest":
                 known[_key(question.verb, question.args)] = answer
             elif answer.error is None:

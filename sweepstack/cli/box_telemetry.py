@@ -31,7 +31,8 @@ SAMPLE = 3
 
 def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
     """The reads that `with_telemetry` will make, so that the caller can prefetch them."""
-    asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES)]
+    # A command that asks for these has looked at the box, which renews its lease.
+    asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES), prefetch.touch(box_layout.LOOKED)]
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
 
 

@@ -26,6 +26,7 @@ from sweepstack.config.types import (
     HostProgram,
     HostText,
     Hours,
+    LeaseText,
     Names,
     PlatformName,
     Price,
@@ -330,6 +331,10 @@ class SweepConfig(Shape):
     when_done: Literal["stop", "keep"] | None = None
     """`keep` (default) or `stop`: whether a box with a drained queue is stopped, by [`sweepctl tend`](cli.md#tend), or
     by itself if it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)). Required for platforms that send a bill"""
+    lease: LeaseText | None = None
+    """how long after the last look (`status`, `tend`, `pull`, `pulumi up`) a box that has nothing left to do stops
+    itself: a duration such as `2h`, `10m` at least, or `none`: [lease](renting.md#the-lease). Required for platforms
+    that send a bill"""
     boxes: Annotated[dict[BoxKey, BoxConfig], AfterValidator(at_least_one("box, such as box-0: {want: running}"))]
     """the boxes and what is wanted of each: [boxes](#boxes)"""
     pull_to: EvidencePlace

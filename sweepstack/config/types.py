@@ -52,6 +52,9 @@ def _number(expected: str, *, whole: bool = False, zero: bool = False) -> Before
     return BeforeValidator(read)
 
 
+LEAST_LEASE_SECONDS = 600.0
+
+
 def _text(expected: str, reads: Callable[[str], str]) -> BeforeValidator:
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -87,6 +90,13 @@ def _bound(value: str) -> str:
 def _duration(value: str) -> str:
     parse_duration(value)
     return value.strip()
+
+
+def _lease(value: str) -> str:
+    text = value.strip()
+    if text != "none" and parse_duration(text) < LEAST_LEASE_SECONDS:
+        raise ValueError
+    return text
 
 
 def _cuda(value: str) -> str:
@@ -228,6 +238,7 @@ Cores = Annotated[float, _number("a number of cores, such as 4")]
 SizeText = Annotated[str, _text("a size with its unit, such as 50MB, and more than 0", _size)]
 BoundText = Annotated[str, _text("a size with its unit, such as 40GB, or 40GB+ for at least, and more than 0", _bound)]
 DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _duration)]
+LeaseText = Annotated[str, _text("a duration of 10m or more, such as 2h, or none", _lease)]
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]

@@ -10,18 +10,27 @@ GOING = timedelta(minutes=5)
 """So long a host that took the command may go on answering."""
 BEGINS = "should have stopped itself"
 OFF, FAILED = "box-off", "box-off-failed"
+OVER = "lease-over"
+"""The lease is over, and the box must not, or can't, stop itself."""
+STAYS = "its lease is over, and it stays"
+
+
+def asked_to_stop(journal: Journal | None) -> bool:
+    """Whether the last that it did was a try to stop itself."""
+    return journal is not None and bool(journal.entries) and journal.entries[-1]["event"] in (OFF, FAILED)
 
 
 def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float | None) -> str:
     """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due."""
-    tries = [entry for entry in journal.entries if entry["event"] in (OFF, FAILED)] if journal else []
-    if journal is None or not tries or journal.entries[-1]["event"] not in (OFF, FAILED):
+    last = journal.entries[-1] if journal and journal.entries else {"event": ""}
+    if journal is None or last["event"] not in (OFF, FAILED, OVER):
         return ""  # it was given something to do since, or never asked to stop
-    last = tries[-1]
+    bills = f" ${price_per_hour:.2f}/h" if price_per_hour is not None else ""
+    if last["event"] == OVER:
+        return f"{BEGINS}, could not ({STAYS}: {last.get('why')}): it still bills{bills}"
     if last["event"] == OFF and now - datetime.fromisoformat(str(last["time"])) < GOING:
         return ""
     why = str(last.get("reason") or "its command was issued, and it still runs")
-    bills = f" ${price_per_hour:.2f}/h" if price_per_hour is not None else ""
-    count = sum(entry["event"] == OFF for entry in tries)
+    count = sum(entry["event"] == OFF for entry in journal.entries)
     tried = f"tried {count} times; " if count > 1 else ""
     return f"{BEGINS}, could not ({tried}{last.get('native', 'its command')}: {why}): it still bills{bills}"

@@ -82,7 +82,8 @@ def prefetch_logs(channel: Channel, before: BoxLogs) -> None:
     if isinstance(channel, prefetch.Prefetches):
         walk = prefetch.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
         tails = prefetch.tails(_paths(before), MOST_BYTES)
-        channel.prefetch([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails])
+        looked = prefetch.touch(box_layout.LOOKED)  # a pull renews the box's lease
+        channel.prefetch([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails, looked])
 
 
 def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> BoxLogs:

@@ -47,6 +47,8 @@ __all__ = [
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 """What the runner and its cells find programs on, behind the box's Python: the same on every login and every host."""
 OFF_SECONDS = 20.0
+WATCH = "--watch"
+"""`sweepstack.onbox.runner.lease`."""
 
 
 def launch(
@@ -74,10 +76,12 @@ def launch(
     codes = todo.codes(journal)
     ship_lists(spec, codes, channel, store)
     ship_again(spec, codes, channel, store, journal, progress)
-    off = ""
+    off, runner = "", ""
     if todo.wanted or todo.drops:
         spec, off = _with_way_off(spec, channel)
         runner = ship_runner(spec, channel)
+        if spec.lease and not channel.touch(box_layout.LOOKED):
+            channel.write(box_layout.LOOKED, b"")
     alive = channel.lock_held(box_layout.RUNNER_LOCK)
     with hands_on(channel.native_id):
         todo, present = _without_taken(spec, channel, store, todo, present)
@@ -90,12 +94,7 @@ def launch(
     if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(box_layout.RUNNER_LOCK):
         progress("starting the runner")
         _rests_no_more(spec, store)
-        channel.spawn(
-            [channel.python, channel.absolute(f"{box_layout.HOME}/{runner}"), channel.absolute(box_layout.HOME)],
-            cwd=box_layout.HOME,
-            env={"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"},
-            log=box_layout.RUNNER_LOG,
-        )
+        _spawn(channel, runner)
         started = True
         waits = await_first_step(
             spec,
@@ -106,16 +105,29 @@ def launch(
             setup_seconds=setup_seconds,
             cancelled=cancelled,
         )
+    if spec.lease and runner and not started and not channel.lock_held(box_layout.LEASE_LOCK):
+        _spawn(channel, runner, WATCH)  # a queue that is drained, or a runner that an older version started
     notes = tuple(filter(None, (off, waits)))
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
 
 
+def _spawn(channel: Channel, runner: str, *words: str) -> None:
+    """Starts the runner, or with `WATCH` the process that stops the box once its lease is over."""
+    channel.spawn(
+        [channel.python, channel.absolute(f"{box_layout.HOME}/{runner}"), channel.absolute(box_layout.HOME), *words],
+        cwd=box_layout.HOME,
+        env={"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"},
+        log=box_layout.RUNNER_LOG,
+    )
+
+
 def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
     """Adds where a login finds programs to the command that ends this box's bill: a host's `shutdown` may be where only
     sessions look. And the warning for a box that has no such command, "" where all is well."""
-    command = spec.when_drained.get("command", "")
+    how = spec.lease.get("how") or {}
+    command = spec.when_drained.get("command") or how.get("command") or ""
     if not command:
         return spec, ""
     script = 'command -v "$1" >/dev/null; found=$?; printf %s "$PATH"; exit $found'
@@ -123,7 +135,9 @@ def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
     path = done.stdout.decode("utf-8", "replace")
     there = done.returncode == 0
     note = f"it will not be able to end its own bill: it has no {command.split()[0]} on the PATH of its logins ({path})"
-    return replace(spec, when_drained={**spec.when_drained, "path": path}), "" if there else note
+    drained = {**spec.when_drained, "path": path} if spec.when_drained else {}
+    lease = {**spec.lease, "how": {**how, "path": path}} if how.get("command") else spec.lease
+    return replace(spec, when_drained=drained, lease=lease), "" if there else note
 
 
 def _rests_no_more(spec: LaunchSpec, store: EvidenceStore) -> None:

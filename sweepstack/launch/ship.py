@@ -191,6 +191,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "network": dict(spec.network),
         "mounts": [dict(mount) for mount in spec.mounts],
         "when_drained": dict(spec.when_drained),
+        "lease": dict(spec.lease),
         "image": spec.image,
         "smoke": {**spec.smoke, "code": spec.code} if spec.smoke else {},
     }

@@ -56,6 +56,8 @@ class LaunchSpec:
     """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
     when_drained: Mapping[str, str] = field(default_factory=dict)
     """`native` and `command`: how the box ends its own bill then; empty: it does not."""
+    lease: Mapping[str, Any] = field(default_factory=dict)
+    """How the box stops itself when no command looks at it (`sweepstack.onbox.runner.lease`); empty: it does not."""
     smoke: Mapping[str, Any] = field(default_factory=dict)
     """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
     image: str = ""

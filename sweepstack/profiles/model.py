@@ -225,6 +225,14 @@ class Meter(Fact):
     quoted: StrictBool = True
 
 
+class OwnKey(Fact):
+    """The key that the platform puts into each box, with which the box may stop itself: the variable's name, and the
+    month in which a live run showed that it works; null: none did."""
+
+    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+    proved: Stamp | None = None
+
+
 class Gpus(Fact):
     """Whether boxes have GPUs: true, false, or null where it depends on the machine and is not looked up."""
 
@@ -287,6 +295,7 @@ class Profile(Fact):
     environment: Environment | None = None
     stop_from_inside: Literal["proved", "unproved", "refuted"] | None = None
     stop_refused: str = ""
+    own_key: OwnKey | None = None
     list_lag: Seconds = None
     """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
     answer was lost. Null: not known, which counts as 15 minutes."""

@@ -10,6 +10,7 @@ from sweepstack.billing.budget import Budget
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.lease import NONE, LeaseFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
@@ -151,6 +152,10 @@ class Plan:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     site: Site | None = None
+    lease: LeaseFacts | None = None
+    """How its boxes stop themselves when no command looks; None: they do not."""
+    lease_text: str = ""
+    """`lease` as the person wrote it; "" where no bill is sent."""
     list_lag: float = 900.0
     """Seconds: `sweepstack.profiles.model.Profile.list_lag`."""
     ignore_balance: str = ""
@@ -165,6 +170,15 @@ class Plan:
         if self.when_done != "stop" or stop is None or stop.by != "ssh":
             return {}
         return {"native": stop.native, "command": stop.command or ""}
+
+    @property
+    def lease_words(self) -> tuple[str, ...]:
+        """What the preview says of the lease."""
+        if self.lease is not None:
+            return (self.lease.words,)
+        if self.lease_text == NONE:
+            return ("lease none: boxes bill until a person or `sweepctl tend` ends that, also when no one looks",)
+        return ()
 
     def adapter_of(self, box: BoxPlan) -> str:
         """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""

@@ -21,6 +21,7 @@ from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.check_dates import stamp_notes
 from sweepstack.profiles.hosts import host_problems, python_of
+from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Layout, Profile
 from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
@@ -79,6 +80,11 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += host_problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
+    if bills and config.lease is None:
+        refusals.append(
+            "it sends a bill, so the config must say lease: 2h (a box that no command has looked at for so long, and "
+            "that has nothing left to do, stops itself), or lease: none"
+        )
     for where, resources in _asked(config):
         if resources.gpu is not None and profile.gpus.offered is False:
             refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
@@ -175,6 +181,7 @@ def _price(config: StackConfig, profile: Profile) -> float | None:
 
 def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     layout = layout_of(config, profile)
+    bills = profile.meter.rents and not _own_host(config, profile)
     verb = layout.verbs[VERB]
     durable = _durable(config, profile, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
@@ -199,6 +206,8 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         budget=config.budget.budget() if config.budget is not None else None,
         ignore_balance=config.ignore_balance or "",
         when_done=config.when_done or "keep",
+        lease_text=config.lease or "" if bills else "",
+        lease=lease_facts(config, profile, layout) if bills else None,
         smoke=configured_smoke(config),
         pull_to=config.pull_to,
         approval=config.approval,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import Digest, Record
 
 
@@ -109,5 +110,7 @@ class JobInput(Record):
     """how the box ends its own bill once its queue is drained"""
     smoke: BoxSmoke | None = None
     """a smoke run on the box"""
+    lease: LeaseFacts | None = None
+    """how the box stops itself when no command looks at it for so long"""
     image: str | None = None
     """the container image, on platforms that use one"""

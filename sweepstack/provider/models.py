@@ -200,6 +200,8 @@ class BoxInputs(Inputs):
     """`running` or `stopped`"""
     when_done: Literal["stop", "keep"] = "keep"
     """what becomes of it once its queue is drained: `stop` or `keep`"""
+    lease: str | None = None
+    """how long after the last look it stops itself when nothing is left to do, such as `2h`; or `none`"""
     approval: Approval | None = None
     """a person's consent to its end, as `sweepctl approve` writes it into the stack file"""
     clearance: str = "locked"

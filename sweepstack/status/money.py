@@ -13,6 +13,7 @@ from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
+from sweepstack.core.lease import NONE
 from sweepstack.status.model import BudgetView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -66,6 +67,37 @@ def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
             yield from running(clocks, bill, snapshot.now, box=box.name, native_id=box.native_id, off=off)
 
 
+def _leases(snapshot: Snapshot) -> Iterator[str]:
+    """What the leases of the boxes that run are, each once."""
+    told: dict[str, list[str]] = {}
+    for box_snapshot in snapshot.box_snapshots:
+        box, queue = box_snapshot.box, box_snapshot.queue
+        if box_snapshot.gone or box_snapshot.seen.stopped or box.lease is None:
+            continue
+        if box.lease == NONE:
+            words = "lease none: it bills until a person or `sweepctl tend` ends that"
+        elif queue is None or queue.job.lease is None:
+            words = f"lease {box.lease}: the box was not told yet; `pulumi up` tells it"
+        else:
+            renewed = "renewed by this look" if box_snapshot.reachable else "not renewed: it was not reached"
+            words = f"{queue.job.lease.words}; {renewed}"
+        told.setdefault(words, []).append(box.name)
+    for words, names in told.items():
+        yield f"{', '.join(names)}: {words}"
+
+
+def _stopped(snapshot: Snapshot) -> Iterator[str]:
+    """What a box that is stopped still costs."""
+    for box_snapshot in snapshot.box_snapshots:
+        stop = box_snapshot.box.teardown.stop
+        if box_snapshot.gone or not box_snapshot.seen.stopped or stop is None or not stop.bills_after:
+            continue
+        known = box_snapshot.seen.stopped_per_hour
+        price = stop.price_per_hour if known is None else known
+        words = f"${price:.3f}/h" if price is not None else "the price per hour is not known"
+        yield f"{box_snapshot.box.name} is stopped, and bills on ({words}): {', '.join(stop.bills_after)}"
+
+
 def runways(snapshot: Snapshot, eta_seconds: float | None) -> Iterator[Runway]:
     """How long the balance of each account lasts that the state's boxes are rented with."""
     needed = None if eta_seconds is None else eta_seconds / HOUR
@@ -96,6 +128,8 @@ def money_lines(
             monthly = cost_words(volume.price_per_month, volume.keep_until, today=snapshot.now.date())
             yield f"volume {volume.name}: {monthly}"
     yield from leftover_lines(snapshot.left)
+    yield from _leases(snapshot)
+    yield from _stopped(snapshot)
     if snapshot.spent is not None:
         yield from snapshot.spent.problems
     if budget is None or snapshot.budget is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sweepstack.core.observation import Existence
-from sweepstack.core.own_stop import BEGINS
+from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import of_another_account, sure_first
@@ -195,7 +195,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return _resumes(snapshot, locked)
     if snapshot.to_run_again:  # `finish` would end the boxes without them
         return _resumes(snapshot, locked, RUNS_AGAIN)
-    if any(alarm.startswith(BEGINS) for box in view.boxes for alarm in box.alarms):
+    if any(alarm.startswith(BEGINS) and STAYS not in alarm for box in view.boxes for alarm in box.alarms):
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Launch, Receipt, ReceiptCell
@@ -55,8 +58,13 @@ def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
     since = journal.after(head)
     if since is None:
         return False
-    ours = {"box-off", "box-off-failed", *({"runner-stopped"} if teardown_begun else ())}  # its own stop runs no cell
-    return all(entry["event"] in ours for entry in since)
+    # Its own stop, and the end of its lease, run no cell.
+    ours = {"box-off", "box-off-failed", "lease-over", *({"runner-stopped"} if teardown_begun else ())}
+    return all(entry["event"] in ours or _of_the_lease(entry) for entry in since)
+
+
+def _of_the_lease(entry: Mapping[str, Any]) -> bool:
+    return entry["event"] == "runner-stopped" and entry.get("why") == "lease"
 
 
 def _cell_problems(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.gate import GATE
+from tests.mutants.lease import LEASE
 from tests.mutants.model import Mutant, Patch
 from tests.mutants.orphan import ORPHAN
 from tests.mutants.rented import MORE
@@ -11,6 +12,7 @@ WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_neve
 
 MUTANTS = (
     *GATE,
+    *LEASE,
     *MORE,
     *ORPHAN,
     Mutant(

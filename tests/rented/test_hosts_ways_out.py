@@ -42,6 +42,7 @@ def rent(tmp_path: Path) -> Iterator[Callable[..., HostStack]]:
                     candidates=[platform],
                     budget={"usd": 5},
                     when_done=when_done,
+                    lease="none",
                     overrides={platform: {"price_per_hour": 0.35, **overrides}},
                 )
             )

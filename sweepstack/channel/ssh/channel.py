@@ -224,6 +224,10 @@ class SshChannel:
         safe_parts(path)
         self._ask("write", data=(data,), path=path, mode=mode, bytes=len(data))
 
+    def touch(self, path: str) -> bool:
+        safe_parts(path)
+        return self._ask("touch", path=path) is True
+
     def append_locked(self, path: str, data: bytes, lock: str) -> None:
         safe_parts(path), safe_parts(lock)
         if not data.endswith(b"\n"):
@@ -320,7 +324,7 @@ class SshChannel:
             known = self._answers.take(verb, {name: word for name, word in words.items() if name != "deadline"})
             if known is not None:
                 return known.get()
-        elif verb not in ("ping", "size", "listdir", "has", "processes"):
+        elif verb not in ("ping", "size", "listdir", "has", "processes", "touch"):
             self._answers.clear()
         return self._asking(lambda link: link.ask_data(verb, most=most, **words), again=True)
 

@@ -255,6 +255,9 @@ class Agent:
     def do_write(self, path: str, mode: int, bytes: int) -> None:
         self.channel.write(path, b"".join(self.wire.data(bytes)), mode=mode)
 
+    def do_touch(self, path: str) -> bool:
+        return self.channel.touch(path)
+
     def do_append(self, path: str, lock: str, bytes: int) -> None:
         self.channel.append_locked(path, b"".join(self.wire.data(bytes)), lock)
 

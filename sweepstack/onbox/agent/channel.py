@@ -142,6 +142,11 @@ class Channel(Protocol):
         """Writes a file atomically and fsyncs it; makes parent folders. Idempotent."""
         ...
 
+    def touch(self, path: str) -> bool:
+        """Sets a file's time to now, by the box's clock. False when it is not there: it is not made. Raises
+        Unreachable."""
+        ...
+
     def append_locked(self, path: str, data: bytes, lock: str) -> None:
         """Appends whole lines under an exclusive flock on `lock` and fsyncs. All of `data` is added, or nothing.
 

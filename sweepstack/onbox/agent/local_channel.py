@@ -139,6 +139,15 @@ class LocalChannel:
         with self._answering(path):
             write_atomically(self._locate(path), data, mode=mode)
 
+    def touch(self, path: str) -> bool:
+        with self._answering(path):
+            try:
+                os.utime(self._locate(path))
+            except _NOT_THERE:
+                self._must_exist()
+                return False
+        return True
+
     def append_locked(self, path: str, data: bytes, lock: str) -> None:
         if not data.endswith(b"\n"):
             raise PlatformError(f"only whole lines are appended to {path}: the data must end in a newline")

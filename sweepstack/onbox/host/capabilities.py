@@ -6,7 +6,8 @@ Callers ask `isinstance(platform, CanStop)`. If they need the capability, they c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, Platform, VolumeRecord, Wait
@@ -36,6 +37,24 @@ class CanStop(Platform, Protocol):
         Raises StillCreating (the box exists and bills) upon the deadline or a cancel; PlatformError when the box is
         gone or is being destroyed; NoCapacity when the platform has no room for it now.
         """
+        ...
+
+
+class OwnStop(NamedTuple):
+    """The request with which a box asks its platform to stop it. The box adds the key that the platform gave it."""
+
+    method: str
+    url: str
+    body: Mapping[str, Any]
+
+
+@runtime_checkable
+class CanStopItself(Platform, Protocol):
+    """A platform that puts a key into each box, with which the box can stop itself."""
+
+    def own_stop(self, native_id: str) -> OwnStop:
+        """The request that stops this box. Sends nothing, and holds no key. Raises RequestRefused for an id that can't
+        be one."""
         ...
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs a box's queue of cells, one in each slot, and seals their files on the durable tier.
 
-    python runner.py SWEEP        SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
+    python runner.py SWEEP            SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
+    python runner.py SWEEP --watch    stops the box once its lease is over: `lease`
 
 Python 3.8+, standard library only; `launch.ship` sends all of this folder. The code, command and environment of a
 started cell never change; after a final failure a newer version of it in the queue starts with a count of 0.
@@ -43,6 +44,7 @@ from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
+from sweepstack.onbox.runner.lease import WATCH, Starter, Watcher
 from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
@@ -52,6 +54,7 @@ from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
 from sweepstack.onbox.runner.spec import Spec
+from sweepstack.onbox.runner.standstill import Standstill
 from sweepstack.onbox.runner.upload import Uploads
 
 LOOK_SECONDS = 1.0
@@ -89,6 +92,7 @@ class Runner:
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
+        self.watcher, self.standstill, self.lease_over = Starter(home), Standstill(home), ""
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
@@ -144,15 +148,26 @@ class Runner:
                     pass
                 if not (self.running or self.finishing or self.setups.busy) and self._drained():
                     return self._rest(self.schedule.verdict())
+                self._end_standstill()
                 self._wait(LOOK_SECONDS)
             return self._stopped()
         except BaseException:
             self._end_cells()
             raise
 
+    def _end_standstill(self) -> None:
+        """Ends this run when the lease is over and nothing moves: the watcher then stops the box."""
+        if not (self.stop or self.finishing or self.setups.busy):
+            blocked = self.gate.blocked is not None
+            why = self.standstill.why(self.spec(), self.running, self.patrol, blocked=blocked)
+            if why:
+                say(f"the lease is over, and {why}: the runner ends")
+                self.stop, self.lease_over = signal.SIGTERM, why
+
     def _rest(self, verdict: int) -> int:
         """Called when the queue is drained: issues the box's power-off, if the spec asks for it. Returns the exit
         code."""
+        self.watcher.beat(self.spec())  # a short queue may be drained before the first beat
         if verdict in (0, 1):  # else cells still wait until a person repairs their set-up
             power_off(self.home, self.spec(), self.journal, self.drained_at, lambda: self.stop != 0)
         return verdict
@@ -164,6 +179,7 @@ class Runner:
         """Sleeps until a child ends, a sealer is done or a signal comes; `seconds` at most."""
         spec = self.spec()
         self.uploads.beat(spec)
+        self.watcher.beat(spec)
         self.patrol.beat(self.running, spec, self.gate.blocked, self.uploads.backlog())
         due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
         select.select([self.wake_read], [], [], max(0.0, min([seconds, self.patrol.due - time.monotonic(), *due])))
@@ -333,7 +349,8 @@ class Runner:
                 self.setups.stop(signal.SIGKILL)
             self._wait(LOOK_SECONDS)
         if self.schedule.announced:
-            self.journal.append("runner-stopped", signal=signal.Signals(number).name)
+            more: dict[str, Any] = {"why": "lease", "reason": self.lease_over} if self.lease_over else {}
+            self.journal.append("runner-stopped", signal=signal.Signals(number).name, **more)
         return 128 + number
 
     def _end_cells(self) -> None:
@@ -352,9 +369,10 @@ class Runner:
 def main(argv: list[str]) -> int:
     """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
     try:
-        if len(argv) != 2 or not Path(argv[1]).is_dir():
+        if len(argv) not in (2, 3) or argv[2:] not in ([], [WATCH]) or not Path(argv[1]).is_dir():
             raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
-        return Runner(Path(os.path.abspath(argv[1]))).run()  # links unresolved: the box's root is found by the names
+        home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
+        return Watcher(home).run() if argv[2:] else Runner(home).run()
     except Fatal as error:
         code, message = error.args
         say(message)

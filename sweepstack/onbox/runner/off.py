@@ -1,7 +1,7 @@
-"""Power-off: a box runs a command that ends its own bill once its queue is drained.
+"""Power-off: a box ends its own bill, so that no laptop has to stay open for that.
 
-So no laptop has to stay open for that. It happens only if spec.json has `when_drained`: a box gets that when its
-platform's command is proved to end the bill and to wipe no tier with files of ours.
+Once its queue is drained, if spec.json has `when_drained`: a box gets that when its platform's command is proved to end
+the bill and to wipe no tier with files of ours. And once its lease is over (`lease`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.locks import is_held, take
+from sweepstack.onbox.runner import vendor_stop
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Journal, say
 
 GRACE_SECONDS = 600.0
@@ -22,9 +23,10 @@ GRACE_SECONDS = 600.0
 AGAIN_SECONDS = (60.0, 120.0, 300.0, 900.0, *[1800.0] * 46)
 """Between tries, unless spec.json has `off_again_seconds`: for a day in all."""
 GONE_SECONDS = 60.0
-"""A host that accepted the command may run for so long."""
+"""A host that accepted the command may run for so long, unless `asked` has `gone_seconds`."""
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 COMMAND_SECONDS = 120.0
+ACCEPTED = "it was accepted, and the box still runs"
 LOOK_SECONDS = 0.2
 
 
@@ -47,8 +49,12 @@ def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, sto
             return False
         time.sleep(LOOK_SECONDS)
     delays = [float(one) for one in spec.get("off_again_seconds", AGAIN_SECONDS)]
+
+    def must_not() -> bool:
+        return stopped() or queued(home) != read or not journal.is_last_writer()
+
     for number, delay in enumerate([*delays, 0.0], 1):
-        if not _issue(home, asked, journal, read, stopped, number, delay):
+        if not issue(home, {"by": "ssh", **asked}, must_not, number, delay, journal, stopped=stopped):
             return False
         tried = time.monotonic()
         while time.monotonic() < tried + delay:
@@ -59,38 +65,58 @@ def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, sto
     return True
 
 
-def _issue(
+def issue(
     home: Path,
-    asked: dict[str, Any],
-    journal: Journal,
-    read: int,
-    stopped: Callable[[], bool],
+    asked: Mapping[str, Any],
+    must_not: Callable[[], bool],
     number: int,
     delay: float,
+    journal: Journal | None = None,
+    why: str = "",
+    stopped: Callable[[], bool] = bool,
 ) -> bool:
-    """One try. If this process still runs afterwards, it failed: a host that powers off ends this process. False when
-    there must be no further try."""
+    """One try to stop this box: `asked` says how (`lease`). Blocks for minutes. The journal has the event before the
+    command runs. If this process still runs afterwards, it failed: a host that powers off ends this process.
+
+    False when nothing was tried: a runner is at work, or `must_not()`, which is asked while none can start. `journal`:
+    None opens it. `stopped`: whether this process is being ended, as by a host that powers off. Raises Fatal when the
+    journal can't be written.
+    """
     lock = os.open(home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if not take(lock, LOCK_SECONDS) or queued(home) != read or stopped() or not journal.is_last_writer():
+        if not take(lock, LOCK_SECONDS) or must_not():
             say("no: there is something else to do")
             return False
         others = at_work(home)
         if others:
             say(f"no: {', '.join(others)} on this host would end with it")
             return False
-        journal.append("box-off", native=str(asked["native"]), command=str(asked["command"]))
-        reason = _run(asked, delay)
-        say(f"{asked['native']} ({asked['command']}): {reason}")
+        journal = journal or Journal(home / "journal.jsonl")
+        by_key = asked.get("by") == "key"
+        command = f"{asked['method']} {asked['url']}" if by_key else str(asked["command"])
+        native = str(asked["native"])
+        more: dict[str, Any] = {"why": why} if why else {}
+        journal.append("box-off", native=native, command=command, **more)
+        reason = _sent(asked, delay) if by_key else _run(asked, delay)
+        say(f"{native} ({command}): {reason}")
         if stopped():
             return False
-        journal.append("box-off-failed", native=str(asked["native"]), reason=reason, tries=number, again=delay)
+        journal.append("box-off-failed", native=native, reason=reason, tries=number, again=delay, **more)
     finally:
         os.close(lock)
     return True
 
 
-def _run(asked: dict[str, Any], delay: float) -> str:
+def _sent(asked: Mapping[str, Any], delay: float) -> str:
+    """Asks the vendor. Returns why the box still runs, after as long as it may take to stop."""
+    reason = vendor_stop.stop(asked)
+    if reason:
+        return reason
+    time.sleep(min(float(asked.get("gone_seconds", GONE_SECONDS)), delay))
+    return ACCEPTED
+
+
+def _run(asked: Mapping[str, Any], delay: float) -> str:
     """Runs the command. Blocks for as long as the box may still be powering off. Returns why the box still runs."""
     env = {**os.environ, "PATH": ":".join(filter(None, [asked.get("path"), os.environ.get("PATH"), SBIN]))}
     with tempfile.TemporaryFile() as said:
@@ -109,8 +135,8 @@ def _run(asked: dict[str, Any], delay: float) -> str:
         said.seek(0)
         words = said.read(4096).decode("utf-8", "replace").strip().splitlines()
     if code == 0:
-        time.sleep(min(GONE_SECONDS, delay))
-        return "it was accepted, and the box still runs"
+        time.sleep(min(float(asked.get("gone_seconds", GONE_SECONDS)), delay))
+        return ACCEPTED
     return f"it ended with {code}" + (f": {words[-1][:200]}" if words else "")
 
 

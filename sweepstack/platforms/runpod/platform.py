@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from sweepstack.onbox.host.capabilities import CanStop, HasBalance, HasMarket, HasVolumes, ReadsVolumes, RentsSpot
+from sweepstack.onbox.host.capabilities import (
+    CanStop,
+    CanStopItself,
+    HasBalance,
+    HasMarket,
+    HasVolumes,
+    OwnStop,
+    ReadsVolumes,
+    RentsSpot,
+)
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, VolumeRecord, Wait
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
@@ -34,7 +43,7 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform(CanStop, HasMarket, HasBalance, HasVolumes):
+class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasVolumes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
@@ -68,6 +77,9 @@ class RunpodPlatform(CanStop, HasMarket, HasBalance, HasVolumes):
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         return power.start(session(), native_id, account, wait)
+
+    def own_stop(self, native_id: str) -> OwnStop:
+        return power.own_stop(native_id)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         return listed(session(), prefix)

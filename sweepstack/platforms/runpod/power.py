@@ -12,12 +12,14 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unreachable,
 )
+from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.create import until_ready
 from sweepstack.platforms.runpod.errors import refused
+from sweepstack.platforms.runpod.keys import base_url
 from sweepstack.platforms.runpod.lookup import get
 
 STOP_SECONDS = 20.0
@@ -72,6 +74,11 @@ def stop(session: Session, native_id: str, account: str) -> None:
 
     if Watch(Deadline(paced(STOP_SECONDS)), f"{native_id} to stand still", session.poll_seconds).until(stopped):
         raise NotYetStopped(f"RunPod accepted the stop of {native_id}, which is {phase} and may bill in full")
+
+
+def own_stop(native_id: str) -> OwnStop:
+    """See `CanStopItself.own_stop`."""
+    return OwnStop("POST", f"{base_url()}/v2/pods/{checked_id(native_id)}/action", {"action": "stop"})
 
 
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:

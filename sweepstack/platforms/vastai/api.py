@@ -46,15 +46,15 @@ class Client:
             from sweepstack.platforms.vastai.sdk import VastAI
 
             _quiet()
-            sdk = VastAI(server_url=_url(), retry=1)
+            sdk = VastAI(server_url=base_url(), retry=1)
             key = str(sdk.client.api_key).strip()
         except (RuntimeError, OSError, UnicodeError) as error:
             raise NotAuthorized(f"there is no key for vast.ai ({type(error).__name__}): {KEY_HELP}") from None
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise NotAuthorized(f"what stands where vast.ai's key is looked for is no key: {KEY_HELP}")
         learn({"VAST_API_KEY": key})
-        self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=_url(), retry=1)
-        self.source = Source(_url(), hashlib.sha256(key.encode()).hexdigest())
+        self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=base_url(), retry=1)
+        self.source = Source(base_url(), hashlib.sha256(key.encode()).hexdigest())
         self.state = state_of_account(self.source)
 
     # ------------------------------------------------------------------ reads
@@ -321,7 +321,8 @@ def _quiet() -> None:
     logger.setLevel(logging.WARNING)
 
 
-def _url() -> str:
+def base_url() -> str:
+    """The address of the API, from VAST_URL; without it the real one."""
     return (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
 
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.capabilities import (
     CanStop,
+    CanStopItself,
     HasBalance,
     HasMarket,
     HasVolumes,
     LetsIn,
+    OwnStop,
     ReadsVolumes,
     RentsSpot,
 )
@@ -43,7 +45,7 @@ def connect() -> VastPlatform:
     return VastPlatform()
 
 
-class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn):
+class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "vastai"
@@ -100,6 +102,9 @@ class VastPlatform(CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn
             return power.start(session, box_number(native_id), wait)
         finally:
             _forget(session)
+
+    def own_stop(self, native_id: str) -> OwnStop:
+        return power.own_stop(box_number(native_id))
 
     def let_in(self, native_id: str, account: str, public_key: str) -> None:
         """See `sweepstack.onbox.host.capabilities.LetsIn`."""

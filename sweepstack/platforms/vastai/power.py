@@ -16,11 +16,12 @@ from sweepstack.onbox.common.errors import (
     PlatformError,
     Unreachable,
 )
+from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import VERB_SECONDS
+from sweepstack.platforms.vastai.api import VERB_SECONDS, base_url
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session, still_creating
@@ -75,6 +76,11 @@ def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
         return own.row(identifier) is None
 
     return session.with_deadline(seconds).watch(f"instance {identifier} to be gone").until(gone)
+
+
+def own_stop(identifier: int) -> OwnStop:
+    """See `CanStopItself.own_stop`."""
+    return OwnStop("PUT", f"{base_url()}/api/v0/instances/{identifier}/", {"state": "stopped"})
 
 
 def stop(session: Session, identifier: int) -> None:

@@ -93,6 +93,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "teardown": Decision.UPDATE,
         "want": Decision.UPDATE,
         "when_done": Decision.UPDATE,
+        "lease": Decision.UPDATE,
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "live": Decision.IGNORE,

@@ -21,6 +21,8 @@ from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.operations.lease import look, on_box
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
@@ -85,6 +87,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
             seen = observe(_at(old))[0]
+            if old.job.lease is not None and seen.journal is not None:
+                look(_at(old).channel)
         if seen.journal is None:
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal)
@@ -175,7 +179,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         cell_moves.move_in(op, box, state, channel)
         cancelled = op.session.cancelled.is_set
         try:
-            done = launch(self._spec(op, state), channel, store, progress=op.progress, cancelled=cancelled)
+            done = launch(
+                self._spec(op, state, box.platform), channel, store, progress=op.progress, cancelled=cancelled
+            )
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
             next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
@@ -193,7 +199,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if done.waiting:
             op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
 
-    def _spec(self, op: Operation, state: QueueState) -> LaunchSpec:
+    def _spec(self, op: Operation, state: QueueState, platform: Platform) -> LaunchSpec:
         return LaunchSpec(
             identity=state.identity,
             box=state.box_name,
@@ -229,6 +235,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
             when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},
+            lease=on_box(state.job.lease, platform, state.box),
             image=state.job.image or "",
         )
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import last_seen, running, starting
 from sweepstack.billing.ledger import bill_of
+from sweepstack.core.lease import NONE
 from sweepstack.core.observation import Observation
 from sweepstack.evidence.location import require_marker
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError, TeardownRefused, Unreachable
@@ -93,14 +94,18 @@ def deviation(box: BoxContext, state: BoxState, record: BoxRecord, seen: Observa
 
 
 def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
-    """Whether the box has `when_done: stop` and nothing left in its queue. The queue starts it again when it is given
-    cells."""
-    if state.when_done != "stop":
+    """Whether the box is to stop once its queue is drained (`when_done: stop`, or a lease), and it is. The queue starts
+    it again when it is given cells."""
+    if not _stops_drained(state):
         return False
     try:
         return drained(box.store, state.name, state.generation, seen)
     except EvidenceError:
         return False
+
+
+def _stops_drained(state: BoxState) -> bool:
+    return state.when_done == "stop" or state.lease not in (None, NONE)
 
 
 def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
@@ -116,7 +121,7 @@ def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: 
     except (EvidenceError, JournalDamaged):
         return  # said elsewhere
     stop = state.teardown.stop.issue if state.teardown.stop is not None else None
-    ends_itself = state.when_done == "stop" and stop is not None and stop.by == "ssh"
+    ends_itself = _stops_drained(state) and stop is not None and stop.by == "ssh"
     off = last_seen(journal, state.created_at) if ends_itself and not answers else None
     for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
         op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
@@ -137,7 +142,7 @@ def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = Fa
         except Unreachable as error:  # it is cleared all the same, and its end may be all that is left to do
             known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
             return BoxRecord(*known, location="", note=str(error))
-    if state.when_done == "stop" and state.teardown.stop is not None:
+    if _stops_drained(state) and state.teardown.stop is not None:
         seen, record = observe(box, files=False)
         if record is not None and seen.stopped and rests_drained(box, state, seen):
             return record

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
+from sweepstack.core.lease import NONE, LeaseFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
@@ -123,12 +124,14 @@ class BoxEntry(_WithApproval):
     teardown: TeardownFacts
     want: str = "running"
     when_done: str = "keep"
+    lease: str | None = None
 
     @property
     def ends_itself(self) -> bool:
-        """Whether a command on it, by itself, ends its bill once its queue is drained."""
+        """Whether a command on it, by itself, ends its bill: once its queue is drained, or its lease is over."""
         issue = self.teardown.stop.issue if self.teardown.stop is not None else None
-        return self.when_done == STOP and issue is not None and issue.by == "ssh"
+        asked = self.when_done == STOP or self.lease not in (None, NONE)
+        return asked and issue is not None and issue.by == "ssh"
 
     def context(self, verb: str = "") -> BoxContext:
         """The box with its `facts`, its platform and its evidence, with nothing opened yet."""
@@ -173,6 +176,12 @@ class MetricsEntry(BaseModel):
     y: tuple[str, ...]
 
 
+class LeaseSeen(LeaseFacts):
+    """The lease of a box. What a newer version adds to it passes."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
 class _Job(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
@@ -180,6 +189,7 @@ class _Job(BaseModel):
     gpus: int | None = None
     workdir: str | None = None
     include: tuple[str, ...] = ()
+    lease: LeaseSeen | None = None
 
 
 class QueueEntry(_Entry):

@@ -353,3 +353,13 @@ def test_a_visitor_is_not_the_boxs(channel: Channel, world: World, capfd: pytest
     assert channel.attach(["sleep", "2"]) == 0
     watcher.join()
     assert seen == [[]]
+
+
+def test_a_touch_sets_the_time_of_a_file_that_is_there_and_makes_none(channel: Channel, world: World) -> None:
+    assert channel.touch("data/sweep/looked") is False
+    channel.write("data/sweep/looked", b"")
+    os.utime(world.root / "data/sweep/looked", (1, 1))
+    assert channel.touch("data/sweep/looked") is True
+    assert (world.root / "data/sweep/looked").stat().st_mtime > 1
+    with pytest.raises(PlatformError):
+        channel.touch("../looked")

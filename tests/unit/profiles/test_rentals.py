@@ -80,7 +80,9 @@ def text(name: str, more: str = "", *, when_done: str = "keep", want: str = "run
         GOOD.replace("candidates: [local]", f"candidates: [{name}]")
         .replace("overrides: {local: {price_per_hour: 0.12}}", f"overrides: {{{name}: {{price_per_hour: 0.5}}}}")
         .replace("want: running", f"want: {want}, host: root@192.0.2.7")
-        .replace("    boxes:", f"    budget: {{usd: 60}}\n    when_done: {when_done}\n{more}    boxes:")
+        .replace(
+            "    boxes:", f"    budget: {{usd: 60}}\n    when_done: {when_done}\n    lease: none\n{more}    boxes:"
+        )
     )
 
 
@@ -465,7 +467,7 @@ def test_a_host_that_bills_is_ended_as_its_profile_says(tmp_path: Path, name: st
 
 def test_a_host_of_one_s_own_needs_no_budget_and_every_box_its_own_host(tmp_path: Path) -> None:
     own = text("generic-ssh").replace("price_per_hour: 0.5", "price_per_hour: 0")
-    own = own.replace("    budget: {usd: 60}\n    when_done: keep\n", "")
+    own = own.replace("    budget: {usd: 60}\n    when_done: keep\n    lease: none\n", "")
 
     def made(boxes: str) -> Plan:
         write(tmp_path, own.replace(BOXES, boxes))

@@ -245,7 +245,7 @@ def test_what_sends_a_bill_needs_a_budget(tmp_path: Path) -> None:
     assert "needs a budget, such as budget: {usd: 60}" in refusal(tmp_path, only, other=rents)
     budget = only.replace("    boxes:", "    budget: {usd: 60}\n    boxes:")
     assert "the config must say when_done: stop or keep" in refusal(tmp_path, budget, other=rents)
-    made = plan(tmp_path, budget.replace("    boxes:", "    when_done: stop\n    boxes:"), other=rents)
+    made = plan(tmp_path, budget.replace("    boxes:", "    when_done: stop\n    lease: 2h\n    boxes:"), other=rents)
     assert made.when_done == "stop"
     assert made.platform == "other"
     assert made.budget is not None

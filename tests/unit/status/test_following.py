@@ -9,12 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from sweepstack.billing.balance import Left
-from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.state import BoxEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
@@ -211,3 +211,39 @@ def test_what_calls_boxes_gone_stands_last() -> None:
     *_, given_up, gone = compose(both).next
     assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
     assert gone.startswith("sweepctl adopt --also a")
+
+
+def test_the_lease_of_a_box_stands_among_the_lines_of_money() -> None:
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    lease = {"text": "2h", "seconds": 7200, "by": "key", "native": "stop", "key": "K", "of_a_newer_version": 1}
+
+    def said(lease_text: str | None, told: dict[str, Any] | None, **changes: Any) -> list[str]:
+        box = box_snapshot.box.model_copy(update={"lease": lease_text})
+        job = {"lease": told} if told else {}
+        queue = QueueEntry.model_validate(
+            {"urn": "q", "box": "host-1", "box_name": "box-0", "generation": 1, "roster_digest": "x", "job": job}
+        )
+        seen = replace(box_snapshot, box=box, queue=queue, handed=None, **changes)
+        return [line for line in compose(replace(asked, box_snapshots=(seen,))).money_lines if line.startswith("box-0")]
+
+    (line,) = said("2h", lease)
+    assert line.startswith("box-0: lease 2h: 2h after the last look, and once nothing is left to do, the box stops")
+    assert "unproved: no live run has shown that this key works" in line
+    assert line.endswith("not renewed: it was not reached")
+    there = Observation(Existence.EXISTS, parse_journal(b""))
+    assert said("2h", lease, seen=there)[0].endswith("renewed by this look")
+    assert said("2h", None) == ["box-0: lease 2h: the box was not told yet; `pulumi up` tells it"]
+    assert said("none", None) == ["box-0: lease none: it bills until a person or `sweepctl tend` ends that"]
+    assert said(None, None) == []
+
+
+def test_what_a_stopped_box_bills_on_stands_there_with_its_price() -> None:
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    stop = StopFacts(kills=(), keeps=("data",), bills_after=("the volume disk",), price_per_hour=0.01)
+    teardown = box_snapshot.box.teardown.model_copy(update={"stop": stop})
+    box = box_snapshot.box.model_copy(update={"teardown": teardown})
+    seen = Observation(Existence.EXISTS, parse_journal(b""), stopped=True)
+    view = compose(replace(asked, box_snapshots=(replace(box_snapshot, box=box, seen=seen, handed=None),)))
+    assert "box-0 is stopped, and bills on ($0.010/h): the volume disk" in view.money_lines

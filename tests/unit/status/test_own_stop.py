@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sweepstack.core.journal import Journal
-from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.own_stop import asked_to_stop, could_not_stop
 
 NOW = datetime(2026, 11, 22, 12, 40, tzinfo=UTC)
 
@@ -45,3 +45,15 @@ def test_it_says_what_it_bills_and_why() -> None:
 def test_when_it_is_due(events: list[tuple[str, float]], alarm: bool) -> None:
     assert bool(could_not_stop(journal(*events), NOW, 0.3)) == alarm
     assert could_not_stop(None, NOW, 0.3) == ""
+
+
+def test_a_lease_that_is_over_where_the_box_stays() -> None:
+    over = {"event": "lease-over", "time": NOW.isoformat(), "why": "a stop wipes data"}
+    found = could_not_stop(Journal(entries=(over,)), NOW, 0.3)
+    assert found == (
+        "should have stopped itself, could not (its lease is over, and it stays: a stop wipes data): "
+        "it still bills $0.30/h"
+    )
+    assert not asked_to_stop(Journal(entries=(over,)))
+    assert asked_to_stop(journal(("box-off", 1)))
+    assert could_not_stop(Journal(entries=(over, {**over, "event": "cell-started"})), NOW, 0.3) == ""

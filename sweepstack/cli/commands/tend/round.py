@@ -17,6 +17,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources, open_sources
+from sweepstack.core.own_stop import asked_to_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence import box_logs, unsealed
@@ -153,9 +154,8 @@ def rest(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Rou
     for box_snapshot in snapshot.box_snapshots:
         if box_snapshot.phase != Phase.RUNNING or not box_snapshot.reachable:
             continue
-        done = (
-            box_snapshot.box.when_done == STOP and not box_snapshot.seen.runner_alive and _drained(store, box_snapshot)
-        )
+        due = box_snapshot.box.when_done == STOP or asked_to_stop(box_snapshot.journal)
+        done = due and not box_snapshot.seen.runner_alive and _drained(store, box_snapshot)
         if done or box_snapshot.box.native_id in broke:
             why = "its queue is drained" if done else "the budget is used up"
             _let_rest(store, box_snapshot, why, round_, verified)

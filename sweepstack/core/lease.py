@@ -1,0 +1,55 @@
+"""The lease of a rented box: how long after the last look it stops itself, and how it does that.
+
+The profile and the stack config say it once, when the program runs. From then on it is an input in the engine's state.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sweepstack.core.records import Record
+
+NONE = "none"
+UNPROVED = "unproved: no live run has shown that this key works"
+
+
+class LeaseFacts(Record):
+    """`text` as the person wrote it. `kills`: the tiers of ours that a stop wipes; such a box never stops itself.
+
+    `by`: `ssh`, a `command` on the box; `key`, a request to the platform with the key that it puts into the box, in the
+    variable `key`; None: the box has no way. `native` is the platform's name for the stop, `proved` the month in which
+    a live run showed that the key works (None: none did).
+    """
+
+    text: str
+    seconds: float = Field(gt=0)
+    kills: tuple[str, ...] = ()
+    by: Literal["ssh", "key"] | None = None
+    native: str | None = None
+    command: str | None = None
+    key: str | None = None
+    proved: str | None = None
+
+    @property
+    def stays(self) -> str:
+        """Why the box does not stop itself; "" when it does."""
+        if self.kills:
+            return f"a stop wipes {' and '.join(self.kills)}, where its journal and its logs are"
+        return "" if self.by else "no command on it ends its bill"
+
+    @property
+    def how(self) -> str:
+        """What the box does once the lease is over, for people."""
+        if self.stays:
+            return f"the box can only tell, and bills on: {self.stays}"
+        if self.by == "ssh":
+            return f"the box stops itself ({self.native})"
+        proof = f"proved {self.proved}" if self.proved else UNPROVED
+        return f"the box stops itself with the key that the platform puts into it ({self.key}; {proof})"
+
+    @property
+    def words(self) -> str:
+        """The whole of it in one line."""
+        return f"lease {self.text}: {self.text} after the last look, and once nothing is left to do, {self.how}"

@@ -1,0 +1,67 @@
+"""Mutants of the lease: what keeps a box from stopping itself too early, or with what is nowhere else."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant, Patch
+
+RUNNER, TESTS = "sweepstack/onbox/runner", "tests/onbox/test_lease.py"
+
+LEASE = (
+    Mutant(
+        "stop a box whose stop wipes the journal",
+        (Patch(f"{RUNNER}/lease.py", "    if kills:\n", "    if False:\n"),),
+        (f"{TESTS}::test_it_stays_where_a_stop_wipes_what_is_nowhere_else_and_says_so_once",),
+    ),
+    Mutant(
+        "stop a box under a cell without a runner",
+        (Patch(f"{RUNNER}/lease.py", "        return of_cells(", "        return [] and of_cells("),),
+        (f"{TESTS}::test_cells_that_outlive_a_killed_runner_keep_it_on",),
+    ),
+    Mutant(
+        "end a cell that works when the lease is over",
+        (
+            Patch(
+                f"{RUNNER}/standstill.py",
+                "if all(patrol.hung(one)[0] for one in running.values()) else",
+                "if True else",
+            ),
+        ),
+        (f"{TESTS}::test_a_cell_that_works_keeps_it_on",),
+    ),
+    Mutant(
+        "let no look renew the lease",
+        (Patch(f"{RUNNER}/lease.py", "        if mark != self._seen:\n", "        if False:\n"),),
+        (f"{TESTS}::test_each_look_renews_it",),
+    ),
+    Mutant(
+        "send the vendor's key where a redirect points",
+        (Patch(f"{RUNNER}/vendor_stop.py", "build_opener(_NoRedirect())", "build_opener()"),),
+        (f"{TESTS}::test_an_answer_that_is_no_yes[answer0-the vendor answered 302]",),
+    ),
+    Mutant(
+        "write the vendor's key into the journal",
+        (Patch(f"{RUNNER}/vendor_stop.py", 'text.replace(key, "***")', "text"),),
+        (f"{TESTS}::test_the_vendor_is_asked_with_its_own_key_and_asked_again",),
+    ),
+    Mutant(
+        "stop before the journal has it",
+        (
+            Patch(
+                f"{RUNNER}/off.py",
+                '        journal.append("box-off", native=native, command=command, **more)\n',
+                "",
+            ),
+        ),
+        (f"{TESTS}::test_a_drained_box_stops_itself_once_no_command_looked_for_so_long",),
+    ),
+    Mutant(
+        "destroy the pod instead of stopping it",
+        (Patch("sweepstack/platforms/runpod/power.py", '{"action": "stop"})', '{"action": "terminate"})'),),
+        ("tests/unit/profiles/test_lease.py::test_the_box_is_told_the_request_and_no_key",),
+    ),
+    Mutant(
+        "let a config that rents say nothing of a lease",
+        (Patch("sweepstack/profiles/resolve.py", "    if bills and config.lease is None:\n", "    if False:\n"),),
+        ("tests/unit/profiles/test_lease.py::test_a_platform_that_sends_a_bill_needs_a_lease_or_none[runpod]",),
+    ),
+)

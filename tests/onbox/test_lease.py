@@ -1,0 +1,298 @@
+"""A box whose lease is over and that has nothing to do stops itself, and never before: the real runner and watcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import Box, alive, wait_for
+
+KEY = "rpa_NEVER_IN_A_LOG"
+
+
+def leased(box: Box, seconds: float = 0.5, *, kills: tuple[str, ...] = (), **more: Any) -> Path:
+    """A box with a lease, whose stop leaves a mark."""
+    mark = box.control / "off"
+    how: dict[str, Any] = {
+        "by": "ssh",
+        "native": "power-off",
+        "command": f"echo off >> {shlex.quote(str(mark))}",
+        "gone_seconds": 0.1,
+    }
+    box.set(**({"lease": {"seconds": seconds, "how": how, "kills": list(kills)}, "off_again_seconds": [600]} | more))
+    return mark
+
+
+def looks(box: Box, until: Callable[[], bool]) -> None:
+    """A command looks at the box again and again, as `touch` of the agent does."""
+
+    def one() -> bool:
+        os.utime(box.home / "looked")
+        return until()
+
+    (box.home / "looked").touch()
+    wait_for(one, box.log)
+
+
+def watcher(box: Box) -> list[int]:
+    return [pid for pid in box.processes() if b"--watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+
+
+def events(box: Box) -> list[str]:
+    return [str(entry["event"]) for entry in box.journal().entries]
+
+
+def off(box: Box, count: int = 1) -> list[Mapping[str, Any]]:
+    wait_for(lambda: len(box.events("box-off-failed")) >= count, box.log)
+    return box.events("box-off")
+
+
+class Vendor(ThreadingHTTPServer):
+    """A vendor's API: what was asked, and the answer to it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[dict[str, Any]] = []
+        self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b'{"id": "pod", "status": "EXITED"}')
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v2/pods/pod/action"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Vendor
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.asked.append({"path": self.path, "body": body, "headers": dict(self.headers)})
+        code, headers, said = self.server.answer
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(said)
+
+    do_GET = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def vendor() -> Iterator[Vendor]:
+    with Vendor() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def keyed(box: Box, vendor: Vendor, **more: Any) -> None:
+    body, name = {"action": "stop"}, "RUNPOD_API_KEY"
+    how: dict[str, Any] = {
+        "by": "key",
+        "native": "stop",
+        "key": name,
+        "method": "POST",
+        "url": vendor.url,
+        "body": body,
+    }
+    how = {**how, "gone_seconds": 0.1}
+    box.set(lease={"seconds": 0.3, "how": how | more, "kills": []}, off_again_seconds=[0.2, 600])
+
+
+def test_a_drained_box_stops_itself_once_no_command_looked_for_so_long(box: Box) -> None:
+    mark = leased(box)
+    box.add("a")
+    assert box.start().ended() == 0  # and the watcher outlives it
+    event = off(box)[0]
+    assert mark.read_text() == "off\n"
+    assert (event["native"], event["why"]) == ("power-off", "lease")
+    assert events(box)[-3:] == ["cell-sealed", "box-off", "box-off-failed"]
+    assert box.events("box-off-failed")[0]["reason"].startswith("it was accepted")
+
+
+def test_each_look_renews_it(box: Box) -> None:
+    mark = leased(box, 3)
+    box.add("a")
+    assert box.start().ended() == 0
+    end = time.monotonic() + 6
+    looks(box, lambda: time.monotonic() > end)
+    assert not mark.exists()
+    off(box)
+    assert mark.exists()
+
+
+def test_a_cell_that_works_keeps_it_on(box: Box) -> None:
+    mark = leased(box, 0.1, stall_seconds=600)
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    time.sleep(1)
+    assert not mark.exists()
+    assert "box-off" not in events(box)
+    held.unlink()
+    assert runner.ended() == 0
+    off(box)
+
+
+def test_a_hung_queue_is_ended_and_then_the_box_stops(box: Box) -> None:
+    mark = leased(box, 0.5, stall_seconds=0.6, patrol_seconds=0.2, grace_seconds=5)
+    box.add("a", "sleep 600")
+    box.add("b")
+    assert box.start().ended() == 143
+    off(box)
+    assert mark.exists()
+    stopped = box.events("runner-stopped")[0]
+    assert (stopped["why"], stopped["reason"]) == ("lease", "each cell that runs is hung")
+    assert list(box.processes(cells=True)) == []
+    assert box.journal().cells["a"].state == "running", "a stop is no failure: the next runner goes on with it"
+
+
+def test_a_queue_without_room_is_ended_too(box: Box) -> None:
+    mark = leased(box, 0.5, min_free={"bytes": 1 << 60})
+    box.add("a")
+    assert box.start().ended() == 143
+    off(box)
+    assert mark.exists()
+    assert box.events("runner-stopped")[0]["reason"] == "nothing runs, and nothing can start"
+
+
+def test_it_stays_where_a_stop_wipes_what_is_nowhere_else_and_says_so_once(box: Box) -> None:
+    mark = leased(box, 0.2, kills=("scratch", "data"))
+    box.add("a")
+    assert box.start().ended() == 0
+    wait_for(lambda: bool(box.events("lease-over")), box.log)
+    time.sleep(1)
+    told = box.events("lease-over")
+    assert [one["why"] for one in told] == ["a stop wipes scratch and data, where its journal and its logs are"]
+    assert not mark.exists()
+    assert box.state("a") == "sealed"
+
+
+def test_it_stays_where_nothing_can_end_its_bill(box: Box) -> None:
+    box.set(lease={"seconds": 0.2, "how": {}, "kills": []})
+    box.add("a")
+    assert box.start().ended() == 0
+    wait_for(lambda: bool(box.events("lease-over")), box.log)
+    assert "box-off" not in events(box)
+
+
+def test_cells_that_outlive_a_killed_runner_keep_it_on(box: Box) -> None:
+    mark = leased(box, 0.3)
+    held = box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    runner.kill()
+    wait_for(lambda: bool(box.events("lease-over")), box.log)
+    assert box.events("lease-over")[0]["why"] == "cells still run, without a runner"
+    assert not mark.exists()
+    held.unlink()
+    off(box)
+    assert mark.exists()
+
+
+def test_cells_that_a_killed_runner_left_and_that_do_nothing_are_ended(box: Box) -> None:
+    mark = leased(box, 0.3, stall_seconds=1)
+    box.add("a", "sleep 600")
+    runner = box.start()
+    box.pid("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    runner.kill()
+    off(box)
+    assert mark.exists()
+    assert list(box.processes(cells=True)) == []
+
+
+def test_the_next_runner_has_a_watcher_of_its_own_and_there_is_one(box: Box) -> None:
+    leased(box, 20)
+    box.add("a")
+    box.run("a")
+    wait_for(lambda: len(watcher(box)) == 1, box.log)
+    first = watcher(box)[0]
+    box.add("b")
+    box.run("b")
+    wait_for(lambda: first not in watcher(box) and len(watcher(box)) == 1, box.log)
+    box.set(lease=None)
+    wait_for(lambda: not watcher(box), box.log)
+
+
+def test_without_a_lease_no_watcher_starts(box: Box) -> None:
+    box.add("a")
+    box.run("a")
+    assert watcher(box) == []
+    assert not (box.home / "looked").exists()
+
+
+def test_the_vendor_is_asked_with_its_own_key_and_asked_again(box: Box, vendor: Vendor) -> None:
+    keyed(box, vendor)
+    vendor.answer = 401, {}, f"no such key: {KEY}".encode()
+    box.add("a")
+    assert box.start(env={"RUNPOD_API_KEY": KEY}).ended() == 0
+    off(box, 1)
+    vendor.answer = 200, {}, b'{"id": "pod"}'
+    assert off(box, 2)[0]["command"] == f"POST {vendor.url}"
+    sent = vendor.asked[0]
+    assert json.loads(sent["body"]) == {"action": "stop"}
+    assert sent["headers"]["Authorization"] == f"Bearer {KEY}"
+    assert "Python" not in sent["headers"]["User-Agent"]
+    reasons = [one["reason"] for one in box.events("box-off-failed")]
+    assert reasons[0] == "the vendor answered 401: no such key: ***"
+    assert "accepted, and the box still runs" in reasons[-1]
+    assert not [path for path in box.root.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((302, {"Location": "/elsewhere"}, b""), "the vendor answered 302"),
+        ((200, {}, b'{"success": false, "msg": "no"}'), "the vendor refused it"),
+        ((200, {}, b"<html>"), "can't be read"),
+    ],
+)
+def test_an_answer_that_is_no_yes(
+    box: Box, vendor: Vendor, answer: tuple[int, dict[str, str], bytes], reason: str
+) -> None:
+    keyed(box, vendor)
+    vendor.answer = answer
+    box.add("a")
+    assert box.start(env={"RUNPOD_API_KEY": KEY}).ended() == 0
+    off(box)
+    assert reason in box.events("box-off-failed")[0]["reason"]
+    assert {one["path"] for one in vendor.asked} == {"/v2/pods/pod/action"}, "the key went elsewhere"
+
+
+def test_without_the_key_it_says_which_is_missing(box: Box, vendor: Vendor) -> None:
+    keyed(box, vendor, key="NO_SUCH_KEY_HERE")
+    box.add("a")
+    assert box.start().ended() == 0
+    off(box)
+    assert box.events("box-off-failed")[0]["reason"].startswith("NO_SUCH_KEY_HERE is neither in")
+    assert vendor.asked == []
+
+
+def test_a_jump_of_the_clock_ends_no_lease(box: Box) -> None:
+    mark = leased(box, 600)
+    box.add("a")
+    box.run("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    pid = watcher(box)[0]
+    wait_for((box.home / "looked").exists, box.log)
+    for jump in (-30, 30):
+        os.utime(box.home / "looked", (time.time() + jump * 86400,) * 2)
+        time.sleep(0.3)
+    assert alive(pid)
+    assert not mark.exists()

@@ -1,0 +1,56 @@
+"""A box with a lease: what it is told, who watches it, and what renews it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sweepstack.channel import prefetch
+from sweepstack.onbox.common import box_layout
+from tests.unit.launch.support import Site
+
+LEASE = {"seconds": 7200.0, "kills": [], "how": {"by": "ssh", "native": "off", "command": "sh -c true"}}
+
+
+def eventually(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def watched(site: Site) -> bool:
+    return site.channel.lock_held(box_layout.LEASE_LOCK)
+
+
+def test_it_is_told_and_watched_and_each_up_renews_it(site: Site) -> None:
+    site.launch("one", lease=LEASE)
+    told = json.loads(site.channel.read(box_layout.SPEC))["lease"]
+    assert told == {**LEASE, "how": {**LEASE["how"], "path": os.environ["PATH"]}}  # type: ignore[dict-item]
+    eventually(lambda: watched(site))
+    looked = Path(site.root) / box_layout.LOOKED
+    os.utime(looked, (1, 1))
+    site.drained()
+    site.launch("one", lease=LEASE)
+    assert looked.stat().st_mtime > 1
+    assert watched(site), "the watcher outlives the runner"
+
+
+def test_a_drained_box_that_gets_a_lease_is_watched_from_then_on(site: Site) -> None:
+    site.launch("one")
+    site.drained()
+    assert not watched(site)
+    assert site.channel.touch(box_layout.LOOKED) is False, "a look makes no file on a box without a lease"
+    assert not (site.root / box_layout.LOOKED).exists()
+    done = site.launch("one", lease=LEASE)
+    assert not done.started_runner
+    eventually(lambda: watched(site))
+
+
+def test_the_answer_to_a_touch_is_not_kept() -> None:
+    answers = prefetch.Answers()
+    answers.keep([prefetch.touch(box_layout.LOOKED)], [prefetch.Answer(b"", True)])
+    assert not answers

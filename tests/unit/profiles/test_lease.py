@@ -1,0 +1,94 @@
+"""The lease in the stack config: where it must stand, and what a box of each platform can do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.queue import job_input
+from sweepstack.core.lease import LeaseFacts
+from sweepstack.operations.lease import on_box
+from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.plan import Plan
+from sweepstack.profiles.resolve import resolve
+from tests.unit.config.helpers import GOOD, load, refusal
+
+VOLUME = "    mounts: {/ckpt: {source: kept}}\n"
+
+
+def text(platform: str, lease: str, more: str = "") -> str:
+    budget = f"    budget: {{usd: 60}}\n    when_done: keep\n{lease}{more}    boxes:"
+    host = "want: running, host: root@192.0.2.7" if platform in ("autodl", "lambda") else "want: running"
+    price = f"overrides: {{{platform}: {{price_per_hour: 0.5}}}}"
+    return (
+        GOOD.replace("candidates: [local]", f"candidates: [{platform}]")
+        .replace("overrides: {local: {price_per_hour: 0.12}}", price)
+        .replace("want: running", host)
+        .replace("    boxes:", budget)
+    )
+
+
+def plan(root: Path, platform: str, lease: str = "    lease: 2h\n", more: str = "") -> Plan:
+    profiles = {name: profile.model_copy(update={"unavailable": ""}) for name, profile in load_profiles().items()}
+    return resolve(load(root, text(platform, lease, more)), profiles)
+
+
+@pytest.mark.parametrize("platform", ["runpod", "vastai", "autodl", "lambda"])
+def test_a_platform_that_sends_a_bill_needs_a_lease_or_none(tmp_path: Path, platform: str) -> None:
+    with pytest.raises(Exception, match=r"the config must say lease: 2h .* or lease: none"):
+        plan(tmp_path, platform, "")
+    none = plan(tmp_path, platform, "    lease: none\n")
+    assert (none.lease, none.lease_text) == (None, "none")
+    assert "lease none" in none.lease_words[0]
+    assert "lease" not in job_input(none.job, none.boxes[0], "sha256:0", lease=none.lease)
+
+
+def test_where_no_bill_is_sent_there_is_no_lease(tmp_path: Path) -> None:
+    resolved = resolve(load(tmp_path, GOOD.replace("    boxes:", "    lease: 2h\n    boxes:")), load_profiles())
+    assert (resolved.lease, resolved.lease_text, resolved.lease_words) == (None, "", ())
+
+
+@pytest.mark.parametrize("lease", ["9m", "soon", "0h", "2", "[2h]"])
+def test_what_is_no_lease(tmp_path: Path, lease: str) -> None:
+    said = refusal(tmp_path, text("runpod", f"    lease: {lease}\n"))
+    assert "a duration of 10m or more, such as 2h, or none" in said
+
+
+def test_each_platform_s_own_way(tmp_path: Path) -> None:
+    pod = plan(tmp_path, "runpod").lease
+    assert pod == LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="RUNPOD_API_KEY")
+    assert "unproved: no live run has shown that this key works" in plan(tmp_path, "runpod").lease_words[0]
+    vast = plan(tmp_path, "vastai").lease
+    assert vast == LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="CONTAINER_API_KEY")
+    autodl = plan(tmp_path, "autodl").lease
+    assert autodl == LeaseFacts(text="2h", seconds=7200, by="ssh", native="关机", command="shutdown")
+    assert plan(tmp_path, "lambda").lease == LeaseFacts(text="2h", seconds=7200)
+    assert "can only tell, and bills on" in plan(tmp_path, "lambda").lease_words[0]
+
+
+def test_a_stop_that_wipes_the_journal_is_none_that_a_box_makes(tmp_path: Path) -> None:
+    mounted = plan(tmp_path, "runpod", more=VOLUME)
+    assert mounted.lease is not None
+    assert mounted.lease.kills == ("scratch", "data")
+    assert "can only tell, and bills on: a stop wipes scratch and data" in mounted.lease_words[0]
+    kept = plan(tmp_path, "vastai", more=VOLUME).lease
+    assert kept is not None
+    assert kept.kills == ()
+
+
+def test_the_box_is_told_the_request_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNPOD_API_BASE_URL", "https://api.example")
+    monkeypatch.delenv("VAST_URL", raising=False)
+    monkeypatch.setenv("RUNPOD_API_KEY", "my-own-key")
+    facts = LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="RUNPOD_API_KEY")
+    told = on_box(facts, load_platform("runpod"), "abc123")
+    url = "https://api.example/v2/pods/abc123/action"
+    how = {"by": "key", "native": "stop", "key": "RUNPOD_API_KEY", "proved": None, "method": "POST", "url": url}
+    assert told == {"seconds": 7200, "kills": [], "how": {**how, "body": {"action": "stop"}}}
+    asked = on_box(facts, load_platform("vastai"), "4711")["how"]
+    assert (asked["method"], asked["body"]) == ("PUT", {"state": "stopped"})
+    assert asked["url"] == "https://console.vast.ai/api/v0/instances/4711/"
+    assert on_box(facts, load_platform("local"), "x")["how"] == {}
+    assert on_box(None, load_platform("local"), "x") == {}
