@@ -5,6 +5,7 @@ Converges: called again with the same spec it ships nothing, appends nothing and
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupF
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 __all__ = [
     "FirstCellFailed",
@@ -80,8 +82,8 @@ def launch(
     if todo.wanted or todo.drops:
         spec, off = _with_way_off(spec, channel)
         runner = ship_runner(spec, channel)
-        if spec.lease and not channel.touch(box_layout.LOOKED):
-            channel.write(box_layout.LOOKED, b"")
+        if spec.lease:
+            _lease_begins(channel, runner)
     alive = channel.lock_held(box_layout.RUNNER_LOCK)
     with hands_on(channel.native_id):
         todo, present = _without_taken(spec, channel, store, todo, present)
@@ -115,12 +117,37 @@ def launch(
 
 def _spawn(channel: Channel, runner: str, *words: str) -> None:
     """Starts the runner, or with `WATCH` the process that stops the box once its lease is over."""
-    channel.spawn(
-        [channel.python, channel.absolute(f"{box_layout.HOME}/{runner}"), channel.absolute(box_layout.HOME), *words],
-        cwd=box_layout.HOME,
-        env={"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"},
-        log=box_layout.RUNNER_LOG,
-    )
+    argv = _argv(channel, runner, *words)
+    channel.spawn(argv, cwd=box_layout.HOME, env=_env(channel), log=box_layout.RUNNER_LOG)
+
+
+def _argv(channel: Channel, runner: str, *words: str) -> list[str]:
+    home = box_layout.HOME
+    return [channel.python, channel.absolute(f"{home}/{runner}"), channel.absolute(home), *words]
+
+
+def _env(channel: Channel) -> dict[str, str]:
+    return {"PATH": f"{PurePosixPath(channel.python).parent}:{PATH}", "LANG": "C.UTF-8"}
+
+
+def _lease_begins(channel: Channel, runner: str) -> None:
+    """Renews the lease, and writes what a box runs each time it is started: by the platform itself, after a failure of
+    its machine, say. Then there is no runner, and the bill needs an end all the same."""
+    if not channel.touch(box_layout.LOOKED):
+        channel.write(box_layout.LOOKED, b"")
+    env = _env(channel) | {BOX_ID_VARIABLE: channel.native_id}
+    words = [*(f"{name}={value}" for name, value in env.items()), *_argv(channel, runner, WATCH)]
+    log = shlex.quote(channel.absolute(box_layout.RUNNER_LOG))
+    script = f'#!/bin/sh\nexec env -i HOME="$HOME" {shlex.join(words)} >> {log} 2>&1 < /dev/null &\n'
+    if _differs(channel, box_layout.ON_START, script.encode()):
+        channel.write(box_layout.ON_START, script.encode(), mode=0o755)
+
+
+def _differs(channel: Channel, path: str, data: bytes) -> bool:
+    try:
+        return channel.read(path) != data
+    except FileNotFoundError:
+        return True
 
 
 def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:

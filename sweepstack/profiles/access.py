@@ -87,3 +87,11 @@ class Environment(Fact):
 
     python: str = "python3"
     keep: tuple[str, ...] = ()
+
+
+class OwnKey(Fact):
+    """The key that the platform puts into each box, with which the box may stop itself: the variable's name, and the
+    month in which a live run showed that it works; null: none did."""
+
+    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+    proved: Annotated[str | None, Field(pattern=r"^\d{4}-\d{2}$")] = None

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from pydantic_core import PydanticCustomError
 
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.profiles.access import Environment, Network, Ssh
+from sweepstack.profiles.access import Environment, Network, OwnKey, Ssh
 from sweepstack.profiles.fact import Fact
 
 Verb = Literal["stop", "destroy"]
@@ -223,14 +223,6 @@ class Meter(Fact):
     rents: StrictBool
     currency: Literal["USD", "CNY"] | None = "USD"
     quoted: StrictBool = True
-
-
-class OwnKey(Fact):
-    """The key that the platform puts into each box, with which the box may stop itself: the variable's name, and the
-    month in which a live run showed that it works; null: none did."""
-
-    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
-    proved: Stamp | None = None
 
 
 class Gpus(Fact):

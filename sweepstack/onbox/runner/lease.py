@@ -1,4 +1,4 @@
-"""The lease: a box that no command has looked at for so long, and that has nothing more to do, stops itself.
+"""The lease: a box that has nothing to do, and that no command looks at, stops itself.
 
 A bill then ends without any laptop, pipeline or watcher. spec.json says it as `lease`:
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.onbox.common.box_layout import ON_START
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
@@ -37,6 +38,7 @@ START = (
     "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $need && break; sleep 5; done; "
     "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A; "
     "/usr/sbin/sshd -o PasswordAuthentication=no -o PermitRootLogin=prohibit-password; "
+    f"[ ! -x {ROOT}/{ON_START} ] || {ROOT}/{ON_START}; "
     'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
 )
 """The start command: starts sshd for the key in $PUBLIC_KEY, with new host keys at each start, and keeps running. It

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     NoCapacity,
     NotYetGone,
@@ -42,7 +43,8 @@ DEFAULT_IMAGE = "ubuntu:22.04"
 ON_START = (
     f"mkdir -p {' '.join(f'{ROOT}/{folder}' for folder in FOLDERS)}; touch ~/.no_auto_tmux; "
     "command -v python3 >/dev/null || "
-    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3; }"
+    "{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3; }; "
+    f"[ ! -x {ROOT}/{box_layout.ON_START} ] || {ROOT}/{box_layout.ON_START}"
 )
 """Runs at every start of the container; vast.ai itself starts sshd. vast.ai stores it in clear text: no secrets."""
 LOOK_AGAIN = (0.0, 2.0, 4.0, 8.0, 16.0)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
-from sweepstack.core.lease import NONE, LeaseFacts
+from sweepstack.core.lease import NONE, LeaseSeen
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
@@ -174,12 +174,6 @@ class MetricsEntry(BaseModel):
     file: str
     x: str
     y: tuple[str, ...]
-
-
-class LeaseSeen(LeaseFacts):
-    """The lease of a box. What a newer version adds to it passes."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class _Job(BaseModel):

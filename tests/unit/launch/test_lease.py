@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,3 +55,17 @@ def test_the_answer_to_a_touch_is_not_kept() -> None:
     answers = prefetch.Answers()
     answers.keep([prefetch.touch(box_layout.LOOKED)], [prefetch.Answer(b"", True)])
     assert not answers
+
+
+def test_a_box_that_is_started_again_by_itself_is_watched(site: Site) -> None:
+    """Its machine failed and came back: there is no runner, and no command knows of it."""
+    site.launch("one", lease=LEASE)
+    site.drained()
+    for process in site.channel.processes():
+        site.channel.terminate(process.pid)
+    eventually(lambda: not watched(site))
+    script = Path(site.root) / box_layout.ON_START
+    subprocess.run([script], check=True, timeout=60)
+    eventually(lambda: watched(site))
+    (process,) = site.channel.processes()
+    assert "--watch" in process.argv
