@@ -10,7 +10,7 @@ from components.queue import job_input
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.operations.lease import on_box
 from sweepstack.platforms.registry import load_platform
-from sweepstack.profiles.load import load_profiles, platforms
+from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, load, refusal
@@ -31,10 +31,8 @@ def text(platform: str, lease: str, more: str = "") -> str:
 
 
 def plan(root: Path, platform: str, lease: str = "    lease: 2h\n", more: str = "") -> Plan:
-    profiles = {
-        name: profile.model_copy(update={"unavailable": ""}) for name, profile in load_profiles(platforms()).items()
-    }
-    return resolve(load(root, text(platform, lease, more)), profiles)
+    profile = load_profile(platform).model_copy(update={"unavailable": ""})
+    return resolve(load(root, text(platform, lease, more)), {platform: profile})
 
 
 @pytest.mark.parametrize("platform", ["runpod", "vastai", "autodl", "lambda"])
@@ -49,7 +47,7 @@ def test_a_platform_that_sends_a_bill_needs_a_lease_or_none(tmp_path: Path, plat
 
 def test_where_no_bill_is_sent_there_is_no_lease(tmp_path: Path) -> None:
     resolved = resolve(
-        load(tmp_path, GOOD.replace("    boxes:", "    lease: 2h\n    boxes:")), load_profiles(platforms())
+        load(tmp_path, GOOD.replace("    boxes:", "    lease: 2h\n    boxes:")), {"local": load_profile("local")}
     )
     assert (resolved.lease, resolved.lease_text, resolved.lease_words) == (None, "", ())
 
