@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.addresses import port_for_a_program
 from tests.onbox.harness import CHECKPOINT
 
 pytestmark = [
@@ -63,9 +63,7 @@ the process (pytorch/pytorch#190489): with several ranks nothing is left for Pyt
 def run(folder: Path, until: int, ranks: int = 1) -> list[str]:
     """What each rank ends with."""
     (folder / "x").mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = port_for_a_program()
     processes = []
     for rank in range(ranks):
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKPOINT), "OMP_NUM_THREADS": "1"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ import pytest
 
 from scripts.lib.places import Places
 from scripts.lib.s3_server import binary
+from tests.addresses import port_for_a_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = binary(Places.of(ROOT, dict(os.environ)))
@@ -30,9 +30,7 @@ class S3Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.access, self.secret = "sweeper", secrets.token_hex(12)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = port_for_a_program()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from tests.addresses import port_for_a_program
+
 CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 CHUNK = 1 << 18
@@ -96,7 +98,7 @@ class Relay:
         self._rate: float | None = None
         self._listener = near()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(("127.0.0.1", port))
+        self._listener.bind(("127.0.0.1", port or port_for_a_program()))  # it may come back to it
         self._listener.listen(128)
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, name=f"relay-{self.port}", daemon=True).start()

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.addresses import port_for_a_program
 from tests.simulators.machines import SSHD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,9 +90,7 @@ class Host:
 
     def move(self) -> None:
         """Listens on another port, from its next start on."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = port_for_a_program()
         words = {"at": self.at, "port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
         (self.folder / "sshd_config").write_text(_CONFIG.format(**words))
 
