@@ -141,7 +141,14 @@ def test_a_verb_whose_answer_is_lost_is_of_unknown_outcome(host: Host) -> None:
     while b"up" not in channel.read("data/log"):
         assert time.monotonic() < ends
         time.sleep(0.02)
-    threading.Timer(1.0, host.stop).start()
+    marked = host.home / ".local/share/sweepstack/local/boxes" / box.native_id / "ending.json"
+
+    def cut() -> None:
+        while not marked.exists():
+            time.sleep(0.01)
+        host.stop()
+
+    threading.Thread(target=cut, daemon=True).start()
     with pytest.raises(OutcomeUnknown, match="destroy was sent, and its answer was lost"):
         platform.destroy(box.native_id, box.account)
     with pytest.raises(Unreachable):

@@ -34,7 +34,7 @@ from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
-from sweepstack.platforms.vastai import volumes
+from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.account_state import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.unit.platforms.loopback import Reply, Request
@@ -53,9 +53,19 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv(PACE_VARIABLE, "0.002")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(probe, "ON", False)
+    # At the pace of tests each is a tenth of a second, and a busy machine takes longer.
+    monkeypatch.setattr(power, "STOP_SECONDS", 30_000.0)
+    monkeypatch.setattr(power, "GONE_SECONDS", 30_000.0)
     world.offers = [offer(7, 0.41), offer(8, 0.52)]
     yield world
     world.close()
+
+
+@pytest.fixture
+def in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told to stop or to end does not: nobody waits a minute for that."""
+    monkeypatch.setattr(power, "STOP_SECONDS", 60.0)
+    monkeypatch.setattr(power, "GONE_SECONDS", 90.0)
 
 
 def request(**changes: Any) -> BoxRequest:
@@ -628,6 +638,7 @@ def test_a_destroy_is_proved_and_what_is_gone_already_is_a_success(world: World)
     assert platform.get("4711", "77").phase is Phase.GONE
 
 
+@pytest.mark.usefixtures("in_vain")
 def test_a_box_that_is_still_shown_after_its_destroy_is_ending(world: World) -> None:
     world.add(4711, TAG)
     world.routes[("DELETE", f"{V0}/instances/4711/")] = Reply({"success": True})
@@ -661,6 +672,7 @@ def test_a_stop_is_proved(world: World) -> None:
     assert platform.start("4711", "77", wait=Wait(30)).phase is Phase.RUNNING
 
 
+@pytest.mark.usefixtures("in_vain")
 def test_a_stop_that_does_nothing_is_not_yet_stopped(world: World) -> None:
     world.add(4711, TAG)
     world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})

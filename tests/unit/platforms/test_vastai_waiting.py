@@ -117,7 +117,7 @@ def test_a_look_that_does_not_show_it_proves_nothing(world: World, session: Sess
 def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each create waits for its turn, the last one for longer than its deadline, which counts from there; those that
     boot meanwhile are looked at together, without the others."""
-    monkeypatch.setenv(PACE_VARIABLE, "0.04")  # 30 creates, one in 0.19 s
+    monkeypatch.setenv(PACE_VARIABLE, "0.06")  # 30 creates, one in 0.28 s: the last has its turn after 8.2 s
     world.offers = [offer(number) for number in BOXES]
     for number in BOXES:
 
@@ -129,7 +129,7 @@ def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch
 
     def make(number: int) -> None:
         request = BoxRequest(tag=f"tag-{number}", name=f"box-{number}", public_key="ssh-ed25519 AAAA x")
-        VastPlatform().create(request, wait=Wait(4))
+        VastPlatform().create(request, wait=Wait(8))
 
     at_once(make)
     assert len(world.instances) == len(BOXES)

@@ -139,12 +139,15 @@ def test_cache_is_for_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixtur
         fcntl.flock(holder, fcntl.LOCK_EX)
         let_go = threading.Event()
 
-        def lets_go() -> None:
-            let_go.set()
-            fcntl.flock(holder, fcntl.LOCK_UN)
+        class Heard(Console):
+            """The holder lets go when the other one says that it waits."""
 
-        threading.Timer(0.3, lets_go).start()
-        with main_module.cache_lock(lock, Console(), threading.Event()):
+            def say(self, text: str) -> None:
+                super().say(text)
+                let_go.set()
+                fcntl.flock(holder, fcntl.LOCK_UN)
+
+        with main_module.cache_lock(lock, Heard(), threading.Event()):
             assert let_go.is_set()
     assert "another set-up is at work" in capsys.readouterr().out
 
