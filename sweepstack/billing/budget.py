@@ -6,7 +6,6 @@ It blocks renting alone. A stop, a delete, a pull and a verify go on past it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import Field, model_validator
@@ -167,8 +166,6 @@ def to_stop(budget: Budget | None, spent: Spent) -> tuple[str, ...]:
     return tuple(bill.native_id for bill in spent.bills if bill.open is not None and bill.open.phase == "running")
 
 
-def crossed(budget: Budget, use: Use, told: Sequence[float]) -> float | None:
-    """The highest threshold that was reached and not reported yet; None when there is none."""
-    reached = [threshold for threshold in budget.notify if use.fraction >= threshold]
-    highest = max(reached, default=None)
-    return highest if highest is not None and all(one < highest for one in told) else None
+def crossed(budget: Budget, use: Use) -> float | None:
+    """The highest threshold that was reached; None when there is none."""
+    return max((threshold for threshold in budget.notify if use.fraction >= threshold), default=None)

@@ -115,6 +115,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         spent=costs,
         budget=_budget(state, notes),
         losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
+        approval=proposed,
         teardown=_safely(lambda: store.teardown() if store else None, None, notes),
         receipt=receipt,
         receipt_digest=digest,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from sweepstack.billing.budget import NOTIFY, Budget
+from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.network import NetworkOverride
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
 from sweepstack.config.types import (
@@ -328,6 +329,8 @@ class SweepConfig(Shape):
     ignore_balance: Text | None = None
     """why boxes are rented although the account's balance does not carry them to the last cell, such as `a card is on
     file`; without it they are refused ([renting.md](renting.md#how-long-the-balance-lasts))"""
+    events: Annotated[EventsConfig | None, AfterValidator(tells)] = None
+    """who is told what happens to the sweep, and of what: [events](#events)"""
     when_done: Literal["stop", "keep"] | None = None
     """`keep` (default) or `stop`: whether a box with a drained queue is stopped, by [`sweepctl tend`](cli.md#tend), or
     by itself if it can ([hosts](hosts.md#a-rented-host-who-ends-its-bill)). Required for platforms that send a bill"""

@@ -16,7 +16,10 @@ ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 COMMANDS: tuple[Loc, ...] = (("job", "run"), ("job", "setup"), ("job", "smoke", "run"))
 """The keys with shell commands."""
 _HIDDEN = "…"
-_NEVER_SHOWN: tuple[Loc, ...] = (("job", "env"), ("job", "secrets"), ("job", "not_secret"))
+_NEVER_SHOWN: tuple[Loc, ...] = (
+    *(("job", "env"), ("job", "secrets"), ("job", "not_secret")),
+    *(("events", "ntfy"), ("events", "token")),
+)
 _ADDRESSES = frozenset(("workdir", "pull_to", "source", "endpoint", "host", "image"))
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
 _LIKE_A_TOKEN = re.compile(r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])[A-Za-z0-9]{16,}")

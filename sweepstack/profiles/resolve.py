@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
+from sweepstack.billing.budget import Budget
 from sweepstack.config.rent import Resources
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
@@ -203,7 +204,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         max_price=config.max_price,
         bid=config.bid,
         image=(config.job.image or "") if profile.uses_image else "",
-        budget=config.budget.budget() if config.budget is not None else None,
+        budget=_budget(config),
         ignore_balance=config.ignore_balance or "",
         when_done=config.when_done or "keep",
         lease_text=config.lease or "" if bills else "",
@@ -217,6 +218,15 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
     )
+
+
+def _budget(config: StackConfig) -> Budget | None:
+    """The budget, with the webhook of `events` where it has none of its own: `pulumi up` tells that one."""
+    if config.budget is None:
+        return None
+    budget, events = config.budget.budget(), config.events
+    hook = events.webhook if events is not None and "budget" in events.kinds else None
+    return budget if budget.webhook or not hook else budget.model_copy(update={"webhook": hook})
 
 
 def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durable | None) -> Site | None:

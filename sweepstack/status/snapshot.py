@@ -17,7 +17,7 @@ from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import CellProgress, Journal, SetupProgress, started
 from sweepstack.core.metrics import Point
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Birth, Cell, Launch, Loss, Receipt, Teardown
+from sweepstack.core.records import Approval, Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweepstack.launch.entries import finished
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.check import Verdict
@@ -192,6 +192,8 @@ class Snapshot:
     budget: Budget | None = None
     losses: tuple[Loss, ...] = ()
     teardown: Teardown | None = None
+    approval: Approval | None = None
+    """The one in the stack file."""
     receipt: Receipt | None = None
     receipt_digest: str | None = None
     broken: Mapping[str, str] = field(default_factory=dict)

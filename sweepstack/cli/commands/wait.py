@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
+from sweepstack.cli.events import Events
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, span
 from sweepstack.cli.progress import Progress
@@ -46,20 +46,20 @@ def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
     """Exit 0 only if it has come true; 1 if it can't any more or the time is up. Waits through an outage of a box."""
     deadline = time.monotonic() + timeout.total_seconds()
     sources = open_sources(target)
-    alerts = BudgetAlerts()
+    events = Events()
     try:
-        return _wait(sources, what, deadline, timeout, out, alerts)
+        return _wait(sources, what, deadline, timeout, out, events)
     finally:
-        alerts.end()
+        events.end()
 
 
-def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, alerts: BudgetAlerts) -> int:
+def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out: Out, events: Events) -> int:
     target, still = sources.target, 0
     with Progress(f"waiting for {what}") as progress:
         while True:
             snapshot = look(sources)
             view = compose(snapshot)
-            alerts.look(sources, snapshot, view)
+            events.look(sources, snapshot, view)
             progress.say(headline(view).partition("   ")[2])
             if reached(what, snapshot, view):
                 return _answer(target, what, view, out)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from sweepstack.billing.alerts import tell
 from sweepstack.billing.budget import BUDGET, Budget, renting_refused, use_of
 from sweepstack.billing.forecast import Outlook, forecast, hours_left, preview_line
 from sweepstack.billing.ledger import spent, total
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
+from sweepstack.events.budget import budget_event
+from sweepstack.events.channels import channels_of
+from sweepstack.events.deliver import deliver
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
@@ -47,9 +49,11 @@ def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) ->
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
     if store is not None and not outlook.dry_run:
-        alert = tell(store, budget, use, seen, stack=op.stack, per_hour=found.per_hour)
-        if alert is not None and alert.wait(0):  # nothing waits for the webhook; what is known already is said
-            op.progress(alert.problem or "telling the budget's webhook")
+        event = budget_event(budget, use, seen, stack=op.stack, per_hour=found.per_hour, now=now)
+        if event is not None:  # nothing waits for the webhook; what is known already is said
+            delivery = deliver(store, channels_of(None, budget), [event])
+            if delivery.wait(0):
+                op.progress("; ".join(delivery.problems) or "telling the budget's webhook")
 
 
 def keep_budget(evidence: Evidence, budget: Budget | None) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing import webhook
-from sweepstack.cli import budget_alerts
-from tests.unit.billing.hooks import SECRET, hook
+from sweepstack.cli import events
+from sweepstack.events import web
 from tests.unit.cli.support import Box, World
 from tests.unit.cli.test_ledger import charge
+from tests.unit.events.hooks import SECRET, hook
 
 
 def with_budget(world: World, **budget: Any) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def test_the_webhook_is_told_by_whoever_looks_first(spending: World, monkeypatch
 def test_a_webhook_in_trouble_changes_no_answer(
     spending: World, monkeypatch: pytest.MonkeyPatch, trouble: int | str
 ) -> None:
-    monkeypatch.setattr(webhook, "BACKOFF", 0.01)
-    monkeypatch.setattr(budget_alerts, "PATIENCE", 0.5)
+    monkeypatch.setattr(web, "BACKOFF", 0.01)
+    monkeypatch.setattr(events, "PATIENCE", 0.5)
     with hook(trouble) as server:
         monkeypatch.setenv("BUDGET_HOOK", server.url)
         result = status(spending, "--json", usd=13, webhook="BUDGET_HOOK")

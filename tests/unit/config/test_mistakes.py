@@ -9,7 +9,8 @@ import pytest
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles.load import platforms
+from sweepstack.profiles.load import load_profiles, platforms
+from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, broken, load, refusal
 
 ONE = [
@@ -316,6 +317,46 @@ encryptionsalt"""
     unknown = broken("encryptionsalt", approval.replace("native_id:", "natve_id:"))
     assert "approval.actions[0].natve_id" in refusal(tmp_path, unknown)
     assert 'did you mean "native_id"?' in refusal(tmp_path, unknown)
+
+
+EVENTS = [
+    # (what is written, what the message says)
+    ("{}", "events: {} expected webhook, ntfy, or both, such as {webhook: SWEEP_WEBHOOK}"),
+    ("{kinds: [failed]}", "events expected webhook, ntfy, or both"),
+    ("{webhook: HOOK, token: T}", "events expected ntfy beside token"),
+    ("{webhook: HOOK, kinds: [faild]}", 'did you mean "failed"?'),
+    ("{webhook: HOOK, topic: x}", "events.topic unknown key"),
+    ("{webhook: https://hooks.example/hunter2}", "events.webhook expected the name of an environment variable"),
+    ("{ntfy: ntfy.example/hunter2}", "events.ntfy expected a topic's address"),
+    ("{ntfy: https://hunter2@ntfy.example/t}", "events.ntfy"),
+    ("{ntfy: 'https://ntfy.example/t?auth=hunter2'}", "events.ntfy expected a topic's address"),
+    ("{ntfy: https://ntfy.example/t, token: tk_hunter2hunter2hunter2hunter2}", "events.token expected the name of"),
+]
+
+
+@pytest.mark.parametrize(("written", "expected"), EVENTS)
+def test_who_is_told_of_events(tmp_path: Path, written: str, expected: str) -> None:
+    message = refusal(tmp_path, broken("max_price: 2.10", f"max_price: 2.10\n    events: {written}"))
+    assert expected in " ".join(message.split())
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("events", "budget", "hook"),
+    [
+        ("{webhook: HOOK}", "{usd: 5}", "HOOK"),
+        ("{webhook: HOOK}", "{usd: 5, webhook: OTHER}", "OTHER"),
+        ("{webhook: HOOK, kinds: [hung]}", "{usd: 5}", None),
+        ("{ntfy: https://ntfy.example/t, token: T}", "{usd: 5}", None),
+    ],
+)
+def test_an_up_tells_the_webhook_of_events_of_the_budget(
+    tmp_path: Path, events: str, budget: str, hook: str | None
+) -> None:
+    written = f"max_price: 2.10\n    events: {events}\n    budget: {budget}"
+    plan = resolve(load(tmp_path, broken("max_price: 2.10", written)), load_profiles(["local"]))
+    assert plan.budget is not None
+    assert plan.budget.webhook == hook
 
 
 def test_a_webhook_s_url_is_refused_and_shown_nowhere(tmp_path: Path) -> None:

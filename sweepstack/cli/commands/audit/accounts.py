@@ -16,6 +16,7 @@ from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.cli.commands.audit.assess import Assessed, assess_all, way_out
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
+from sweepstack.cli.commands.audit.tell import tell
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.cli.output import NO, UNSURE, YES, Out, money
 from sweepstack.cli.progress import Progress
@@ -100,6 +101,7 @@ def audit(root: Path, out: Out) -> int:
         }
     )
     render(findings, asked, known, out)
+    tell(orphans, root, known)
     return code
 
 

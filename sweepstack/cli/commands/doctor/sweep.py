@@ -22,6 +22,7 @@ from sweepstack.cli.target import NeverUp, Target
 from sweepstack.config.stack_config import PROJECT, StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
+from sweepstack.events.channels import channels_of
 from sweepstack.evidence.backend_lease import file_folder
 from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
@@ -166,10 +167,11 @@ def secrets(subject: Subject) -> list[Finding]:
         findings.append(fail("secrets", f"not set in this shell: {', '.join(missing)}", fix))
     else:
         findings.append(ok("secrets", f"set: {', '.join(names)}" if names else "the job needs none"))
-    hook = config.budget.webhook if config.budget is not None else None
-    if hook is not None:
-        unset = warn("webhook", f"{hook} is not set in this shell", f"export {hook}=…: no alert of the budget is sent")
-        findings.append(ok("webhook", f"{hook} is set") if os.environ.get(hook) else unset)
+    for channel in channels_of(config.events, config.budget.budget() if config.budget is not None else None):
+        name, what = channel.unset(), "ntfy" if channel.topic else "webhook"
+        unset = warn(what, f"{name} is not set in this shell", f"export {name}=…: no event is sent there")
+        found = "its address stands in the stack file" if "://" in channel.where else f"{channel.where} is set"
+        findings.append(unset if name else ok(what, found))
     return findings
 
 

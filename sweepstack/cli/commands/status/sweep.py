@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
+from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
+from sweepstack.events.event import Event
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.compose import SweepView, compose
@@ -34,13 +36,18 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
         snapshot = look(sources, files=out.as_json)  # only the JSON document shows files
         snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
         view = compose(snapshot)
-    alerts = BudgetAlerts()
-    alerts.look(sources, snapshot, view)
+    events = Events()
+    hold = events.look(sources, snapshot, view)
     if out.as_json:
-        out.document(view.as_json())
+        out.document(document(view, hold))
     render(view, out)
-    alerts.end()
+    events.end()
     return exit_code(sources, snapshot, view)
+
+
+def document(view: SweepView, events: Sequence[Event]) -> dict[str, Any]:
+    """The documented shape of `--json`."""
+    return view.as_json() | {"events": [event.as_json() for event in events]}
 
 
 def to_run_again(sources: Sources, snapshot: Snapshot) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`sweepctl status --watch`: refreshes the status until Ctrl-C.
 
 On a terminal a live table; elsewhere a block each time that something has changed; with `--json` one document a line.
+Below it a line for each event, when it comes.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.status.sweep import exit_code
+from sweepstack.cli.commands.status.sweep import document, exit_code
+from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, Out, console, note, plain, span
 from sweepstack.cli.render import SHOWN, render
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.core.columns import fitted
+from sweepstack.events.event import Event
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import SweepView, compose
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 STATE_SECONDS = 30.0
 """Seconds for which the engine's state is reused: asking for it starts the engine, which costs most here."""
 LEAST_SECONDS = 0.2
+LINES = 5
+"""The latest events that the live picture shows."""
 FOOT = 2
 """Lines below the picture: a blank one, and its time."""
 _DIGITS = re.compile(r"[0-9.,]+")
@@ -45,6 +49,10 @@ class Picture:
     code: int
     at: datetime
     problem: str = ""
+    events: tuple[Event, ...] = ()
+    """All that hold."""
+    new: tuple[Event, ...] = ()
+    """Those that no picture before had."""
 
 
 def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> int:
@@ -65,6 +73,8 @@ def watch(target: Target, interval: timedelta, timeout: timedelta, out: Out) -> 
         if pictures.last is None:
             raise
         over = False
+    finally:
+        pictures.end()
     assert pictures.last is not None
     if live:
         render(pictures.last.view, out)
@@ -83,7 +93,8 @@ class Pictures:
         self._deadline = time.monotonic() + seconds
         self._sources: Sources | None = None
         self._opened = 0.0
-        self._teller = BudgetAlerts()
+        self._events = Events()
+        self._shown: set[str] = set()
 
     def __iter__(self) -> Iterator[Picture]:
         while True:
@@ -100,7 +111,11 @@ class Pictures:
         except SweepstackError as error:
             if last is None:
                 raise
-            return Picture(last.view, UNSURE, last.at, str(error))
+            return Picture(last.view, UNSURE, last.at, str(error), last.events)
+
+    def end(self) -> None:
+        """Waits a moment for what is being told."""
+        self._events.end()
 
     def _look(self, *, again: bool) -> Picture:
         """Takes a picture. `again`: asks for a new state, whatever the age of the last one."""
@@ -108,8 +123,11 @@ class Pictures:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
         snapshot = look(self._sources, files=self._files)
         view = compose(snapshot)
-        self._teller.look(self._sources, snapshot, view)
-        return Picture(view, exit_code(self._sources, snapshot, view), snapshot.now.astimezone())
+        events = tuple(self._events.look(self._sources, snapshot, view))
+        new = tuple(event for event in events if event.id not in self._shown)
+        self._shown |= {event.id for event in new}
+        code = exit_code(self._sources, snapshot, view)
+        return Picture(view, code, snapshot.now.astimezone(), events=events, new=new)
 
 
 def _blocks(pictures: Iterable[Picture], out: Out) -> None:
@@ -121,14 +139,16 @@ def _blocks(pictures: Iterable[Picture], out: Out) -> None:
             problem = picture.problem
             note(problem or "it answers again")
         happened = what_happened(picture.view)
-        if happened == said:
+        if happened == said and not picture.new:
             continue
         if out.as_json:
-            print(json.dumps(picture.view.as_json(), ensure_ascii=False), flush=True)
-        else:
+            print(json.dumps(document(picture.view, picture.events), ensure_ascii=False), flush=True)
+        elif happened != said:
             out.line(f"{'' if said is None else chr(10)}{picture.at:%Y-%m-%d %H:%M:%S}", style="dim")
             render(picture.view, out)
         said = happened
+        for event in picture.new:
+            out.line(event.line(), wrap=False)
 
 
 def what_happened(view: SweepView) -> Hashable:
@@ -155,20 +175,24 @@ def _live(pictures: Pictures) -> None:
 
     screen = console()
     with Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        lines: list[str] = []
         for picture in pictures:
-            live.update(_frame(picture, pictures.interval, *screen.size), refresh=True)
+            lines = [*lines, *(event.line() for event in picture.new)][-LINES:]
+            live.update(_frame(picture, lines, pictures.interval, *screen.size), refresh=True)
 
 
-def _frame(picture: Picture, interval: float, width: int, height: int) -> RenderableType:
-    """The picture, with as many cells as fit on the terminal beside the other parts."""
+def _frame(picture: Picture, lines: Sequence[str], interval: float, width: int, height: int) -> RenderableType:
+    """The picture, with as many cells as fit on the terminal beside the other parts; `lines`: the latest events."""
     from rich.console import Group
     from rich.text import Text
 
     frame = Frame(width)
     render(picture.view, frame, most=0)
-    room = height - frame.lines - FOOT - 1  # the header of the cells
+    room = height - frame.lines - len(lines) - FOOT - 1  # the header of the cells
     frame = Frame(width)
     render(picture.view, frame, most=min(max(room, 1), max(SHOWN, room)))
+    for line in lines:
+        frame.line(line, wrap=False)
     foot = f"{picture.at:%H:%M:%S}, every {span(interval)}; Ctrl-C ends"
     if picture.problem:
         foot = f"as of {picture.at:%H:%M:%S}: {' '.join(picture.problem.split())}"

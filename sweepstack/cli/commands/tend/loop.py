@@ -22,10 +22,10 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
 
-from sweepstack.cli.budget_alerts import BudgetAlerts
 from sweepstack.cli.commands.tend import moves as tend_moves
 from sweepstack.cli.commands.tend import round as tend_round
 from sweepstack.cli.commands.tend.round import Round
+from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, note, size, span
 from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target
@@ -63,23 +63,23 @@ def tend(target: Target, interval: timedelta, once: bool, replace: bool, timeout
         mine = claim(store, memory.interval + GRACE, None)
     except AlreadyTended as error:
         raise No(str(error), [f"sweepctl status --stack {target.stack}"]) from error
-    alerts = BudgetAlerts()
+    events = Events()
     try:
         with _signals(memory):
-            return _rounds(target, memory, mine, once, timeout, out, alerts)
+            return _rounds(target, memory, mine, once, timeout, out, events)
     finally:
         let_go(store, mine)
-        alerts.end()
+        events.end()
 
 
 def _rounds(
-    target: Target, memory: Memory, mine: Tending, once: bool, timeout: timedelta, out: Out, alerts: BudgetAlerts
+    target: Target, memory: Memory, mine: Tending, once: bool, timeout: timedelta, out: Out, events: Events
 ) -> int:
     deadline, number = time.monotonic() + timeout.total_seconds(), 0
     while True:
         number += 1
         begun = time.monotonic()
-        round_ = _one(target, memory, alerts)
+        round_ = _one(target, memory, events)
         tell(round_, number, out, "" if once or round_.over else span(memory.interval.total_seconds()))
         if memory.stop.is_set():
             note("interrupted; nothing is half done, the next tend goes on from here")
@@ -96,13 +96,13 @@ def _rounds(
         mine = claim(usable(open_sources(target), "tend"), memory.interval + GRACE, mine)
 
 
-def _one(target: Target, memory: Memory, alerts: BudgetAlerts) -> Round:
+def _one(target: Target, memory: Memory, events: Events) -> Round:
     """One round. An outage is a problem of this round only: the next round asks again."""
     try:
         sources = open_sources(target)
         store = usable(sources, "tend")
         round_, snapshot, view = tend_round.look_at(sources, store, memory.verified)
-        alerts.look(sources, snapshot, view)
+        events.look(sources, snapshot, view)
         if not memory.stop.is_set():
             tend_round.bring_in(sources, store, snapshot, round_, memory.verified)
         if not memory.stop.is_set():
@@ -111,7 +111,7 @@ def _one(target: Target, memory: Memory, alerts: BudgetAlerts) -> Round:
             tend_round.rest(sources, store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)
-        tend_round.conclude(sources, store, round_, memory.verified)
+        tend_round.conclude(sources, round_, memory.verified, events)
         return round_
     except Unsure as error:
         return Round(unknown=[str(error)], next=list(error.next))

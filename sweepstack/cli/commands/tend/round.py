@@ -13,6 +13,7 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
+from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
@@ -194,12 +195,14 @@ def _let_rest(store: EvidenceStore, box_snapshot: BoxSnapshot, why: str, round_:
     round_.stopped[box.name] = f"{why}; ${money(price)}/h from now"
 
 
-def conclude(sources: Sources, store: EvidenceStore, round_: Round, verified: Seals) -> None:
-    """Completes the round: the states of the cells now, whether anything is left to do, what to type next."""
+def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:
+    """Completes the round: the states of the cells now, what there is to tell, whether anything is left to do, what to
+    type next."""
     changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
     sources = open_sources(sources.target) if changed else sources
     snapshot = look(sources)
     view = compose(snapshot)
+    events.look(sources, snapshot, view)
     round_.counts = view.counts()
     round_.next, round_.alarms = list(view.next), list(view.alarms)
     at_work = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)

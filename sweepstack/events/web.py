@@ -1,11 +1,10 @@
-"""One message to a person's webhook. Its URL is a secret: it is in no message, no record and no log."""
+"""One POST to an address that a person named. It is a secret: in no message, no record and no log."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ BACKOFF = 0.3
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
-def post(url: str, body: Mapping[str, Any]) -> str:
-    """Sends `body` as JSON. Returns "" when a server took it (2xx), else why not, without the URL. Raises nothing.
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> str:
+    """Sends `body`. Returns "" when a server took it (2xx), else why not, without the URL. Raises nothing.
 
     Tries again on refused and broken connections, timeouts and the server's own trouble. Blocks for at most
     `TRIES + 1` timeouts and the pauses between them (half a minute); call it from a thread.
@@ -33,8 +32,9 @@ def post(url: str, body: Mapping[str, Any]) -> str:
         host = None
     if not host:
         return "what it holds is no http(s) URL"
-    # The library logs each retry with the path, and the path is where such URLs keep their secret.
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.CRITICAL)
+    # The library logs each request and each retry with the path, and the path is where such URLs keep their secret.
+    for logger in ("urllib3.connectionpool", "urllib3.util.retry"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     retries = urllib3.Retry(
         total=TRIES,
         redirect=0,
@@ -49,8 +49,8 @@ def post(url: str, body: Mapping[str, Any]) -> str:
             answer = pool.request(
                 "POST",
                 url,
-                body=json.dumps(body).encode(),
-                headers={"Content-Type": "application/json", "User-Agent": "sweepstack"},
+                body=body,
+                headers={"User-Agent": "sweepstack", **headers},
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
                 retries=retries,
                 redirect=False,

@@ -20,6 +20,8 @@ class Hook:
     url: str = ""
     answers: list[int | str] = field(default_factory=lambda: [200])
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    """The JSON of each message; of one that is text, {"text": it}."""
+    headers: list[dict[str, str]] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -39,7 +41,9 @@ def hook(*answers: int | str) -> Iterator[Hook]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with found.lock:
                 answer = found.answers[min(len(found.bodies), len(found.answers) - 1)]
-                found.bodies.append(json.loads(body))
+                is_json = self.headers["Content-Type"] == "application/json"
+                found.bodies.append(json.loads(body) if is_json else {"text": body.decode()})
+                found.headers.append(dict(self.headers.items()))
             if answer == "hang":
                 found.go_on.wait(60)
             if not isinstance(answer, int):

@@ -1,0 +1,98 @@
+"""One thing that a person should hear of: what it is, where, what it costs, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sweepstack.config.events import Kind
+from sweepstack.config.secret_rules import without_secrets
+from sweepstack.core.printable import printable
+from sweepstack.onbox.common.canonical import digest_of
+
+LONGEST = 400
+"""The most characters of a sentence: its end may be what a job printed."""
+FEW = 3
+"""So many events of one kind are told one by one; more of them in one message."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """`id`: the same for the same thing, whichever command saw it; another one when it happens again. `sentence`: what
+    happened. `cost`: what it costs as long as it goes on, "" for nothing. `next`: the command to type. `at`: when it
+    was seen. `details`: more fields of the JSON body. `record_before`: the record in which an older version noted that
+    the webhook was told of this; "" where there was none.
+    """
+
+    kind: Kind
+    id: str
+    stack: str
+    sentence: str
+    next: str
+    at: datetime
+    box: str | None = None
+    cell: str | None = None
+    cost: str = ""
+    per_hour: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    record_before: str = ""
+
+    @property
+    def words(self) -> str:
+        """The sentence and its cost, safe to print and to send: a reason may hold what a job printed."""
+        sentence = printable(without_secrets(self.sentence), LONGEST)
+        return f"{sentence}; {self.cost}" if self.cost else sentence
+
+    @property
+    def text(self) -> str:
+        """All of it as one line, for chat services."""
+        return f"{self.stack}: {self.words}. Next: {self.next}"
+
+    def line(self) -> str:
+        """As `status --watch` prints it."""
+        return f"{self.at.astimezone():%H:%M:%S}  {self.kind:<9}  {self.words}. Next: {self.next}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented body of a webhook's message."""
+        return {
+            "text": self.text,
+            "id": self.id,
+            "kind": self.kind,
+            "stack": self.stack,
+            "box": self.box,
+            "cell": self.cell,
+            "cost": self.cost,
+            "per_hour": self.per_hour,
+            "next": self.next,
+            "at": self.at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            **self.details,
+        }
+
+
+def messages(events: Sequence[Event]) -> Iterator[tuple[Event, tuple[str, ...]]]:
+    """What is sent for these events: each message, and the ids of the events that it tells of.
+
+    A sweep in which a hundred cells fail at once is one message, not a hundred.
+    """
+    for kind in dict.fromkeys(event.kind for event in events):
+        alike = [event for event in events if event.kind == kind]
+        if len(alike) <= FEW:
+            yield from ((event, (event.id,)) for event in alike)
+        else:
+            yield _together(alike), tuple(event.id for event in alike)
+
+
+def _together(events: Sequence[Event]) -> Event:
+    first, ids = events[0], [event.id for event in events]
+    shown = "; ".join(event.words for event in events[:FEW])
+    return Event(
+        kind=first.kind,
+        id=f"{first.kind}/{digest_of(sorted(ids))[7:19]}",
+        stack=first.stack,
+        sentence=f"{len(events)} times {first.kind}: {shown}; and {len(events) - FEW} more",
+        next=f"sweepctl status --stack {first.stack}",
+        at=first.at,
+        details={"events": [event.as_json() for event in events]},
+    )
