@@ -1,4 +1,4 @@
-"""What a box has to tell: it is gone, preempted, drained, or bills on; a cell on it hangs or failed."""
+"""What a box has to tell: it is gone, preempted, drained or bills on; a cell hangs or failed."""
 
 from __future__ import annotations
 
