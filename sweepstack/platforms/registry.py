@@ -14,6 +14,7 @@ from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import (
     CanStop,
     HasBalance,
+    HasBill,
     HasMarket,
     HasVolumes,
     IsHost,
@@ -27,6 +28,7 @@ _LACKS: dict[type, str] = {
     CanStop: "{name} has no stop: its boxes run until they are destroyed",
     HasMarket: "{name} has no market: its boxes are all alike, at the price that the config names",
     HasBalance: "{name} has no account with money in it",
+    HasBill: "{name} shows no bill",
     RentsSpot: "{name} has no spot boxes, so there is no bid to change",
     HasVolumes: "{name} has no volumes",
     IsHost: "{name} is no host with an address: its API says what is gone",

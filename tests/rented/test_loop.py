@@ -38,6 +38,9 @@ def test_the_loop(world: World) -> None:
     (box,) = status["boxes"]
     assert box["native_id"] in rentals
     assert box["price_per_hour"] > 0
+    (balance,) = status["balances"]
+    assert balance["hours"] > 24, "the simulated account has enough"
+    assert balance["per_hour"] >= box["price_per_hour"] * 0.99
 
     again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
     assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
@@ -56,6 +59,7 @@ def test_the_loop(world: World) -> None:
     ok(stack.destroy(timeout=180))
     assert world.rentals() == set()
     ok(stack.run("sweepctl", "audit"))
-    ledger = ok(stack.sweepctl("ledger", "--json")).json()
+    ledger = ok(stack.sweepctl("ledger", "--against-bill", "--json")).json()
     assert ledger["usd"] > 0
     assert ledger["complete"] is True
+    assert [line["verdict"] for line in ledger["against_bill"]["lines"]] == ["agrees"]

@@ -30,6 +30,8 @@ def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: 
             "1.0 h are needed (nothing measured yet, and 1 h)",
             f"at {platform}, then pulumi up --stack {stack.name}",
         )
+        asked = [f"{call.method} {call.route}" for call in world.sim.calls]
+        assert len(asked) <= 3, f"the market, the balance, and one more for what bills on the account: {asked}"
         if platform == rentals()[0]:
             place = stack.sweepctl("place", timeout=120)
             assert place.rc == 1, str(place)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
+from sweepstack.cli import vendor_bill
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money
@@ -19,6 +22,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
@@ -26,7 +30,14 @@ from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
+def command(
+    stack: Stack = None,
+    against_bill: Annotated[
+        bool,
+        typer.Option("--against-bill", help="Compare it with what each platform says that it billed. Exit 1: differs."),
+    ] = False,
+    json: AsJson = False,
+) -> int:
     """Show every box ever rented: hours, rate, USD, why it ended. Exit 2: a part of the bill is not known."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     with Progress("reading the ledger"):
@@ -42,9 +53,16 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
         gone = _gone(sources, found)
         left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
+        prefix = box_layout.tag_prefix(sources.store.marker.identity)
+        compared = vendor_bill.against_bill(found, prefix) if against_bill else None
     volumes = [volume.as_json() for volume in left]
-    out.document({"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms})
+    document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
+    out.document(document if compared is None else document | {"against_bill": compared.as_json()})
+    if compared is not None:
+        vendor_bill.render(compared, out)
     render(found, target.stack, out, gone, left, rests, alarms)
+    if compared is not None and compared.code != YES:
+        return compared.code
     return YES if found.complete else UNSURE
 
 

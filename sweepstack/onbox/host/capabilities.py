@@ -7,8 +7,10 @@ Callers ask `isinstance(platform, CanStop)`. If they need the capability, they c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, Platform, VolumeRecord, Wait
 
@@ -76,6 +78,16 @@ class HasBalance(Platform, Protocol):
 
     def balance(self) -> Balance | None:
         """The account's balance (USD); None when the key may not see it. Reads only."""
+        ...
+
+
+@runtime_checkable
+class HasBill(Platform, Protocol):
+    """A platform that shows what it has billed, box by box."""
+
+    def billed(self, begin: datetime, until: datetime) -> list[Billed]:
+        """What the account was billed for boxes from the day of `begin` to `until`, one entry a box, also of boxes that
+        have ended. Reads only. Raises PlatformError when the whole bill can't be read."""
         ...
 
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.legacy_query import myself
 
 Told = TypeVar("Told")
 PATH = "/v2/billing/balance"
 """Taken from the name of its documentation page. That page could not be read, so a 404 here proves nothing."""
+BILL = "/v2/billing/pods"
 SECONDS = 4.0
 """For so long both are waited for. What one of them said is an answer, where the other one is late."""
 
@@ -51,6 +55,30 @@ def balance(session: Session) -> Balance | None:
     if usd is None:
         raise Unreachable("RunPod does not tell the balance")
     return Balance(usd, None, limit, per_hour, volumes=True)
+
+
+def billed(session: Session, begin: datetime, until: datetime) -> list[Billed]:
+    """See `HasBill.billed`. The bill has buckets of whole days (UTC), and pods by their id alone. RunPod posts charges
+    about every five minutes."""
+    first = begin.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    window = {"startTime": _moment(first), "endTime": _moment(until), "bucketSize": "day"}
+    answer = session.http.read(BILL, window)
+    if not answer.ok:
+        raise refused(session.http, answer, "the bill of the pods")
+    records = answer.data.get("records") if isinstance(answer.data, dict) else None
+    total: dict[str, float] = {}
+    for record in records if isinstance(records, list) else [None]:
+        native_id, usd = (
+            (record.get("podId"), number(record.get("totalAmount"))) if isinstance(record, dict) else (0, 0)
+        )
+        if not isinstance(native_id, str) or usd is None:
+            raise Unreachable("RunPod's bill can't be read: a record has no pod or no amount")
+        total[native_id] = total.get(native_id, 0.0) + usd
+    return [Billed(native_id, usd) for native_id, usd in sorted(total.items())]
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _by_query() -> Mapping[str, Any] | PlatformError:

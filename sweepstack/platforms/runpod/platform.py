@@ -8,12 +8,15 @@ network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import (
     CanStop,
     CanStopItself,
     HasBalance,
+    HasBill,
     HasMarket,
     HasVolumes,
     OwnStop,
@@ -26,7 +29,7 @@ from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import offers as market
 from sweepstack.platforms.runpod import power, volumes
 from sweepstack.platforms.runpod.api import checked_id, session
-from sweepstack.platforms.runpod.balance import balance
+from sweepstack.platforms.runpod.balance import balance, billed
 from sweepstack.platforms.runpod.bodies import catalog_params
 from sweepstack.platforms.runpod.channel import channel_to
 from sweepstack.platforms.runpod.create import create
@@ -43,7 +46,7 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasVolumes):
+class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, HasVolumes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
@@ -93,6 +96,9 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasVolumes):
 
     def balance(self) -> Balance | None:
         return balance(session())
+
+    def billed(self, begin: datetime, until: datetime) -> list[Billed]:
+        return billed(session(), begin, until)
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         at_hand = session()

@@ -21,6 +21,7 @@ QUOTAS = {
     "bid": Quota(1, 5.5),
     "volumes": Quota(1, 5.5),
     "ssh": Quota(1, 1.0),
+    "charges": Quota(1, 1.0),
     "search": Quota(10, 60.0),
 }
 """Endpoint → its quota: the API's own figures of 2026-11 (`user` is a guess, since there is no figure)."""

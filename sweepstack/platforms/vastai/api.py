@@ -29,6 +29,7 @@ URL_VARIABLE = "VAST_URL"
 DEFAULT_URL = "https://console.vast.ai"
 VERB_SECONDS = 300.0
 """The deadline of an operation when the caller gives none: enough to wait for other boxes that end at the same time."""
+CHARGES_A_PAGE, CHARGE_PAGES = 500, 200
 _WRITE_SECONDS = 60.0
 """Limit for the answer to a write."""
 
@@ -201,6 +202,27 @@ class Client:
 
         what = "list the account's volumes"
         return self.state.volumes.get(lambda: self._read("volumes", what, ask, deadline), deadline)
+
+    def charges(self, begin: int, until: int, deadline: Deadline) -> list[Row]:
+        """All charges for instances between two moments (epoch seconds), from all pages. Raises Unreachable when the
+        pages have no end."""
+        filters = {"day": {"gte": begin, "lte": until}, "type": {"in": ["instance"]}}
+        found: list[Row] = []
+        token = ""
+        for _ in range(CHARGE_PAGES):
+            asked = {"select_filters": filters, "limit": CHARGES_A_PAGE, **({"after_token": token} if token else {})}
+
+            def ask(sdk: Any, asked: Row = asked) -> Row:
+                response = sdk.client.get("/charges/", query_args=asked)
+                response.raise_for_status()
+                return _mapping(response.json())
+
+            page = self._read("charges", "show the charges", ask, deadline)
+            found += _rows(page.get("results"))
+            token = str(page.get("next_token") or "")
+            if not token:
+                return found
+        raise Unreachable("vast.ai's list of charges has no end, so what was billed is not known")
 
     # ----------------------------------------------------------------- writes
 

@@ -5,13 +5,19 @@ Volumes are not in it: their list would be one more request, and a sweep's own v
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from sweepstack.core.parallel import in_parallel
-from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.session import READ_AGE_SECONDS, Session
 
+TRAFFIC = ("bwd", "bwu")
+"""Items of a charge for bytes over the network, down and up."""
 LIST_SECONDS = 4.0
 """A credit without a rate is better than none: the list is not waited for longer."""
 
@@ -44,3 +50,21 @@ def _per_hour(session: Session) -> float | None:
             return None
         total += price
     return total
+
+
+def billed(session: Session, begin: datetime, until: datetime) -> list[Billed]:
+    """See `HasBill.billed`. A charge names its instance and its label, and has items: GPU, disk, and traffic in both
+    directions, which no price per hour holds."""
+    first = begin.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    found: dict[str, Billed] = {}
+    for row in session.client.charges(int(first.timestamp()), int(until.timestamp()), session.deadline):
+        kind, _, native_id = str(row.get("source")).partition("-")
+        usd, items, labels = number(row.get("amount")), row.get("items"), row.get("metadata")
+        if kind != "instance" or not native_id.isdigit() or usd is None or not isinstance(items, list):
+            raise Unreachable("vast.ai's bill can't be read: a charge has no instance or no amount")
+        parts = [item for item in items if isinstance(item, dict) and item.get("type") in TRAFFIC]
+        traffic = sum(number(part.get("amount")) or 0.0 for part in parts)
+        label = labels.get("label") if isinstance(labels, dict) else ""
+        known = found.get(native_id, Billed(native_id, 0.0, 0.0, str(label or "")))
+        found[native_id] = Billed(native_id, known.usd + usd, known.traffic + traffic, known.tag)
+    return [found[native_id] for native_id in sorted(found)]

@@ -7,13 +7,16 @@ in which it was checked, are in profiles/vastai.md; how the API behaves is descr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import (
     CanStop,
     CanStopItself,
     HasBalance,
+    HasBill,
     HasMarket,
     HasVolumes,
     LetsIn,
@@ -28,7 +31,7 @@ from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.vastai import power, volumes
-from sweepstack.platforms.vastai.balance import balance
+from sweepstack.platforms.vastai.balance import balance, billed
 from sweepstack.platforms.vastai.channel import channel_to, closed
 from sweepstack.platforms.vastai.create import Renting
 from sweepstack.platforms.vastai.offers import market_at
@@ -45,7 +48,7 @@ def connect() -> VastPlatform:
     return VastPlatform()
 
 
-class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, RentsSpot, HasVolumes, LetsIn):
+class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, HasVolumes, LetsIn):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "vastai"
@@ -129,6 +132,9 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, RentsSpot, Has
 
     def balance(self) -> Balance | None:
         return balance(Session.open(age=paced(READ_AGE_SECONDS)))
+
+    def billed(self, begin: datetime, until: datetime) -> list[Billed]:
+        return billed(Session.open(age=paced(READ_AGE_SECONDS)), begin, until)
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
         session = Session.open(account=account)

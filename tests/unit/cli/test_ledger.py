@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sweepstack.billing.ledger import record_phase
+from sweepstack.cli import vendor_bill
+from sweepstack.onbox.host.billed import Billed
 from sweepstack.teardown.close_box import close_books
 from tests.unit.cli.support import Box, World
 
@@ -98,3 +100,36 @@ def test_a_box_that_ended_says_when_and_is_not_called_running(world: World) -> N
     assert end.astimezone().strftime("%Y-%m-%d %H:%M") in line
     assert "running" not in line
     assert line.rstrip().endswith("cleared")
+
+
+def test_against_the_bill_line_by_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = world.add("box-0"), world.add("box-1")
+    charge(world, first, "running", 5, 2.0)
+    charge(world, first, "ended", 1, 0.0, "cleared")
+    charge(world, second, "running", 3, 3.0)
+    billed = [Billed(first.native_id, 8.9, traffic=0.9), Billed(second.native_id, 12.0), Billed("stranger", 4.0)]
+    monkeypatch.setattr(vendor_bill, "_ask", lambda *_: billed)
+    result = world.run("ledger", "--against-bill")
+    assert result.code == 1, result
+    rows = {line.split()[0]: line.split() for line in result.out.splitlines() if line.startswith("box-")}
+    assert "1 box, $4.00" in result.out
+    assert "rounding: a cent, and 10 min at the box's price" in result.out
+    document = world.run("ledger", "--against-bill", "--json").json["against_bill"]
+    assert [(line["box"], line["verdict"], round(line["difference"], 2)) for line in document["lines"]] == [
+        ("box-0", "agrees", 0.0),
+        ("box-1", "differs", 3.0),
+    ]
+    assert document["others"] == {"boxes": 1, "usd": 4.0}
+    assert rows["box-0"], "the ledger's own table comes too"
+    billed[1] = Billed(second.native_id, 9.0)
+    assert world.run("ledger", "--against-bill").code == 0
+    del billed[1]
+    assert "not billed" in world.run("ledger", "--against-bill").out
+
+
+def test_a_bill_that_can_t_be_asked_is_unknown_and_not_equal(world: World) -> None:
+    charge(world, world.add("box-0"), "running", 5, 2.0)
+    result = world.run("ledger", "--against-bill", "--json")
+    assert result.code == 2
+    assert result.json["against_bill"]["unknown"] == ["the bill of local is not known: local shows no bill"]
+    assert world.run("ledger").code == 0, "the ledger itself is known"
