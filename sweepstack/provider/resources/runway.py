@@ -51,7 +51,7 @@ class _Account:
     """An account in one command. `offered`: box → USD per hour of the offer that its check found; `planned`: the same
     of boxes that this command rents."""
 
-    answer: SingleFlight[_Asked] = field(default_factory=SingleFlight)
+    answer: SingleFlight[_Asked | None] = field(default_factory=SingleFlight)
     lock: threading.Lock = field(default_factory=threading.Lock)
     offered: dict[str, float] = field(default_factory=dict)
     planned: dict[str, float] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def _ask(op: Operation, adapter: str, evidence: Evidence | None) -> _Asked | Non
         left = left_at(adapter)
         return None if left is None else _Asked(left, *_running(adapter, evidence))
 
-    return _account(op, adapter).answer.get(ask, max_age=math.inf)  # type: ignore[arg-type]
+    return _account(op, adapter).answer.get(ask, max_age=math.inf)
 
 
 def _running(adapter: str, evidence: Evidence | None) -> tuple[float, int]:

@@ -6,17 +6,21 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.pull.fetch import PullSummary, _sources
 from sweepstack.cli.output import Unsure
+from sweepstack.cli.sources import open_sources
+from sweepstack.cli.target import Target
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common.canonical import sha256_hex
-from tests.unit.cli.support import STACK, World, by_name
+from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
 
 
 def test_pull_copies_and_says_what_came(world: World) -> None:
@@ -36,6 +40,20 @@ def test_pull_copies_and_says_what_came(world: World) -> None:
     assert {cell["state"] for cell in again["cells"]} == {"current"}
     text = world.run("pull").out
     assert f"next   sweepctl verify --stack {STACK}" in text
+
+
+def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -> None:
+    """Where a balance is short, what has no copy elsewhere must come first."""
+    world.full()
+    world.save()
+    sources = open_sources(Target.find(STACK, start=world.root))
+    first, second = sources.state.boxes
+    bare = second.model_copy(update={"teardown": second.teardown.model_copy(update={"kills": (*KILLS, *KEEPS)})})
+    state = replace(sources.state, boxes=(first, bare))
+    live, _ = _sources(replace(sources, state=state), world.store, PullSummary())
+    assert [source.box for source in live] == ["box-1", "box-0"]
+    live, _ = _sources(sources, world.store, PullSummary())
+    assert [source.box for source in live] == ["box-0", "box-1"], "else in their order"
 
 
 def test_pull_and_verify_are_one_command(world: World) -> None:

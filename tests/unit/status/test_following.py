@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from sweepstack.billing.balance import Left
+from sweepstack.cli.render import trouble
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
@@ -102,6 +103,7 @@ def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
     )
     (alarm,) = view.alarms
     assert alarm.startswith("the balance ends the boxes: $1.00 left at ssh:root@192.0.2.7:22 lasts 2.0 h")
+    assert (f"ALARM  {alarm}", "bold red") in trouble(view)
     (balance,) = view.as_json()["balances"]
     assert (balance["hours"], balance["at"], balance["short"]) == (2.0, "2026-11-22T11:00:00+00:00", True)
 
