@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,9 +14,11 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import HasBill
-from sweepstack.platforms.registry import load_platform, need
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.platforms.registry import need
 
 SECONDS = 60.0
+Load = Callable[[str], Platform]
 
 
 @dataclass
@@ -43,11 +45,14 @@ class Compared:
         }
 
 
-def against_bill(found: Spent, prefix: str) -> Compared:
-    """Asks every platform of the ledger for its bill, side by side. Reads only; blocks for `SECONDS` at most."""
+def against_bill(found: Spent, prefix: str, load: Load) -> Compared:
+    """Asks every platform of the ledger for its bill, side by side. Reads only; blocks for `SECONDS` at most. `load`:
+    the platform behind an adapter's name; `prefix`: the beginning of the tags of this sweep."""
     result = Compared()
     platforms = sorted({bill.platform for bill in found.bills if bill.begin is not None})
-    asked = {name: partial(_ask, name, [b for b in found.bills if b.platform == name], found) for name in platforms}
+    asked = {
+        name: partial(_ask, load, name, [b for b in found.bills if b.platform == name], found) for name in platforms
+    }
     told = in_parallel(asked, SECONDS)
     for name in platforms:
         answer = told.get(name, f"it did not answer within {SECONDS:.0f} s")
@@ -60,10 +65,10 @@ def against_bill(found: Spent, prefix: str) -> Compared:
     return result
 
 
-def _ask(adapter: str, bills: Sequence[Bill], found: Spent) -> list[Billed] | str:
+def _ask(load: Load, adapter: str, bills: Sequence[Bill], found: Spent) -> list[Billed] | str:
     begin = min(bill.begin for bill in bills if bill.begin is not None)
     try:
-        platform = need(load_platform(adapter), HasBill)
+        platform = need(load(adapter), HasBill)
         who = platform.account()
         if other := sorted({bill.account for bill in bills} - {who}):
             raise PlatformError(f"the key at hand is of account {who}, and boxes were rented with {', '.join(other)}")

@@ -26,6 +26,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
+from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
@@ -54,7 +55,7 @@ def command(
         left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
-        compared = vendor_bill.against_bill(found, prefix) if against_bill else None
+        compared = vendor_bill.against_bill(found, prefix, load_platform) if against_bill else None
     volumes = [volume.as_json() for volume in left]
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
