@@ -52,8 +52,7 @@ def commands_page() -> str:
         "# sweepctl: every command and option\n",
         "What they are for, and their JSON: [cli.md](../cli.md).\n",
     ]
-    for name in sorted(names()):
-        command: Any = load(name)
+    for name, command in _commands(load, names()):
         shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
         arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
         usage = " ".join([f"sweepctl {name}", *(_argument(argument) for argument in arguments), "[options]"])
@@ -61,6 +60,14 @@ def commands_page() -> str:
         rows = [(f"`{_spelled(parameter)}`", _default(parameter), parameter.help or "") for parameter in shown]
         parts.append(table(("argument or option", "default", "what"), rows))
     return "\n".join(parts)
+
+
+def _commands(load: Callable[[str], Any], names: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    """Every command with its name; of a group its verbs: `profile stale`."""
+    for name in sorted(names):
+        command = load(name)
+        verbs = getattr(command, "commands", None)
+        yield from [(f"{name} {verb}", below) for verb, below in sorted(verbs.items())] if verbs else [(name, command)]
 
 
 def _argument(parameter: Any) -> str:
@@ -173,9 +180,18 @@ def platforms_page() -> str:
                 {"api": "us", "ssh": f"us, by `{verb.command}` on the box", "person": "a person"}[verb.issued_by],
                 word[profile.stop_from_inside],
                 lasting,
+                profile.proved_live,
             )
         )
-    head = ("platform", "usable", "what a delete issues", "by whom", "stops from inside", "a tier outlives a box")
+    head = (
+        "platform",
+        "usable",
+        "what a delete issues",
+        "by whom",
+        "stops from inside",
+        "a tier outlives a box",
+        "last proved live",
+    )
     parts.append(table(head, rows))
     for profile in profiles:
         parts += [f"## {profile.platform}\n", table(("verb", "kills", "keeps", "goes on billing"), _verbs(profile))]

@@ -14,7 +14,7 @@ from sweepstack.cli import verbs
 from sweepstack.cli.exit_code import answer
 
 SECTIONS = (
-    ("Begin", ("init", "new", "doctor", "smoke", "place")),
+    ("Begin", ("init", "new", "doctor", "smoke", "place", "profile")),
     ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("retry", "drop")),
     ("Results", ("pull", "verify", "results", "provenance", "publish")),

@@ -36,3 +36,11 @@ Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
 ]
 Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
+AcceptFact = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-fact",
+        metavar="NAME",
+        help="Rely on this old fact of the platform's profile, as `sweepctl profile stale` names it. Repeatable.",
+    ),
+]

@@ -1,7 +1,8 @@
 """Finds the commands of `sweepctl`, and imports each only when it runs.
 
 Each is the file or package of its name in `commands/`. In it, `command` is the function with the options; a command
-that needs its own Typer class has it as `Command`.
+that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile stale`) names them in `VERBS`,
+each a file beside it; its `command` has the help of the group.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pkgutil
 from pathlib import Path
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from sweepstack.cli import commands
 
@@ -25,13 +26,26 @@ def names() -> list[str]:
 
 
 @functools.cache
-def load(name: str) -> TyperCommand:
-    """Imports one command. Raises ImportError if there is none of that name."""
+def load(name: str) -> TyperCommand | TyperGroup:
+    """Imports one command, or a group with its verbs. Raises ImportError if there is none of that name."""
     module = importlib.import_module(_module(name))
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name, cls=getattr(module, "Command", TyperCommand))(module.command)
+    below: tuple[str, ...] = getattr(module, "VERBS", ())
+    if below:
+        alone = typer.Typer(
+            name=name,
+            no_args_is_help=True,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+        )
+        alone.callback()(module.command)
+        for verb in below:
+            alone.command(verb)(importlib.import_module(f"{_module(name)}.{verb}").command)
+    else:
+        alone.command(name, cls=getattr(module, "Command", TyperCommand))(module.command)
     made = typer.main.get_command(alone)
-    assert isinstance(made, TyperCommand)
+    assert isinstance(made, TyperGroup if below else TyperCommand)
     return made
 
 

@@ -59,6 +59,16 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
         if name not in platforms:
             near = did_you_mean(name, platforms) if index < MOST_HINTS else ""
             yield ("overrides", name), f"no such platform{near} ({have})", None
+    yield from accepted(values, platforms)
+
+
+def accepted(values: dict[str, Any], platforms: Collection[str]) -> Found:
+    """Accepted facts of platforms without a profile."""
+    for index, name in enumerate(_mapping(values.get("accept_facts"))):
+        platform = str(name).partition(".")[0]
+        if platform not in platforms:
+            near = did_you_mean(platform, platforms) if index < MOST_HINTS else ""
+            yield ("accept_facts", name), f"no such platform{near} (profiles: {', '.join(platforms)})", None
 
 
 def _artifacts(values: dict[str, Any]) -> Found:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from sweepstack.billing.budget import NOTIFY, Budget
+from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.network import NetworkOverride
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
@@ -345,6 +346,9 @@ class SweepConfig(Shape):
     `s3://bucket/prefix` ([evidence.md](evidence.md))"""
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
     """facts that replace those of a profile: [overrides](#overrides)"""
+    accept_facts: dict[FactName, AcceptedFact] = Field(default_factory=dict)
+    """old facts of a profile that an approval may rely on, by name; written by `sweepctl approve --accept-fact`:
+    [accept_facts](#accept_facts)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from sweepstack.config.checks import cross_checks
+from sweepstack.config.checks import accepted, cross_checks
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, find, known_platforms
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
@@ -114,6 +114,12 @@ class StoreConfig(OfFile, StoreShape):
         if isinstance(name, str) and name not in known:
             fix = f"no such platform{did_you_mean(name, known)} (profiles: {', '.join(known)})"
             mistakes.append(Mistake(document.line((*at, "platform")), keyed(("platform",), name), fix, StoreShape))
+        told = {mistake.key for mistake in mistakes}
+        mistakes += [
+            Mistake(document.line((*at, *loc)), dotted(loc), fix, StoreShape)
+            for loc, fix, _ in accepted(values, known)
+            if dotted(loc) not in told
+        ]
         if mistakes or config is None:
             raise refuse(mistakes, document)
         return config

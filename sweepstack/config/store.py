@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.model import EvidencePlace, at_least_one
 from sweepstack.config.types import Day, PlatformName, Shape, SizeText, Text, VolumeName
 from sweepstack.core.records import Approval
@@ -41,5 +42,8 @@ class StoreShape(Shape):
     pull_to: EvidencePlace
     """where the records of these volumes lie (which sweeps used them, what was approved): a folder, relative to the
     project, or `s3://bucket/prefix`; not the one of a sweep"""
+    accept_facts: dict[FactName, AcceptedFact] = Field(default_factory=dict)
+    """old facts of a profile that an approval may rely on, by name; written by `sweepctl approve --accept-fact`:
+    [accept_facts](#accept_facts)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""

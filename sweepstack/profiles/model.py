@@ -1,13 +1,13 @@
 """A profile: one platform's slow-changing facts, typed. The seeds' 13 keys keep their names.
 
 A fact that is a number is a number with its unit in the model, or null. Null alone means *there is none* (no cap, no
-grace because there is no spot); null and listed under `unknown` means *unknown*. `stamps` dates each fact.
+grace because there is no spot); null and listed under `unknown` means *unknown*. `stamps` dates each fact, and
+`sources` says where it comes from: a line for each month, and one of its own for a fact that comes from elsewhere.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles.access import Environment, Network, OwnKey, Ssh
+from sweepstack.profiles.dates import Proved, Stamp, source_problems
 from sweepstack.profiles.fact import Fact
 
 Verb = Literal["stop", "destroy"]
@@ -52,7 +53,6 @@ ACCESS = ("ssh", "network", "environment", "stop_from_inside")
 LIST_LAG_SECONDS = 900.0
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
 _CRED_FILE = re.compile(r"(~|/[\w.-]+)(/[\w.-]+)+|/[\w.-]+")
-_STAMP = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _DAYS = re.compile(r"(\d+) d")
 
 
@@ -70,22 +70,6 @@ def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
 
 Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
 Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
-
-
-def _a_day_that_was(value: Any) -> Any:
-    """A month or a day that there is, and that has begun. A clock that was never set (1970) proves nothing."""
-    match = _STAMP.fullmatch(value) if isinstance(value, str) else None
-    try:
-        at = date(int(match[1]), int(match[2]), int(match[3] or 1)) if match else None
-    except ValueError:
-        at = None
-    today = date.today()
-    if value != "unverified" and (at is None or (at > today + timedelta(days=1) and today.year >= 2026)):
-        raise PydanticCustomError("stamp", "expected YYYY-MM or YYYY-MM-DD, not ahead of today, or unverified")
-    return value
-
-
-Stamp = Annotated[str, BeforeValidator(_a_day_that_was)]
 
 
 class Tier(Fact):
@@ -296,6 +280,9 @@ class Profile(Fact):
     overrides: dict[str, str]
     unknown: tuple[str, ...] = ()
     stamps: dict[str, Stamp]
+    sources: dict[str, str]
+    proved_live: Proved
+    """The month in which a live run with an account last saw its boxes rented, stopped and ended; or never."""
 
     sections: tuple[Section, ...] = ()
     gotchas: tuple[Gotcha, ...] = ()
@@ -316,9 +303,11 @@ class Profile(Fact):
                 "overrides.CRED_FILE: expected the path of a file, such as ~/.netrc, and never a key itself"
             )
         dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
+        dated += ["danger_clocks"] if self.danger_clocks else []
         undated = [name for name in dated if name not in self.stamps]
         if undated:
             problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
+        problems += source_problems(self.stamps, self.sources)
         if problems:
             raise ValueError("\n".join(problems))
         return self

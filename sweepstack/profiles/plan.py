@@ -161,7 +161,7 @@ class Plan:
     ignore_balance: str = ""
     """Why boxes are rented although the account's balance does not carry them; "" where they are not."""
     checked: tuple[str, ...] = ()
-    """What to know of when the profile was last checked, for people: `sweepstack.profiles.check_dates`."""
+    """What to know of old facts of the profile, for people: `sweepstack.profiles.facts.notes`."""
 
     @property
     def when_drained(self) -> dict[str, str]:

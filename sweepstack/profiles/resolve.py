@@ -7,7 +7,6 @@ state. Every choice and every refusal has its reason in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 
 from sweepstack.billing.budget import Budget
 from sweepstack.config.rent import Resources
@@ -18,9 +17,9 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.profiles import dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
-from sweepstack.profiles.check_dates import stamp_notes
 from sweepstack.profiles.hosts import host_problems, python_of
 from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Layout, Profile
@@ -35,6 +34,8 @@ DURABLE_VOLUME = "durable"
 
 def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
     """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
+    if wrong := facts.problems(config.accept_facts, profiles, dates.today()):
+        raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
     reasons: list[str] = []
     for name in _in_order(config):
         profile = profiles.get(name)
@@ -214,7 +215,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
-        checked=tuple(stamp_notes(profile, date.today())),
+        checked=tuple(facts.notes(profile, config.accept_facts, dates.today())),
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
     )

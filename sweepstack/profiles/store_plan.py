@@ -9,6 +9,7 @@ from sweepstack.config.store import StoreVolume
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_size
+from sweepstack.profiles import dates, facts
 from sweepstack.profiles.model import Profile, Tier
 from sweepstack.profiles.tiers import VERB
 
@@ -40,6 +41,8 @@ class StorePlan:
 
 def keep(config: StoreConfig, profile: Profile) -> StorePlan:
     """The plan. Raises ConfigError, with every reason, where the platform can't keep these volumes."""
+    if wrong := facts.problems(config.accept_facts, {profile.platform: profile}, dates.today()):
+        raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
     found = profile.layout(volume=True).durable_tier(VERB)
     if found is None:
         native = profile.verbs[VERB].native if VERB in profile.verbs else VERB

@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from tests.accepted_facts import accepted_today
 from tests.engine import commands, looking
 from tests.engine.commands import Result, ok
 from tests.engine.looking import Snapshot, different, line_diff, tree
@@ -93,7 +94,10 @@ class Stack:
     def edit_config(self, change: Callable[[dict[str, Any]], object]) -> None:
         """Lets `change` work on the sweep's mapping and writes it back. Comments go."""
         document = yaml.safe_load(self.config_file.read_text())
-        change(document["config"]["sweepstack:sweep"])
+        sweep = document["config"]["sweepstack:sweep"]
+        change(sweep)
+        if old := accepted_today(sweep.get("candidates", ())):
+            sweep["accept_facts"] = old
         self.config_file.write_text(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=10_000))
 
     def write_config(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.facts import FACTS
 from tests.mutants.gate import GATE
 from tests.mutants.lease import LEASE
 from tests.mutants.model import Mutant, Patch
@@ -13,6 +14,7 @@ WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_neve
 MUTANTS = (
     *GATE,
     *LEASE,
+    *FACTS,
     *MORE,
     *ORPHAN,
     Mutant(

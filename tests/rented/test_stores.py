@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.accepted_facts import accepted_today
 from tests.engine.commands import Result, assert_failed, ok
 from tests.rented.world import World, rented, without_internet
 from tests.simulators.rental import rentals, stack_of
@@ -34,7 +36,10 @@ class Lab:
     def __post_init__(self) -> None:
         stack, platform = self.world.stack, self.world.platform
         self.file = stack.checkout / "stacks" / "Pulumi.abl-store.yaml"
-        self.file.write_text(KEEP.format(platform=platform, region=self.world.its.volume_region))
+        text = KEEP.format(platform=platform, region=self.world.its.volume_region)
+        if old := accepted_today([platform]):
+            text += f"    accept_facts: {json.dumps(old)}\n"
+        self.file.write_text(text)
         ok(stack.run("pulumi", "stack", "init", "abl-store", "--non-interactive"))
 
     def pulumi(self, *words: str) -> Result:

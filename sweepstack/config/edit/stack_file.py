@@ -19,8 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.edit.text import by_hand, put, take_out
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.project import stack_name, stack_path, stacks_of
@@ -36,6 +37,7 @@ APPROVED = "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes i
 PLACED = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _BYTE_ORDER_MARK = "\ufeff"
+_ACCEPTED = TypeAdapter(dict[FactName, AcceptedFact])
 
 
 @lru_cache(maxsize=4)
@@ -138,6 +140,17 @@ class StackFile:
                 "`sweepctl approve --revoke` takes this one out"
             ) from error
 
+    def accepted_facts(self) -> dict[str, AcceptedFact]:
+        """The facts that the file accepts (`accept_facts`). Raises ConfigError if they are malformed."""
+        try:
+            return _ACCEPTED.validate_python(self.sweep().get("accept_facts") or {})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = visible(".".join(["accept_facts", *(str(part) for part in problem["loc"])]))
+            raise ConfigError(
+                f"{self.shown}: {where}: {problem['msg']}. Take it out; `sweepctl approve --accept-fact NAME` writes it"
+            ) from error
+
     def create(self, text: str) -> bool:
         """Writes a new file. False if the file exists: it stays as it is. Raises OSError, and leaves no file then."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +170,13 @@ class StackFile:
     def write_approval(self, approval: Approval | None) -> bool:
         """Writes the approval as the last key; None removes it. See `_write`."""
         return self._write(("approval",), _rows(approval) if approval else None, APPROVED)
+
+    def write_accepted_fact(self, name: str, accepted: AcceptedFact) -> bool:
+        """Writes `accept_facts.<name>` in place of an earlier one. See `_write`."""
+        path = ("accept_facts", name)
+        if name in self.accepted_facts():  # may stand there on several lines, which no edit replaces
+            self._write(path, None)
+        return self._write(path, accepted.model_dump(mode="json"))
 
     def write_placement(self, placement: dict[str, Any] | None) -> bool:
         """Writes a `config.rent.Placement`, as plain values, as the last key; None removes it. See `_write`."""

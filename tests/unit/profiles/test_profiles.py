@@ -248,6 +248,7 @@ def test_quantities_have_units(tmp_path: Path, text: str) -> None:
     changed = text.replace("spot_grace: null", "spot_grace: 5 s").replace(
         "danger_clocks: []", "danger_clocks: [{what: gone, after: 15 d}]"
     )
+    changed = changed.replace("  verbs: 2026-11\n", "  verbs: 2026-11\n  danger_clocks: 2026-11\n")
     (tmp_path / "local.md").write_text(changed)
     profile = load_profile("local", tmp_path)
     assert profile.spot_grace == 5.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles.check_dates import stamp_notes
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.plan import Plan
@@ -125,30 +123,6 @@ def test_where_nothing_outlives_a_box_the_plan_says_so(tmp_path: Path) -> None:
     assert made.teardown.stop is not None
     assert made.teardown.stop.kills == ()
     assert any("nothing on a box outlives it here" in note and "mounts" in note for note in made.notes)
-
-
-@pytest.mark.parametrize(
-    ("stamp", "kind", "said"),
-    [
-        ("unverified", "cloud-api", "was never checked by us"),
-        ("2026-03", "ssh-rental", "was last checked in 2026-03"),
-        ("2026-11-02", "cloud-api", ""),
-        ("2026-05-26", "cloud-api", ""),
-        ("2026-05-25", "cloud-api", "was last checked in 2026-05-25"),
-        ("unverified", "ssh", ""),  # our own code ends a box there
-    ],
-)
-def test_verbs_that_were_not_checked_for_long_are_said(stamp: str, kind: str, said: str) -> None:
-    """hosts.md, "Also": `verbs:` stamped 2026-03, or unverified, passed the preview without a word."""
-    profile = other(kind=kind, stamps={**load_profile("local").stamps, "verbs": stamp})
-    notes = stamp_notes(profile, date(2026, 11, 22))
-    assert [note.startswith("other: what its destroy ends and leaves") for note in notes] == ([True] if said else [])
-    assert said in "".join(notes)
-
-
-def test_a_preview_says_that_verbs_are_unverified(tmp_path: Path) -> None:
-    unsure = rented(kind="cloud-api", stamps={**load_profile("local").stamps, "verbs": "unverified"})
-    assert sum("was never checked by us" in note for note in plan(tmp_path, only(), other=unsure).checked) == 1
 
 
 def test_a_list_may_lag_for_15_minutes_where_nothing_is_known() -> None:

@@ -12,7 +12,7 @@ from sweepstack.cli.commands.approve.options import ApproveOptions, pair_reasons
 from sweepstack.cli.commands.approve.revoke import revoke as take_back
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.approve.sweep import approve
-from sweepstack.cli.options import AsJson, Expires, Receipt, Stack
+from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Stack
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.target import Target, parse_expires
 
@@ -53,6 +53,7 @@ def command(
     ] = None,
     verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the approval allows.")] = "destroy",
     expires: Expires = "72h",
+    accept_fact: AcceptFact = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
     stack: Stack = None,
     json: AsJson = False,
@@ -60,7 +61,7 @@ def command(
     """Approve ending the named boxes on the ground of one receipt. There is no --yes."""
     target, out = Target.find(stack), Out(as_json=json)
     if revoke:
-        if receipt or box or waive or abandon or waive_unclaimed or reason:
+        if receipt or box or waive or abandon or waive_unclaimed or reason or accept_fact:
             raise Unsure("--revoke takes the whole approval back: use it without other options")
         return take_back(target, out)
     if verb not in ("destroy", "stop"):
@@ -70,6 +71,14 @@ def command(
     why = pair_reasons(ctx.meta["arguments"])
     boxes = tuple(dict.fromkeys(box or ()))
     options = ApproveOptions(
-        receipt, boxes, why.waive, why.abandon, why.boxes, parse_expires(expires), verb, unclaimed=why.unclaimed
+        receipt,
+        boxes,
+        why.waive,
+        why.abandon,
+        why.boxes,
+        parse_expires(expires),
+        verb,
+        unclaimed=why.unclaimed,
+        accept_facts=tuple(dict.fromkeys(accept_fact or ())),
     )
     return (approve_store if target.is_store else approve)(target, options, out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from shlex import quote
 
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.own_words import own_words
@@ -26,6 +27,30 @@ class ApproveOptions:
     expires: timedelta = timedelta(hours=72)
     verb: str = "destroy"
     unclaimed: dict[str, str] = field(default_factory=dict)
+    accept_facts: tuple[str, ...] = ()
+    """old facts of the platform's profile that count all the same: names, as `profile stale` shows them"""
+
+    def spelled(self, stack: str, more_facts: Sequence[str] = ()) -> str:
+        """The command with these options, as a person types it, and with more facts accepted."""
+        words = [f"sweepctl approve --stack {stack}"]
+        words += [f"--verb {self.verb}"] if self.verb != "destroy" else []
+        words += [f"--receipt {self.receipt}"] if self.receipt else []
+        for name in self.boxes:
+            why = self.explained.get(name)
+            words.append(f"--box {name}" + (f" --reason {quote(why)}" if why else ""))
+        for option, given in (
+            ("--waive", self.waive),
+            ("--waive-unclaimed", self.unclaimed),
+            ("--abandon", self.abandon),
+        ):
+            words += [f"{option} {name} --reason {quote(reason)}" for name, reason in given.items()]
+        lasts = int(self.expires.total_seconds())
+        words += (
+            [f"--expires {lasts // 3600}h" if lasts % 3600 == 0 else f"--expires {lasts}s"]
+            if lasts != 72 * 3600
+            else []
+        )
+        return " ".join([*words, *(f"--accept-fact {name}" for name in (*self.accept_facts, *more_facts))])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweepstack.cli.accepted_facts import Relied
 from sweepstack.cli.commands.approve.preview import Plan
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.target import Target
@@ -15,9 +16,10 @@ from sweepstack.teardown.revocation import readable
 
 
 def put_on_record(
-    plan: Plan, target: Target, snapshot: Snapshot, store: EvidenceStore | None
+    plan: Plan, old_facts: Relied, target: Target, snapshot: Snapshot, store: EvidenceStore | None
 ) -> tuple[list[str], list[str]]:
-    """Writes the approval. Returns the places where it was written, and the problems of the others.
+    """Writes the approval, and before it the facts that it relies on. Returns the places where it was written, and the
+    problems of the others.
 
     Every approval goes into the stack file. Without one, only the abandonment of named boxes can be approved: it is
     also written where the delete finds it without a program run. Raises the errors of the stack file, and Unsure if it
@@ -27,6 +29,7 @@ def put_on_record(
     problems: list[str] = []
     given_up = [entry for entry in plan.approval.abandon if entry.verb == VERB]
     try:
+        old_facts.write(target)
         target.file.write_approval(plan.approval)
         where.append(target.file.shown)
     except (ConfigError, OSError) as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from sweepstack.billing.volume_cost import cost_words
+from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
@@ -73,8 +74,11 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
             f"what is on them has changed since {options.receipt} was shown",
             [f"sweepctl approve --stack {target.stack}"],
         )
+    old_facts = volume_facts_relied_on(target, options, volumes)
+    old_facts.show(out)
     if options.receipt is None:
         _ask(asked, digest, options, target)
+    old_facts.write(target)
     target.file.write_approval(approval)
     following = [
         f"pulumi up --stack {target.stack}    (clears the volumes)",
@@ -86,12 +90,22 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
             "file": target.file.shown,
             "approval": approval.model_dump(mode="json"),
             "approved": [one.facts.name for one in asked],
+            "accepted_facts": list(old_facts.given),
             "next": following,
         }
     )
     out.line(f"written to {target.file.shown}; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC")
     out.next(following)
     return YES
+
+
+def volume_facts_relied_on(
+    target: Target, options: ApproveOptions, volumes: Sequence[VolumeContext], command: str = ""
+) -> Relied:
+    """The old facts that the end of these volumes relies on. Raises No if one is not accepted. An abandonment relies on
+    none."""
+    whose = [(None, volume.adapter) for volume in volumes if volume.facts.name not in options.abandon]
+    return relied(target, whose, "volume", options.accept_facts, command or options.spelled(target.stack))
 
 
 def _chosen(sources: Sources, options: ApproveOptions) -> list[VolumeContext]:
@@ -197,6 +211,7 @@ def _ask(asked: Sequence[Asked], digest: str | None, options: ApproveOptions, ta
         if set(names) <= set(given_up):
             return
         command = f"sweepctl approve --stack {target.stack} --receipt {digest}"
+        command += "".join(f" --accept-fact {name}" for name in options.accept_facts)
         command += "".join(f" --box {name}" for name in names if name not in given_up)
         command += "".join(f' --abandon {name} --reason "{options.abandon[name]}"' for name in given_up)
         raise No(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.build import build, merge
 from sweepstack.cli.commands.approve.options import ApproveOptions
@@ -30,6 +31,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.power import judge_stop
+from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -72,10 +74,12 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
         out.line("every box named is gone already: nothing to approve")
         out.next([f"pulumi up --stack {target.stack}", f"pulumi destroy --stack {target.stack}"])
         return YES
+    old_facts = facts_relied_on(target, options, [box_snapshot for box_snapshot, _ in plan.asked])
     show(plan, snapshot, target, out)
+    old_facts.show(out)
     if not _given(plan, options):
         _ask(plan, options, target)
-    where, problems = put_on_record(plan, target, snapshot, store)
+    where, problems = put_on_record(plan, old_facts, target, snapshot, store)
     following = what_next(plan, target, options, snapshot, store)
     out.document(
         {
@@ -84,6 +88,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
             "approval": plan.approval.model_dump(mode="json"),
             "approved": [box_snapshot.box.name for box_snapshot, _ in plan.asked],
             "recorded": where,
+            "accepted_facts": list(old_facts.given),
             "problems": problems,
             "next": following,
         }
@@ -93,6 +98,15 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     out.line(f"written to {', '.join(where)}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
     out.next(following)
     return YES
+
+
+def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[BoxSnapshot], command: str = "") -> Relied:
+    """The old facts that ending, or stopping, these boxes relies on. Raises No if one is not accepted. An abandonment
+    relies on none, so that it needs no profile: what is on the box is given up, whatever a verb does to it."""
+    given_up = set(options.abandon)
+    whose = [(one.box.platform, one.box.adapter) for one in named if one.box.name not in given_up]
+    verb: Leaning = "stop" if options.verb == STOP else "destroy"
+    return relied(target, whose, verb, options.accept_facts, command or options.spelled(target.stack))
 
 
 def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None) -> Plan | None:
@@ -307,7 +321,7 @@ def _ask(plan: Plan, options: ApproveOptions, target: Target) -> None:
     """Asks at the terminal. Raises No if there is no terminal, or if the answer is another one."""
     names = [box_snapshot.box.name for box_snapshot, _ in plan.asked]
     if not sys.stdin.isatty():
-        raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, target)])
+        raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, options, target)])
     what = "stopped" if options.verb == STOP else "destroyed"
     expected, prompt = "yes", f"let {', '.join(names)} be {what}? Type yes to go on: "
     if plan.abandoned:
@@ -323,9 +337,10 @@ def _instead(plan: Plan) -> str:
     return "to approve, name each box with a reason"
 
 
-def _command(plan: Plan, target: Target) -> str:
+def _command(plan: Plan, options: ApproveOptions, target: Target) -> str:
     """The command that approves without a terminal."""
     command = f"sweepctl approve --stack {target.stack}"
+    command += "".join(f" --accept-fact {name}" for name in options.accept_facts)
     if any(action.verb == STOP for action in plan.approval.actions):
         command += f" --verb {STOP}"
     if plan.approval.receipt is not None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unknown, warn
+from sweepstack.config.accepted import AcceptedFact
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
 from sweepstack.onbox.host.capabilities import HasBalance, HasMarket
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
+from sweepstack.profiles import dates
+from sweepstack.profiles.facts import facts_of, stale_under
 from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.model import Profile
 
 LEAST_HOURS = 1.0
 """Warns if the balance is too small for so many hours of one box at `max_price`."""
@@ -21,14 +25,26 @@ SECONDS = 45.0
 
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     """A check of the candidates' accounts, and one of the SSH key for boxes. Reads only; rents nothing."""
-    profiles = load_profiles(config.candidates).values()
+    profiles = list(load_profiles(config.candidates).values())
     # A platform without its adapter is refused with the stack file, and can't be asked.
+    if dated := [one for one in profiles if any(set(fact.leans) - {"clock"} for fact in facts_of(one, dates.today()))]:
+        yield "facts", lambda: [old_facts(one, config.accept_facts) for one in dated]
     found = {one.platform: load_platform(one.adapter) for one in profiles if not one.unavailable}
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
         yield "accounts", lambda: accounts(rented, config.max_price)
     if any(platform.over_ssh for platform in rented.values()):
         yield "ssh key", ssh_key
+
+
+def old_facts(profile: Profile, accepted: Mapping[str, AcceptedFact]) -> Finding:
+    """Whether an approval will ask for old facts of the profile, and when it was last proved live."""
+    name, live = f"facts of {profile.platform}", f"last proved live: {profile.proved_live}"
+    old = stale_under(profile, "destroy", accepted, dates.today())
+    if not old:
+        return ok(name, live)
+    options = " ".join(f"--accept-fact {fact.name}" for fact in old)
+    return warn(name, f"{'; '.join(fact.words for fact in old)}; {live}", f"look them up; then approve needs {options}")
 
 
 def rents(platform: Platform) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.finish.sweep import Silent, engine
+from sweepstack.cli.commands.finish.sweep import Silent, accept_facts, engine, spelled
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
@@ -37,6 +37,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     approved = box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
     if not approved:
         _refuse_at_work(box_snapshot, stack)
+        accept_facts(target, options, [box_snapshot])
         _say(out, f"sweepctl pull --stack {stack}")
         if (code := pulling.pull(open_sources(target), quiet)) != YES:
             return code
@@ -44,8 +45,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
         # A No may be about cells that still run elsewhere; the approval checks the cells of this box.
         if (code := verifying.verify(open_sources(target), quiet)) == UNSURE:
             return code
-        spelled = f"--receipt {options.receipt} --box {box}" if options.receipt else f"--box {box}"
-        _say(out, f"sweepctl approve --stack {stack} {spelled}")
+        _say(out, spelled(stack, options))
         if (code := approving.approve(target, options, quiet)) != YES:
             return code
     if target.file.write_want(box, "gone"):

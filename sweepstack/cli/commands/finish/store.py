@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.approve.store import approve_store
+from sweepstack.cli.commands.approve.store import approve_store, volume_facts_relied_on
 from sweepstack.cli.commands.finish.sweep import Steps, Stop, ask_once, engine, spelled
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import guarded, holding
+from sweepstack.volumes.end_check import VolumeContext
 from sweepstack.volumes.users import Survey, survey
 
 
@@ -28,6 +29,8 @@ def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:
         if _approved(sources):
             ask_once(target)
         else:
+            volumes = [VolumeContext.of(entry) for entry in sources.state.volumes if entry.guarded]
+            volume_facts_relied_on(target, options, volumes, spelled(stack, options, "finish")).write(target)
             steps.take(spelled(stack, options), lambda: approve_store(target, options, steps.quiet))
         steps.take(f"pulumi up --stack {stack} --yes", lambda: engine(target, "up", out))
         steps.take(f"pulumi destroy --stack {stack} --yes", lambda: engine(target, "destroy", out))

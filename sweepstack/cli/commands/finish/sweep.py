@@ -28,6 +28,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import EngineCall, find_engine
+from sweepstack.status.snapshot import BoxSnapshot
 
 
 def finish(target: Target, options: ApproveOptions, out: Out) -> int:
@@ -46,6 +47,7 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
                 _rent_nothing(target)
                 ask_once(target)
             else:
+                accept_facts(target, options, snapshot.box_snapshots)
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
                 _rent_nothing(target)
@@ -167,9 +169,18 @@ def _rent_nothing(target: Target) -> None:
         )
 
 
-def spelled(stack: str, options: ApproveOptions) -> str:
-    """The approve command as a person would type it."""
-    return f"sweepctl approve --stack {stack}" + (f" --receipt {options.receipt}" if options.receipt else "")
+def accept_facts(target: Target, options: ApproveOptions, box_snapshots: Sequence[BoxSnapshot]) -> None:
+    """Writes the old facts that the person accepts, before anything is pulled: another step may fail, and the next
+    `finish` needs no option then. Raises No if one is not accepted."""
+    there = [box_snapshot for box_snapshot in box_snapshots if not box_snapshot.gone]
+    approving.facts_relied_on(target, options, there, spelled(target.stack, options, "finish")).write(target)
+
+
+def spelled(stack: str, options: ApproveOptions, verb: str = "approve") -> str:
+    """The command as a person would type it."""
+    words = [f"sweepctl {verb} --stack {stack}", *([f"--receipt {options.receipt}"] if options.receipt else [])]
+    words += [f"--box {name}" for name in options.boxes]
+    return " ".join([*words, *(f"--accept-fact {name}" for name in options.accept_facts)])
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:

@@ -1,0 +1,160 @@
+"""Old facts of a profile: `profile stale` shows them, and an approval that relies on one needs its name."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from sweepstack.cli import accepted_facts
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles import dates, facts
+from tests.unit.cli.support import STACK, World
+
+LATER = date(2027, 6, 2)
+"""Seven months after the stamps of the profile of `local`."""
+
+
+@pytest.fixture
+def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A verified sweep on a platform that a vendor could have changed, whose facts were checked seven months ago."""
+    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dates, "today", lambda: LATER)
+    return world
+
+
+def test_an_approval_names_the_facts_and_the_command_that_accepts_them(old: World) -> None:
+    *_, receipt = old.verified()
+    before = old.file.path.read_text()
+    refused = old.run("approve", "--receipt", receipt, "--expires", "12h")
+    assert refused.code == 1, refused
+    assert old.file.path.read_text() == before
+    told = " ".join(refused.err.split())
+    assert "local.verbs is of 2026-11, 7 months old (source: this repository's own adapter and its tests)" in told
+    command = (
+        f"sweepctl approve --stack {STACK} --receipt {receipt} --expires 12h "
+        "--accept-fact local.tiers --accept-fact local.verbs"
+    )
+    assert command in told
+    one = old.run("approve", "--receipt", receipt, "--accept-fact", "local.verbs")
+    assert one.code == 1, "the other one is not accepted with it"
+    assert "local.tiers is of" in one.err
+    assert "local.verbs is of" not in one.err
+    assert old.file.path.read_text() == before, "nothing is written where it is refused"
+    given = old.run(*command.replace(f" --stack {STACK}", "").split()[1:], "--json")
+    assert given.code == 0, given
+    assert given.json["accepted_facts"] == ["local.tiers", "local.verbs"]
+    assert {name: (one.month, one.accepted) for name, one in old.file.accepted_facts().items()} == {
+        "local.tiers": ("2026-11", LATER),
+        "local.verbs": ("2026-11", LATER),
+    }
+    assert old.file.approval() is not None
+    assert before.strip() in old.file.path.read_text(), "every other byte stays"
+    again = old.run("approve", "--receipt", receipt)
+    assert again.code == 0, "the stack file accepts them"
+    assert "old fact  local.verbs" in again.out
+
+
+def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dates, "today", lambda: LATER)
+    world.up()
+    assert [gate["state"] for gate in world.run("status", "--json").json["gates"]] == ["cleared", "cleared"]
+    assert "is of 2026-11" not in world.run("finish").err
+
+
+def test_an_acceptance_runs_out(old: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    *_, receipt = old.verified()
+    words = ("--accept-fact", "local.verbs", "--accept-fact", "local.tiers")
+    assert old.run("approve", "--receipt", receipt, *words).code == 0
+    monkeypatch.setattr(dates, "today", lambda: date(2028, 1, 2))
+    refused = old.run("approve", "--receipt", receipt)
+    assert refused.code == 1
+    assert "what was accepted on 2027-06-02 counts no more" in " ".join(refused.err.split())
+    assert old.run("approve", "--receipt", receipt, *words).code == 0
+    assert {one.accepted for one in old.file.accepted_facts().values()} == {date(2028, 1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("local.verb", "there is no such fact here; did you mean"),
+        ("runpod.verbs", "there is no such fact here"),
+        ("local.kind", "the end of a box does not lean on it; leave it out"),
+    ],
+)
+def test_a_name_that_is_not_needed_is_refused(old: World, name: str, said: str) -> None:
+    *_, receipt = old.verified()
+    refused = old.run("approve", "--receipt", receipt, "--accept-fact", name)
+    assert refused.code == 1
+    assert f"--accept-fact {name}: {said}" in " ".join(refused.err.split())
+    assert old.file.approval() is None
+
+
+def test_a_fresh_fact_is_not_accepted_by_habit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dates, "today", lambda: date(2026, 11, 23))
+    *_, receipt = world.verified()
+    refused = world.run("approve", "--receipt", receipt, "--accept-fact", "local.verbs")
+    assert "it is of 2026-11, 0 months old, and needs no acceptance" in " ".join(refused.err.split())
+    assert world.run("approve", "--receipt", receipt).code == 0
+
+
+def test_this_machine_needs_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dates, "today", lambda: LATER)
+    *_, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+
+
+def test_an_abandonment_needs_no_fact_and_no_profile(old: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    old.verified()
+
+    def gone(*_: object) -> None:
+        raise ConfigError("there is no such profile")
+
+    monkeypatch.setattr(accepted_facts, "load_profile", gone)
+    both = ("--abandon", "box-0", "--abandon", "box-1", "--reason", "the disk burnt down")
+    assert old.run("approve", *both).code == 0
+    needless = old.run("approve", *both, "--accept-fact", "local.verbs")
+    assert "no fact of a profile is relied on here" in " ".join(needless.err.split())
+
+
+def test_finish_asks_before_it_pulls_and_remembers(old: World) -> None:
+    old.full()
+    refused = old.run("finish")
+    assert refused.code == 1, refused
+    assert f"sweepctl finish --stack {STACK} --accept-fact local.tiers --accept-fact local.verbs" in refused.err
+    assert "sweepctl pull" not in refused.out, "nothing was pulled"
+    old.run("finish", "--accept-fact", "local.tiers", "--accept-fact", "local.verbs")
+    assert sorted(old.file.accepted_facts()) == ["local.tiers", "local.verbs"]
+    assert "is of 2026-11" not in old.run("finish").err, "the next one needs no option"
+
+
+def test_acceptances_that_do_not_read_are_refused_with_their_place(world: World) -> None:
+    text = world.file.path.read_text()
+    world.file.path.write_text(f"{text}    accept_facts: {{local.verbs: {{month: lately}}}}\n")
+    with pytest.raises(ConfigError, match=r"accept_facts\.local\.verbs\.month: expected the month"):
+        world.file.accepted_facts()
+
+
+@pytest.mark.parametrize(("day", "code"), [(date(2026, 12, 1), 1), (LATER, 1)])
+def test_profile_stale_lists_what_leans_on_old_facts(
+    world: World, monkeypatch: pytest.MonkeyPatch, day: date, code: int
+) -> None:
+    monkeypatch.setattr(dates, "today", lambda: day)
+    document = world.run("profile", "stale", "--json", stack=None).json
+    found = {fact["fact"]: fact for fact in document["facts"]}
+    assert ("vastai.verbs" in found) == (day == LATER)
+    if day == LATER:
+        assert found["vastai.verbs"]["leans"] == ["destroy", "volume"]
+        assert (found["vastai.verbs"]["month"], found["vastai.verbs"]["age_months"]) == ("2026-06", 12)
+        assert found["vastai.verbs"]["source"]
+    assert document["proved_live"]["local"] == "2026-11"
+    shown = world.run("profile", "stale", stack=None)
+    assert shown.code == code
+    assert "LAST PROVED LIVE" in shown.out
+    assert world.run("profile", "stale", "--months", "600", "--json", stack=None).json["stale"] <= document["stale"]
