@@ -1,4 +1,4 @@
-"""A person's word that an old fact of a profile may count: that fact, with the month that it had, and for a while."""
+"""A person's word that an old fact of a profile counts: that fact, of that month, for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a fact of a profile was checked, and how many months ago that is. Pure but for `today`, the one clock."""
+"""When a fact of a profile was checked, and how many months ago. `today` is the one clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dated facts of a profile: how old each is, what leans on it, and whether a person accepted it as it is.
+"""The dated facts of a profile: how old each is, what leans on it, and who accepted it.
 
 A fact is stale if it is older than six months. One that is stale, or was never checked, counts under a verb that can't
 be undone only if the stack config accepts it by its name (`accept_facts`). `sweepctl approve` asks for that; a box that
@@ -127,7 +127,7 @@ def problems(accepted: Mapping[str, AcceptedFact], profiles: Mapping[str, Profil
 
 
 def _ahead(month: str, stamp: str) -> bool:
-    """Whether an acceptance is of a month that the profile has not come to, so that nobody can have read it there."""
+    """Whether an acceptance is of a month that the profile has not come to: no person can have read it there."""
     return UNVERIFIED not in (month, stamp) and month > stamp
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +15,25 @@ from sweepstack.cli.verbs import load, names
 from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-OF_NO_STACK = {"audit", "init", "new"}
-"""The one makes a stack; the other asks about all of them."""
+OF_NO_STACK = {"audit", "init", "new", "profile stale"}
+"""The one makes a stack; the other asks about all of them, or about platforms."""
 
-COMMANDS = {name: load(name) for name in names()}
+
+def _with_verbs(name: str) -> dict[str, Any]:
+    """The command; of a group its verbs: `profile stale`."""
+    command: Any = load(name)
+    below = getattr(command, "commands", None)
+    return {f"{name} {verb}": one for verb, one in below.items()} if below else {name: command}
+
+
+COMMANDS = {shown: command for name in names() for shown, command in _with_verbs(name).items()}
 
 
 def exit_codes() -> dict[str, list[str]]:
     """The table of exit codes: command → what 0, 1 and 2 mean."""
     section = DOCS.partition("### Exit codes\n")[2].partition("\n#")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:3] == "| `"]
-    return {name: row[1:] for row in rows for name in re.findall(r"`([a-z-]+)`", row[0])}
+    return {name: row[1:] for row in rows for name in re.findall(r"`([a-z -]+)`", row[0])}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -27,9 +27,10 @@ def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     """A check of the candidates' accounts, and one of the SSH key for boxes. Reads only; rents nothing."""
     profiles = list(load_profiles(config.candidates).values())
     # A platform without its adapter is refused with the stack file, and can't be asked.
-    if dated := [one for one in profiles if any(set(fact.leans) - {"clock"} for fact in facts_of(one, dates.today()))]:
+    day, there = dates.today(), [one for one in profiles if not one.unavailable]
+    if dated := [one for one in there if any(set(fact.leans) - {"clock"} for fact in facts_of(one, day))]:
         yield "facts", lambda: [old_facts(one, config.accept_facts) for one in dated]
-    found = {one.platform: load_platform(one.adapter) for one in profiles if not one.unavailable}
+    found = {one.platform: load_platform(one.adapter) for one in there}
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
         yield "accounts", lambda: accounts(rented, config.max_price)
