@@ -53,6 +53,8 @@ class Server(ThreadingHTTPServer):
     """Answers with `routes["GET /path"]`, else with `script`: one entry a request, the last one for ever."""
 
     daemon_threads = True
+    request_queue_size = 256
+    """Connections that may wait to be taken. With the usual 5, of 30 at once a busy machine resets some."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
