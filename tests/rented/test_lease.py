@@ -292,6 +292,7 @@ def test_where_a_stop_would_lose_a_cell_the_box_stays_and_tells(tmp_path: Path) 
             assert "should have stopped itself" in said, said
             assert told["why"] in said, said
             assert {act.by for act in box.books.acts} == {OWNER}
+        box.world.sim.hosts.machine(box.id)  # from here on all is wiped that a stop wipes
         manifests = list((tmp_path / "platform" / "volumes").rglob("manifest.json"))
         assert len(manifests) == 1, "sealed on what outlives the box"
         assert box.sealed(), "its journal is nowhere else"
@@ -362,7 +363,7 @@ def test_cells_are_not_given_the_key_that_sessions_have(tmp_path: Path) -> None:
 @pytest.mark.proof  # what it tells: tests/onbox/test_lease.py
 def test_a_host_without_a_way_tells_and_a_look_renews(small: HostStack) -> None:
     """It bills on, and says so in the journal and in `status`; what it sealed stays."""
-    small.edit_config(lambda sweep: sweep.update(lease="10m", budget={"usd": 5, "hours": 6}))
+    small.edit_config(lambda sweep: sweep.update(lease="10m", when_done="keep", budget={"usd": 5, "hours": 6}))
     small.edit_config(lambda sweep: sweep.update(overrides={"generic-ssh": {"price_per_hour": 0.5}}))
     ok(small.up())
     folder = small.box_dir("box-0") / "data" / "sweep"
