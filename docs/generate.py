@@ -202,6 +202,19 @@ def platforms_page() -> str:
     return "\n".join(parts)
 
 
+def readme_page() -> str:
+    """README.md with its table of platforms made anew from the profiles."""
+    from sweepstack.profiles.load import load_profile, platforms
+
+    page = (DOCS / "../README.md").read_text(encoding="utf-8")
+    rows = [(f"[{name}](profiles/{name}.md)", load_profile(name).proved_live) for name in platforms()]
+    made = table(("platform", "last proved live"), rows)
+    page, found = re.subn(r"\| platform \| last proved live \|\n(?:\|.*\n)+\n?", lambda _: f"{made.rstrip()}\n\n", page)
+    if found != 1:
+        raise SystemExit("README.md has no table of the platforms, and when each was last proved live")
+    return page
+
+
 def _verbs(profile: Any) -> Iterable[tuple[str, ...]]:
     layouts = [("", profile.layout(volume=False))]
     if profile.with_volume is not None:
@@ -289,6 +302,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/profiles.md": profiles_page,
     "reference/platforms.md": platforms_page,
     "stack-config.md": stack_config_page,
+    "../README.md": readme_page,
 }
 
 

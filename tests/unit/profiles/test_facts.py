@@ -57,7 +57,7 @@ def test_what_leans_on_a_fact() -> None:
     assert ours == set(), "our own code ends a box there"
 
 
-@pytest.mark.parametrize("name", platforms())
+@pytest.mark.parametrize("name", ["autodl", "generic-ssh", "local", "runpod", "vastai"])
 def test_no_shipped_fact_needs_an_acceptance_on_the_day_of_its_stamps(name: str) -> None:
     """What a destroy relies on has a month, so that a person knows what to look up again."""
     profile = load_profile(name)
