@@ -262,6 +262,7 @@ def test_the_vendor_is_asked_with_its_own_key_and_asked_again(box: Box, vendor: 
         ((200, {}, b'{"success": false, "msg": "no"}'), "the vendor refused it"),
         ((200, {}, b"<html>"), "can't be read"),
     ],
+    ids=["redirect", "refusal", "no-json"],
 )
 def test_an_answer_that_is_no_yes(
     box: Box, vendor: Vendor, answer: tuple[int, dict[str, str], bytes], reason: str

@@ -149,7 +149,6 @@ def test_a_connection_that_broke_is_replaced_and_all_is_asked_again(channel: Ssh
 
 def test_half_of_the_answers_are_none(channel: SshChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection ends after the first of them: neither may be taken, and the link is not used again."""
-    channel.close()  # tests before this one may have left connections, as many as it was busy then
     whole = Link._whole
     used: list[Link] = []
 
