@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
+from sweepstack.events import web
+
 SECRET = "T0KEN-abcdef0123456789"
 
 
@@ -29,6 +33,12 @@ class Hook:
     def taken(self) -> list[dict[str, Any]]:
         """The messages."""
         return list(self.bodies)
+
+
+def hang_up_after(seconds: float, answer: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So long a server that hangs is waited for; any other may be on a busy machine, and has its minute."""
+    if answer == "hang":
+        monkeypatch.setattr(web, "READ_SECONDS", seconds)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from sweepstack.events.channels import channels_of
 from sweepstack.events.deliver import FOLDER, Delivery, Notice, Telling, Told
 from sweepstack.events.event import Event
 from sweepstack.evidence.store import EvidenceStore
-from tests.unit.events.hooks import SECRET, hook
+from tests.unit.events.hooks import SECRET, hang_up_after, hook
 
 SEEN = Forecast(72.4, 34.0, 3.0)
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ HOOK = EventsConfig(webhook="HOOK")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "BACKOFF", 0.01)
-    monkeypatch.setattr(web, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(web, "READ_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -182,6 +182,8 @@ def test_what_failed_is_told_at_the_next_look(store: EvidenceStore, monkeypatch:
 def test_a_place_in_trouble_keeps_no_other_from_its_message(
     store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hang_up_after(2.0, "hang", monkeypatch)  # the topic has no more time, either
+    monkeypatch.setattr(web, "TRIES", 0)
     with hook("hang") as web_server, hook() as topic:
         monkeypatch.setenv("HOOK", web_server.url)
         assert "the webhook (HOOK) was not told" in sent(store, EventsConfig(webhook="HOOK", ntfy=topic.url), [event()])
@@ -191,7 +193,6 @@ def test_a_place_in_trouble_keeps_no_other_from_its_message(
 
 def test_a_hang_holds_no_command_up(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """`deliver` returns while the server has not answered; `wait(0)` says so."""
-    monkeypatch.setattr(web, "READ_SECONDS", 30.0)
     with hook("hang") as server:
         monkeypatch.setenv("HOOK", server.url)
         under_way = deliver.deliver(store, channels_of(HOOK, None), [event()])
@@ -303,6 +304,7 @@ def test_a_token_goes_nowhere_where_it_could_be_read(
 def test_no_address_and_no_token_is_in_a_record_a_log_or_a_message(
     store: EvidenceStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: int | str
 ) -> None:
+    hang_up_after(0.2, answer, monkeypatch)
     caplog.set_level("DEBUG")
     with hook(answer) as server:
         monkeypatch.setenv("HOOK", server.url)
