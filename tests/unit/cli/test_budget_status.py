@@ -109,8 +109,8 @@ def test_a_damaged_entry_of_the_ledger_is_named(spending: World) -> None:
 
 
 def test_the_webhook_is_told_by_whoever_looks_first(spending: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget_alerts, "PATIENCE", 60.0)
-    monkeypatch.setattr(webhook, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(events, "PATIENCE", 60.0)
+    monkeypatch.setattr(web, "READ_SECONDS", 60.0)
     with hook() as server:
         monkeypatch.setenv("BUDGET_HOOK", server.url)
         assert status(spending, usd=13, webhook="BUDGET_HOOK").code == 0
