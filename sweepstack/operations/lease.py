@@ -22,9 +22,11 @@ def on_box(lease: LeaseFacts | None, platform: Platform, native_id: str) -> dict
     if lease.by == "ssh":
         how = {"by": "ssh", "native": lease.native, "command": lease.command}
     elif lease.by == "key" and isinstance(platform, CanStopItself):
-        asked = platform.own_stop(native_id)
-        request = {"method": asked.method, "url": asked.url, "body": dict(asked.body)}
-        how = {"by": "key", "native": lease.native, "key": lease.key, "proved": lease.proved, **request}
+        requests = [
+            {"method": asked.method, "url": asked.url, "body": dict(asked.body)}
+            for asked in platform.own_stop(native_id)
+        ]
+        how = {"by": "key", "native": lease.native, "key": lease.key, "proved": lease.proved, "requests": requests}
     return {"seconds": lease.seconds, "kills": list(lease.kills), "how": how}
 
 

@@ -44,6 +44,11 @@ LEASE = (
         (f"{TESTS}::test_the_vendor_is_asked_with_its_own_key_and_asked_again",),
     ),
     Mutant(
+        "give up after the first request that is refused",
+        (Patch(f"{RUNNER}/vendor_stop.py", "        reasons.append(reason)\n", "        return reason\n"),),
+        (f"{TESTS}::test_the_second_request_is_sent_where_the_first_one_is_refused",),
+    ),
+    Mutant(
         "stop before the journal has it",
         (
             Patch(

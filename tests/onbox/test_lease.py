@@ -62,6 +62,7 @@ class Vendor(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[dict[str, Any]] = []
+        self.refuses: dict[str, int] = {}
         self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b'{"id": "pod", "status": "EXITED"}')
 
     @property
@@ -76,6 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.asked.append({"path": self.path, "body": body, "headers": dict(self.headers)})
         code, headers, said = self.server.answer
+        code = self.server.refuses.get(self.path, code)
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -98,15 +100,8 @@ def vendor() -> Iterator[Vendor]:
 
 
 def keyed(box: Box, vendor: Vendor, **more: Any) -> None:
-    body, name = {"action": "stop"}, "RUNPOD_API_KEY"
-    how: dict[str, Any] = {
-        "by": "key",
-        "native": "stop",
-        "key": name,
-        "method": "POST",
-        "url": vendor.url,
-        "body": body,
-    }
+    request = {"method": "POST", "url": vendor.url, "body": {"action": "stop"}}
+    how: dict[str, Any] = {"by": "key", "native": "stop", "key": "RUNPOD_API_KEY", "requests": [request]}
     how = {**how, "gone_seconds": 0.1}
     box.set(lease={"seconds": 0.3, "how": how | more, "kills": []}, off_again_seconds=[0.2, 600])
 
@@ -260,6 +255,7 @@ def test_the_vendor_is_asked_with_its_own_key_and_asked_again(box: Box, vendor: 
     [
         ((302, {"Location": "/elsewhere"}, b""), "the vendor answered 302"),
         ((200, {}, b'{"success": false, "msg": "no"}'), "the vendor refused it"),
+        ((200, {}, b'{"errors": [{"message": "no"}], "data": null}'), "the vendor refused it"),
         ((200, {}, b"<html>"), "can't be read"),
     ],
     ids=["redirect", "refusal", "no-json"],
@@ -274,6 +270,23 @@ def test_an_answer_that_is_no_yes(
     off(box)
     assert reason in box.events("box-off-failed")[0]["reason"]
     assert {one["path"] for one in vendor.asked} == {"/v2/pods/pod/action"}, "the key went elsewhere"
+
+
+def test_the_second_request_is_sent_where_the_first_one_is_refused(box: Box, vendor: Vendor) -> None:
+    other = {"method": "POST", "url": vendor.url.replace("/v2/pods/pod/action", "/graphql"), "body": {"query": "q"}}
+    keyed(box, vendor, requests=[{"method": "POST", "url": vendor.url, "body": {"action": "stop"}}, other])
+    vendor.refuses["/v2/pods/pod/action"] = 403
+    box.add("a")
+    assert box.start(env={"RUNPOD_API_KEY": KEY}).ended() == 0
+    assert off(box, 1)[0]["command"] == f"POST {vendor.url}, else POST {other['url']}"
+    assert [one["path"] for one in vendor.asked[:2]] == ["/v2/pods/pod/action", "/graphql"]
+    assert json.loads(vendor.asked[1]["body"]) == {"query": "q"}
+    assert "accepted, and the box still runs" in box.events("box-off-failed")[0]["reason"]
+    vendor.refuses["/graphql"] = 500
+    off(box, 2)
+    said = box.events("box-off-failed")[1]["reason"]
+    assert "answered 403" in said, said
+    assert "; then the vendor answered 500" in said, said
 
 
 def test_without_the_key_it_says_which_is_missing(box: Box, vendor: Vendor) -> None:

@@ -43,7 +43,7 @@ class CanStop(Platform, Protocol):
 
 
 class OwnStop(NamedTuple):
-    """The request with which a box asks its platform to stop it. The box adds the key that the platform gave it."""
+    """A request with which a box asks its platform to stop it. The box adds the key that the platform gave it."""
 
     method: str
     url: str
@@ -54,9 +54,9 @@ class OwnStop(NamedTuple):
 class CanStopItself(Platform, Protocol):
     """A platform that puts a key into each box, with which the box can stop itself."""
 
-    def own_stop(self, native_id: str) -> OwnStop:
-        """The request that stops this box. Sends nothing, and holds no key. Raises RequestRefused for an id that can't
-        be one."""
+    def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
+        """The requests that stop this box, each one alone: the box sends the next one where the platform does not
+        accept the one before. Sends nothing, and holds no key. Raises RequestRefused for an id that can't be one."""
         ...
 
 

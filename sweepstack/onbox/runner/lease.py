@@ -3,7 +3,7 @@
 A bill then ends without any laptop, pipeline or watcher. spec.json says it as `lease`:
 
     seconds   how long after the last look; a look is a change of the file `looked`, which commands touch
-    how       `by: ssh` with a `command`, or `by: key` with a request to the vendor (`vendor_stop`); empty: no way
+    how       `by: ssh` with a `command`, or `by: key` with `requests` to the vendor (`vendor_stop`); empty: no way
     kills     the tiers that a stop wipes
 
 It stops the box and never destroys it. The watcher is a process of its own, which outlives the runner:

@@ -93,7 +93,7 @@ def issue(
             return False
         journal = journal or Journal(home / "journal.jsonl")
         by_key = asked.get("by") == "key"
-        command = f"{asked['method']} {asked['url']}" if by_key else str(asked["command"])
+        command = vendor_stop.words(asked) if by_key else str(asked["command"])
         native = str(asked["native"])
         more: dict[str, Any] = {"why": why} if why else {}
         journal.append("box-off", native=native, command=command, **more)

@@ -29,16 +29,29 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def stop(asked: Mapping[str, Any]) -> str:
-    """Sends the request of `asked` (`key`: the variable's name, `method`, `url`, `body`). Blocks for `SECONDS` at most.
-    Returns "" when the vendor accepted it, else why not. Never raises, and names the key's value nowhere."""
+    """Sends the `requests` of `asked` (`method`, `url`, `body` each) one after the other until the vendor accepts one,
+    with the key in the variable `key`. Blocks for `SECONDS` a request at most.
+
+    Returns "" when one was accepted, else why each was not. Never raises, and names the key's value nowhere."""
     name = str(asked.get("key"))
     key = _key(name)
     if not key:
         return f"{name} is neither in this environment nor in that of process 1, so there is no key to stop it with"
-    try:
-        return _scrubbed(_send(asked, key), key)
-    except Exception as error:
-        return _scrubbed(f"{type(error).__name__}: {error}", key)
+    reasons = []
+    for request in asked.get("requests") or ():
+        try:
+            reason = _scrubbed(_send(request, key), key)
+        except Exception as error:
+            reason = _scrubbed(f"{type(error).__name__}: {error}", key)
+        if not reason:
+            return ""
+        reasons.append(reason)
+    return "; then ".join(reasons) or "no request is known that stops it"
+
+
+def words(asked: Mapping[str, Any]) -> str:
+    """The requests of `asked`, for people: without bodies."""
+    return ", else ".join(f"{request.get('method')} {request.get('url')}" for request in asked.get("requests") or ())
 
 
 def _send(asked: Mapping[str, Any], key: str) -> str:
@@ -63,7 +76,7 @@ def _send(asked: Mapping[str, Any], key: str) -> str:
         told = json.loads(said) if said.strip() else {}
     except ValueError:
         return f"the vendor's answer can't be read: {_words(said)}"
-    if isinstance(told, dict) and told.get("success") is False:
+    if isinstance(told, dict) and (told.get("success") is False or told.get("errors")):
         return f"the vendor refused it: {_words(said)}"
     return ""
 

@@ -81,7 +81,7 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Has
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         return power.start(session(), native_id, account, wait)
 
-    def own_stop(self, native_id: str) -> OwnStop:
+    def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         return power.own_stop(native_id)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:

@@ -106,7 +106,7 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
         finally:
             _forget(session)
 
-    def own_stop(self, native_id: str) -> OwnStop:
+    def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         return power.own_stop(box_number(native_id))
 
     def let_in(self, native_id: str, account: str, public_key: str) -> None:

@@ -86,10 +86,15 @@ def test_the_box_is_told_the_request_and_no_key(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RUNPOD_API_KEY", "my-own-key")
     facts = LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="RUNPOD_API_KEY")
     told = on_box(facts, load_platform("runpod"), "abc123")
+    first, second = told["how"].pop("requests")
+    how = {"by": "key", "native": "stop", "key": "RUNPOD_API_KEY", "proved": None}
+    assert told == {"seconds": 7200, "kills": [], "how": how}
     url = "https://api.example/v2/pods/abc123/action"
-    how = {"by": "key", "native": "stop", "key": "RUNPOD_API_KEY", "proved": None, "method": "POST", "url": url}
-    assert told == {"seconds": 7200, "kills": [], "how": {**how, "body": {"action": "stop"}}}
-    asked = on_box(facts, load_platform("vastai"), "4711")["how"]
+    assert first == {"method": "POST", "url": url, "body": {"action": "stop"}}
+    assert (second["method"], second["url"]) == ("POST", "https://api.example/graphql")
+    assert "podStop(" in second["body"]["query"]
+    assert second["body"]["variables"] == {"id": "abc123"}
+    (asked,) = on_box(facts, load_platform("vastai"), "4711")["how"]["requests"]
     assert (asked["method"], asked["body"]) == ("PUT", {"state": "stopped"})
     assert asked["url"] == "https://console.vast.ai/api/v0/instances/4711/"
     assert on_box(facts, load_platform("local"), "x")["how"] == {}
