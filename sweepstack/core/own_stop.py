@@ -20,6 +20,11 @@ def asked_to_stop(journal: Journal | None) -> bool:
     return journal is not None and bool(journal.entries) and journal.entries[-1]["event"] in (OFF, FAILED)
 
 
+def is_stopping(journal: Journal) -> bool:
+    """Whether a try to stop itself has begun, and its end is not on record."""
+    return bool(journal.entries) and journal.entries[-1]["event"] == OFF
+
+
 def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float | None) -> str:
     """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due."""
     last = journal.entries[-1] if journal and journal.entries else {"event": ""}

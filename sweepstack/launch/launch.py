@@ -6,6 +6,7 @@ Converges: called again with the same spec it ships nothing, appends nothing and
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any
 
 from sweepstack.core.journal import Journal
 from sweepstack.core.journal import started as started_cell
+from sweepstack.core.own_stop import is_stopping
 from sweepstack.core.records import Cell, Launch
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import (
@@ -26,7 +28,13 @@ from sweepstack.launch.entries import (
     refuse_changed,
     staying,
 )
-from sweepstack.launch.first_step import FIRST_STEP_SECONDS, SETUP_SECONDS, await_first_step, read_journal
+from sweepstack.launch.first_step import (
+    FIRST_STEP_SECONDS,
+    SETUP_SECONDS,
+    GrowingJournal,
+    await_first_step,
+    read_journal,
+)
 from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner
 from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweepstack.onbox.agent.channel import Channel
@@ -49,6 +57,8 @@ __all__ = [
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 """What the runner and its cells find programs on, behind the box's Python: the same on every login and every host."""
 OFF_SECONDS = 20.0
+OWN_STOP_SECONDS, OWN_STOP_POLL_SECONDS = 300.0, 1.0
+"""A box's try to stop itself takes less."""
 WATCH = "--watch"
 """`sweepstack.onbox.runner.lease`."""
 
@@ -93,7 +103,7 @@ def launch(
         if lines:
             channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
     started, waits = False, ""
-    if (todo.appended or todo.unfinished(journal)) and not channel.lock_held(box_layout.RUNNER_LOCK):
+    if (todo.appended or todo.unfinished(journal)) and not _runner_at_work(channel, progress, cancelled):
         progress("starting the runner")
         _rests_no_more(spec, store)
         _spawn(channel, runner)
@@ -113,6 +123,19 @@ def launch(
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
+
+
+def _runner_at_work(channel: Channel, progress: Callable[[str], None], cancelled: Callable[[], bool]) -> bool:
+    """Whether a runner has the queue. A box that is just trying to stop itself holds the same lock, and sees no new
+    line: this waits for the end of that try, `OWN_STOP_SECONDS` at most. Raises Unreachable once the box has
+    stopped."""
+    ends, box = time.monotonic() + OWN_STOP_SECONDS, GrowingJournal(channel)
+    while channel.lock_held(box_layout.RUNNER_LOCK):
+        if not is_stopping(box.look()) or time.monotonic() > ends or cancelled():
+            return True
+        progress("waiting: the box is just trying to stop itself")
+        time.sleep(OWN_STOP_POLL_SECONDS)
+    return False
 
 
 def _spawn(channel: Channel, runner: str, *words: str) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweepstack.channel import prefetch
+from sweepstack.launch.launch import launch
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.runner.records import Journal
 from tests.unit.launch.support import Site
 
 LEASE = {"seconds": 7200.0, "kills": [], "how": {"by": "ssh", "native": "off", "command": "sh -c true"}}
@@ -49,6 +52,27 @@ def test_a_drained_box_that_gets_a_lease_is_watched_from_then_on(site: Site) -> 
     done = site.launch("one", lease=LEASE)
     assert not done.started_runner
     eventually(lambda: watched(site))
+
+
+def test_an_up_that_meets_a_try_to_stop_starts_the_runner_once_it_failed(site: Site) -> None:
+    """The try holds the runner's lock, and reads no new line of the queue: without a runner its cells would wait."""
+    site.launch("one")
+    site.drained()
+    lock = os.open(site.root / box_layout.RUNNER_LOCK, os.O_RDWR)
+    assert take(lock, 60)
+    journal = Journal(site.root / box_layout.JOURNAL)
+    journal.append("box-off", native="stop", command="POST https://vendor.example", why="lease")
+
+    def fails(said: str) -> None:
+        """Once the launch waits for it."""
+        if "stop itself" in said and not tried:
+            tried.append(said)
+            journal.append("box-off-failed", native="stop", reason="401", tries=1, again=60.0, why="lease")
+            os.close(lock)
+
+    tried: list[str] = []
+    assert launch(site.spec("one", "two"), site.channel, site.store, progress=fails).started_runner
+    assert tried
 
 
 def test_the_answer_to_a_touch_is_not_kept() -> None:
