@@ -258,7 +258,7 @@ def test_the_vendor_is_asked_with_its_own_key_and_asked_again(box: Box, vendor: 
         ((200, {}, b'{"errors": [{"message": "no"}], "data": null}'), "the vendor refused it"),
         ((200, {}, b"<html>"), "can't be read"),
     ],
-    ids=["redirect", "refusal", "no-json"],
+    ids=["redirect", "refusal", "errors", "no-json"],
 )
 def test_an_answer_that_is_no_yes(
     box: Box, vendor: Vendor, answer: tuple[int, dict[str, str], bytes], reason: str
