@@ -225,6 +225,17 @@ def test_the_next_runner_has_a_watcher_of_its_own_and_there_is_one(box: Box) -> 
     wait_for(lambda: not watcher(box), box.log)
 
 
+def test_what_it_did_not_expect_ends_no_watcher(box: Box) -> None:
+    """No runner is left that would start another one: the box would bill on."""
+    box.set(lease={"seconds": 0.2, "how": {"by": "ssh"}, "kills": []}, off_again_seconds=[0.2] * 1000)
+    box.add("a")
+    assert box.start().ended() == 0
+    wait_for(lambda: "the watcher goes on" in box.log(), box.log)
+    mark = leased(box, 0.2)
+    off(box)
+    assert mark.exists()
+
+
 def test_without_a_lease_no_watcher_starts(box: Box) -> None:
     box.add("a")
     box.run("a")

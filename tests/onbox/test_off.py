@@ -6,6 +6,7 @@ import fcntl
 import os
 import shlex
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.onbox.runner import off
 from sweepstack.onbox.runner.off import last_sign
 from tests.onbox.harness import SECONDS, Box, wait_for
 
@@ -158,3 +160,13 @@ def test_the_command_is_found_where_logins_find_it_and_in_sbin(box: Box) -> None
     box.add("a")
     assert box.start().ended() == 0
     assert {"/usr/local/sbin", "/usr/sbin", "/sbin"} < set(mark.read_text().strip().split(":"))
+
+
+def test_a_full_disk_does_not_keep_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no place for what the command says; it runs all the same."""
+
+    def full() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert off._run({"command": "echo no; exit 3"}, 0) == "it ended with 3"

@@ -152,7 +152,7 @@ class Watcher:
                 return 3
             while seconds_of(self.spec()) is not None and self._runner() == mine:
                 if self.lease.over(self.spec()):
-                    self._ended()
+                    self._safely_ended()
                 else:
                     self._tries, self._next, self._told = 0, 0.0, ""
                 time.sleep(self._pause())
@@ -168,6 +168,20 @@ class Watcher:
             return (self.home / "runner.pid").read_bytes()
         except OSError:
             return b""
+
+    def _safely_ended(self) -> None:
+        """As `_ended`; what it did not expect is said, and it tries again: with no runner left, no one would start
+        another watcher, and the box would bill on."""
+        try:
+            self._ended()
+        except Exception as error:
+            self._say(f"the lease is over, and the watcher goes on after {type(error).__name__}: {error}")
+            self._tries, self._next = self._tries + 1, boot_time() + self._delay()
+
+    def _delay(self) -> float:
+        """Seconds from this try to the next one."""
+        delays = [float(one) for one in self.spec().get("off_again_seconds", AGAIN_SECONDS)]
+        return delays[self._tries] if self._tries < len(delays) else LAST_PAUSE
 
     def _ended(self) -> None:
         """The lease is over: stops the box, or tells once why it stays."""
@@ -186,8 +200,7 @@ class Watcher:
         if left:
             self._tell("cells that a killed runner left behind do nothing: they are ended")
             end_cells(str(spec["native_id"]), None, leaders, float(spec.get("grace_seconds", GRACE_SECONDS)))
-        delays = [float(one) for one in spec.get("off_again_seconds", AGAIN_SECONDS)]
-        delay = delays[self._tries] if self._tries < len(delays) else LAST_PAUSE
+        delay = self._delay()
         try:
             issued = issue(self.home, asked, self._must_not, self._tries + 1, delay, why="lease")
         except Fatal as error:

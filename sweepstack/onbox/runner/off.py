@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.runner import vendor_stop
@@ -119,7 +119,7 @@ def _sent(asked: Mapping[str, Any], delay: float) -> str:
 def _run(asked: Mapping[str, Any], delay: float) -> str:
     """Runs the command. Blocks for as long as the box may still be powering off. Returns why the box still runs."""
     env = {**os.environ, "PATH": ":".join(filter(None, [asked.get("path"), os.environ.get("PATH"), SBIN]))}
-    with tempfile.TemporaryFile() as said:
+    with _place_to_say() as said:
         done = subprocess.Popen(
             ["/bin/sh", "-c", str(asked["command"])],
             env=env,
@@ -138,6 +138,14 @@ def _run(asked: Mapping[str, Any], delay: float) -> str:
         time.sleep(min(float(asked.get("gone_seconds", GONE_SECONDS)), delay))
         return ACCEPTED
     return f"it ended with {code}" + (f": {words[-1][:200]}" if words else "")
+
+
+def _place_to_say() -> IO[bytes]:
+    """For what a command says; on a full disk that is nowhere, and the command runs all the same."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "r+b")
 
 
 def queued(home: Path) -> int:
