@@ -127,10 +127,15 @@ class BoxEntry(_WithApproval):
     lease: str | None = None
 
     @property
+    def leased(self) -> bool:
+        """Whether it stops, or tells, when no command has looked at it for so long."""
+        return self.lease not in (None, NONE)
+
+    @property
     def ends_itself(self) -> bool:
         """Whether a command on it, by itself, ends its bill: once its queue is drained, or its lease is over."""
         issue = self.teardown.stop.issue if self.teardown.stop is not None else None
-        asked = self.when_done == STOP or self.lease not in (None, NONE)
+        asked = self.when_done == STOP or self.leased
         return asked and issue is not None and issue.by == "ssh"
 
     def context(self, verb: str = "") -> BoxContext:

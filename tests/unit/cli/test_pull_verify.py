@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.pull import fetch as fetching
 from sweepstack.cli.commands.pull.fetch import PullSummary, _sources
 from sweepstack.cli.output import Unsure
+from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
 
@@ -54,6 +57,29 @@ def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -
     assert [source.box for source in live] == ["box-1", "box-0"]
     live, _ = _sources(sources, world.store, PullSummary())
     assert [source.box for source in live] == ["box-0", "box-1"], "else in their order"
+
+
+def test_a_pull_renews_the_leases_of_boxes_whose_turn_has_not_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes are pulled one after the other, maybe for hours: a lease of minutes would be over before the last one."""
+    first, second = world.full()
+    world.save()
+    sources = open_sources(Target.find(STACK, start=world.root))
+    boxes = tuple(box.model_copy(update={"lease": "10m"}) for box in sources.state.boxes)
+    looked = [box.root / box_layout.LOOKED for box in (first, second)]
+
+    def pulls_long(_live: Any, _identity: str, _store: Any, said: Any) -> list[Any]:
+        for path in looked:
+            path.touch()
+            os.utime(path, (1, 1))
+        said("lr0.1", 1, 2)
+        return []
+
+    monkeypatch.setattr(fetching, "pull_all", pulls_long)
+    monkeypatch.setattr(fetching, "KEEP_ON_SECONDS", -1.0)
+    fetching.fetch(replace(sources, state=replace(sources.state, boxes=boxes)), world.store, Progress("pull"))
+    assert all(path.stat().st_mtime > 1 for path in looked)
 
 
 def test_pull_and_verify_are_one_command(world: World) -> None:

@@ -22,6 +22,7 @@ from sweepstack.evidence.unsealed import UNSEALED, Unsealed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.lease import look
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import GIVES_UP, run_again
@@ -158,14 +159,16 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSu
         raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
     progress_of: dict[str, tuple[int, int]] = {}
 
-    armed = _armed(sources)
+    armed, leased = _armed(sources), [box for box in sources.state.boxes if box.leased]
     last_sign = 0.0
 
     def said(cell: str, done: int, total: int) -> None:
         nonlocal last_sign
-        if armed and time.monotonic() - last_sign > KEEP_ON_SECONDS:
+        if (armed or leased) and time.monotonic() - last_sign > KEEP_ON_SECONDS:
             last_sign = time.monotonic()
             _keep_on(armed)
+            for box in leased:  # boxes are pulled one after the other: their leases may be shorter than that takes
+                look(box.context().channel)
         before_done, before_total = progress_of.get(cell, (0, 0))
         progress.say(cell)
         progress.expect(total - before_total)
@@ -175,6 +178,8 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSu
     summary = PullSummary()
     _keep_on(armed)
     live, dead = _sources(sources, store, summary)
+    answering = {(source.box, source.generation) for source in live}
+    leased = [box for box in leased if (box.name, box.generation) in answering]
     pulls = pull_all(live, identity, store, said)
     summary.add(pulls)
     told = {name for pull in pulls if pull.journal for name, cell in pull.journal.cells.items() if cell.manifest}
