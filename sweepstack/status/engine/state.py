@@ -135,8 +135,7 @@ class BoxEntry(_WithApproval):
     def ends_itself(self) -> bool:
         """Whether a command on it, by itself, ends its bill: once its queue is drained, or its lease is over."""
         issue = self.teardown.stop.issue if self.teardown.stop is not None else None
-        asked = self.when_done == STOP or self.leased
-        return asked and issue is not None and issue.by == "ssh"
+        return (self.when_done == STOP or self.leased) and issue is not None and issue.by == "ssh"
 
     def context(self, verb: str = "") -> BoxContext:
         """The box with its `facts`, its platform and its evidence, with nothing opened yet."""
