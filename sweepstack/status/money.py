@@ -58,11 +58,9 @@ def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
     for box_snapshot in snapshot.box_snapshots:
         if snapshot.spent is not None and not box_snapshot.gone and box_snapshot.box.teardown.clocks:
             bill, box = snapshot.spent.of(box_snapshot.box.native_id), box_snapshot.box
-            off = (
-                last_seen(box_snapshot.journal, box_snapshot.since)
-                if box_snapshot.phase == "unknown" and box.ends_itself
-                else None
-            )
+            # A box that its platform calls stopped, and the ledger does not: it stopped with no command to see it.
+            may_be_off = box_snapshot.seen.stopped or (box_snapshot.phase == "unknown" and box.ends_itself)
+            off = last_seen(box_snapshot.journal, box_snapshot.since) if may_be_off else None
             clocks = box.teardown.clocks
             yield from running(clocks, bill, snapshot.now, box=box.name, native_id=box.native_id, off=off)
 

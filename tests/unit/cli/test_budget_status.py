@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from sweepstack.cli import events
+from sweepstack.cli.collect import look
+from sweepstack.cli.sources import open_sources
+from sweepstack.cli.target import Target
 from sweepstack.events import web
-from tests.unit.cli.support import Box, World
+from sweepstack.status.money import running_clocks
+from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_ledger import charge
 from tests.unit.events.hooks import SECRET, hook
 
@@ -153,3 +158,22 @@ def test_a_clock_that_runs_is_counted_down(world: World) -> None:
     (clock,) = world.run("status", "--json", fresh=False).json["clocks"]
     assert (clock["box"], clock["what"], clock["kills"]) == ("box-0", "released", ["data"])
     assert 12 * 86400 < clock["left_seconds"] < 13 * 86400
+
+
+def test_a_box_that_stopped_itself_unseen_has_a_clock_all_the_same(world: World) -> None:
+    """By the ledger it runs, since no command was there to see it stop; the platform's deadline has begun."""
+    box = world.add("box-0", price=2.0)
+    charge(world, box, "running", 80, 2.0)
+    export = world.export()
+    for resource in export["deployment"]["resources"]:
+        if resource["type"].endswith(":Box"):
+            facts = resource["outputs"]["teardown"] | {"clocks": [{"what": "removed", "days": 30, "kills": ["data"]}]}
+            resource["inputs"] = resource["outputs"] = resource["outputs"] | {"teardown": facts}
+    world.save(export)
+    snapshot = look(open_sources(Target.find(STACK, start=world.root)))
+    (seen,) = snapshot.box_snapshots
+    stopped = replace(snapshot, box_snapshots=(replace(seen, seen=replace(seen.seen, stopped=True)),))
+    assert list(running_clocks(snapshot)) == []
+    (clock,) = running_clocks(stopped)
+    assert clock.what == "removed, had it gone off when it was last seen,"
+    assert clock.kills == ("data",)
