@@ -103,7 +103,7 @@ def launch(
         if lines:
             channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
     started, waits = False, ""
-    if (todo.appended or todo.unfinished(journal)) and not _runner_at_work(channel, progress, cancelled):
+    if (todo.appended or todo.unfinished(journal)) and not _runner_at_work(spec, channel, progress, cancelled):
         progress("starting the runner")
         _rests_no_more(spec, store)
         _spawn(channel, runner)
@@ -125,13 +125,16 @@ def launch(
     return Launched(todo.appended, dropped, todo.waiting, staying, started, notes)
 
 
-def _runner_at_work(channel: Channel, progress: Callable[[str], None], cancelled: Callable[[], bool]) -> bool:
+def _runner_at_work(
+    spec: LaunchSpec, channel: Channel, progress: Callable[[str], None], cancelled: Callable[[], bool]
+) -> bool:
     """Whether a runner has the queue. A box that is just trying to stop itself holds the same lock, and sees no new
     line: this waits for the end of that try, `OWN_STOP_SECONDS` at most. Raises Unreachable once the box has
     stopped."""
+    stops_itself = bool(spec.lease or spec.when_drained)
     ends, box = time.monotonic() + OWN_STOP_SECONDS, GrowingJournal(channel)
     while channel.lock_held(box_layout.RUNNER_LOCK):
-        if not is_stopping(box.look()) or time.monotonic() > ends or cancelled():
+        if not stops_itself or not is_stopping(box.look()) or time.monotonic() > ends or cancelled():
             return True
         progress("waiting: the box is just trying to stop itself")
         time.sleep(OWN_STOP_POLL_SECONDS)

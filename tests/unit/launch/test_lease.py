@@ -71,7 +71,7 @@ def test_an_up_that_meets_a_try_to_stop_starts_the_runner_once_it_failed(site: S
             os.close(lock)
 
     tried: list[str] = []
-    assert launch(site.spec("one", "two"), site.channel, site.store, progress=fails).started_runner
+    assert launch(site.spec("one", "two", lease=LEASE), site.channel, site.store, progress=fails).started_runner
     assert tried
 
 
