@@ -34,11 +34,13 @@ GOES_ON = {("pulumi", "up"), ("sweepctl", "adopt"), ("sweepctl", "wait"), ("swee
 
 class DeadEnd(AssertionError):
     """A state from which the named commands do not lead out. `kind`: `more than three`, `repeats what failed`, `rents
-    for a finished sweep`, `names no way`, `never ends`, `looks in a circle`."""
+    for a finished sweep`, `names no way`, `never ends`, `looks in a circle`. `trains_again`: the way that was named
+    begins with a `retry`."""
 
     def __init__(self, kind: str, story: list[str]) -> None:
         super().__init__(f"{kind}\n" + "\n".join(story))
         self.kind = kind
+        self.trains_again = any(line.startswith("$ sweepctl retry ") for line in story)
 
 
 @dataclass(frozen=True)

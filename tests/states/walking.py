@@ -23,13 +23,14 @@ def rows(*states: tuple[str, ...]) -> list[object]:
 def leads_out(world: World, start: str, names: tuple[str, ...]) -> Walk:
     """Loses `names` at this moment and follows what is named. Raises DeadEnd, or AssertionError for an unsafe end.
 
-    To train what is left takes three commands by itself: where the loss takes one more, or two were lost at once, the
-    way that ends the sweep instead has to be named, and to be short enough.
+    To train what is left, or a cell again, takes three commands by itself: where the loss takes one more, or two were
+    lost at once, the way that ends the sweep instead has to be named, and to be short enough.
     """
     try:
         return _walked(world, start, names)
     except DeadEnd as found:
-        if found.kind != "more than three" or not (STARTS[start].trains or len(names) > 1):
+        trains = STARTS[start].trains or found.trains_again
+        if found.kind != "more than three" or not (trains or len(names) > 1):
             raise
     world.restore(start)
     return _walked(world, start, names, ends=True)

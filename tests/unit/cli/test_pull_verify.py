@@ -238,7 +238,7 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     assert cells["lr0.1"]["state"] == "damaged"
     assert cells["lr0.1"]["reasons"]
     assert cells["lr0.3"]["state"] == "verified"
-    logs, again, accept = result.json["next"]
+    logs, accept, again = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
     assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
     assert "--waive lr0.1" in accept

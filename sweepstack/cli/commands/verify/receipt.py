@@ -262,4 +262,4 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
             accept,
         ]
-    return [f"sweepctl logs --stack {stack} {first}", run_again(stack, [cell.name for cell in bad]), accept]
+    return [f"sweepctl logs --stack {stack} {first}", accept, run_again(stack, [cell.name for cell in bad])]
