@@ -79,18 +79,6 @@ def seconds_of(spec: Mapping[str, Any]) -> float | None:
         return None
 
 
-def watched(home: Path) -> bool:
-    """Whether a watcher is at work."""
-    try:
-        lock = os.open(home / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return is_held(lock)
-    finally:
-        os.close(lock)
-
-
 class Starter:
     """Starts the watcher where spec.json has a lease and none is at work. For the runner; never raises."""
 
