@@ -14,6 +14,7 @@ from sweepstack.channel import prefetch
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.metrics import Point, last_rows, nan_since, number, point
+from sweepstack.core.own_stop import noted
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
@@ -22,6 +23,8 @@ from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import BoxSnapshot
 
 END_BYTES = 8192
+NOTE_BYTES = 256
+"""Of `lease.lock`."""
 WHOLE_BYTES = 8 << 20
 """In a longer metrics file only the end is searched for the first NaN."""
 SHOWN = 60
@@ -33,6 +36,7 @@ def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
     """The reads that `with_telemetry` will make, so that the caller can prefetch them."""
     # A command that asks for these has looked at the box, which renews its lease.
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES), prefetch.touch(box_layout.LOOKED)]
+    asked.append(prefetch.tails([box_layout.LEASE_LOCK], NOTE_BYTES))
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
 
 
@@ -40,7 +44,8 @@ def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot
     """The box with its heartbeat and the curves of its running cells. Blocks for a few reads of the box."""
     try:
         channel = platform.channel(box_snapshot.box.native_id, box_snapshot.box.account)
-        box_snapshot = replace(box_snapshot, patrol=last_patrol(channel))
+        _, note = channel.tails([box_layout.LEASE_LOCK], NOTE_BYTES).get(box_layout.LEASE_LOCK, (0, b""))
+        box_snapshot = replace(box_snapshot, patrol=last_patrol(channel), lease_note=noted(note))
         metrics = box_snapshot.queue.metrics if box_snapshot.queue else None
         if metrics is None or box_snapshot.journal is None:
             return box_snapshot

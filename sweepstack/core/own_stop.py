@@ -25,12 +25,20 @@ def is_stopping(journal: Journal) -> bool:
     return bool(journal.entries) and journal.entries[-1]["event"] == OFF
 
 
-def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float | None) -> str:
-    """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due."""
+def noted(data: bytes) -> str:
+    """What `lease.lock` says: why the lease can't be looked after, and the journal may not have it; "" mostly."""
+    return data.decode("utf-8", "replace").strip()
+
+
+def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float | None, noted: str = "") -> str:
+    """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due.
+    `noted`: see the function of that name."""
     last = journal.entries[-1] if journal and journal.entries else {"event": ""}
+    bills = f" ${price_per_hour:.2f}/h" if price_per_hour is not None else ""
+    if noted:
+        return f"{BEGINS}, could not ({noted}): it still bills{bills}"
     if journal is None or last["event"] not in (OFF, FAILED, OVER):
         return ""  # it was given something to do since, or never asked to stop
-    bills = f" ${price_per_hour:.2f}/h" if price_per_hour is not None else ""
     if last["event"] == OVER:
         return f"{BEGINS}, could not ({STAYS}: {last.get('why')}): it still bills{bills}"
     if last["event"] == OFF and now - datetime.fromisoformat(str(last["time"])) < GOING:

@@ -64,7 +64,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     """Warnings about this box, the gravest first. Decided by facts of now, not by what a log said."""
     patrol, alive = box_snapshot.patrol, box_snapshot.seen.runner_alive
     if not box_snapshot.copied and not box_snapshot.seen.stopped and not box_snapshot.gone:
-        stop = could_not_stop(box_snapshot.journal, box_snapshot.there(now), box_snapshot.price_per_hour)
+        there, price = box_snapshot.there(now), box_snapshot.price_per_hour
+        stop = could_not_stop(box_snapshot.journal, there, price, box_snapshot.lease_note)
         if stop:
             yield stop
     if box_snapshot.setup is not None and _setup(box_snapshot) in ("failed", "cut off"):

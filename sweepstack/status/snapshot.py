@@ -47,6 +47,8 @@ class BoxSnapshot:
     proposed: Verdict | None = None
     points: Mapping[str, Point] = field(default_factory=dict)
     patrol: Patrol | None = None
+    lease_note: str = ""
+    """Why the box can't look after its lease, and can't write that into its journal; "" mostly."""
     claims_cleared: bool = False
     handed: Handover | None = None
     """An end that was begun, and that a person or a host's command has to finish; None where there is none."""

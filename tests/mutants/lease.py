@@ -69,4 +69,30 @@ LEASE = (
         (Patch("sweepstack/profiles/resolve.py", "    if bills and config.lease is None:\n", "    if False:\n"),),
         ("tests/unit/profiles/test_lease.py::test_a_platform_that_sends_a_bill_needs_a_lease_or_none[runpod]",),
     ),
+    Mutant(
+        "let one error end the watcher",
+        (
+            Patch(
+                f"{RUNNER}/lease.py",
+                "                except Exception as error:",
+                "                except ZeroDivisionError as error:",
+            ),
+        ),
+        (f"{TESTS}::test_without_a_file_or_a_process_it_tries_again_and_says_so",),
+    ),
+    Mutant(
+        "take a cell that only writes for one that does nothing",
+        (Patch(f"{RUNNER}/lease.py", " or wrote != self._wrote or ", " or "),),
+        (f"{TESTS}::test_a_cell_without_a_runner_that_hardly_computes_is_not_ended[writes]",),
+    ),
+    Mutant(
+        "take a folder that was put aside for an attempt",
+        (Patch(f"{RUNNER}/lease.py", "            if folder.name.isdigit():", "            if True:"),),
+        (f"{TESTS}::test_an_attempt_that_was_put_aside_after_a_power_cut_keeps_no_box_on",),
+    ),
+    Mutant(
+        "leave a file open at each try to stop",
+        (Patch(f"{RUNNER}/off.py", "            own.close()\n", "            pass\n"),),
+        (f"{TESTS}::test_a_try_leaves_no_file_open",),
+    ),
 )

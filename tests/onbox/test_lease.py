@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sweepstack.onbox.common.processes import Process
+from sweepstack.onbox.runner import lease
+from sweepstack.onbox.runner.off import issue
 from tests.onbox.harness import Box, alive, wait_for
 
 KEY = "rpa_NEVER_IN_A_LOG"
@@ -321,3 +325,97 @@ def test_a_jump_of_the_clock_ends_no_lease(box: Box) -> None:
         time.sleep(0.3)
     assert alive(pid)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("sign", ["writes", "gpu"])
+def test_a_cell_without_a_runner_that_hardly_computes_is_not_ended(
+    box: Box, sign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patrol would not call it hung: it writes a line now and then, or it waits for a GPU that computes."""
+    shown = iter(range(1000))
+    monkeypatch.setattr(lease, "usage", lambda _: {})
+    monkeypatch.setattr(lease, "gpus", lambda: [{"util": 90 if sign == "gpu" else 0}])
+    process, left = Process(9, 1, 9, 9, "1", frozenset()), lease.LeftBehind()
+    folder = box.home / "cells" / "a" / "1"
+    folder.mkdir(parents=True)
+    now = [0.0]
+    monkeypatch.setattr(lease, "boot_time", lambda: now[0])
+    for _ in range(10):
+        if sign == "writes":
+            (folder / "log.txt").write_text("x" * next(shown))
+        now[0] += 50.0
+        assert not left.idle([process], [folder], 100.0)
+    monkeypatch.setattr(lease, "gpus", list)
+    found = []
+    for _ in range(3):
+        now[0] += 50.0
+        found.append(left.idle([process], [folder], 100.0))
+    assert found == [False, True, True], "since it does nothing any more"
+
+
+def test_an_attempt_that_was_put_aside_after_a_power_cut_keeps_no_box_on(box: Box) -> None:
+    mark = leased(box)
+    (box.home / "cells" / "a" / "1.unrecorded-5").mkdir(parents=True)
+    box.add("a")
+    assert box.start().ended() == 0
+    off(box)
+    assert mark.exists()
+
+
+def test_a_try_leaves_no_file_open(tmp_path: Path) -> None:
+    """A box that can't stop tries for ever: a file for each try would end its watcher in the end."""
+    home = tmp_path / "box" / "data" / "sweep"
+    home.mkdir(parents=True)
+    first = _next_file()
+    for number in range(3):
+        assert issue(home, {"by": "ssh", "native": "off", "command": "exit 1"}, bool, number, 0.0, why="lease")
+    assert _next_file() == first
+
+
+def _next_file() -> int:
+    """The number that the next file which this process opens would get."""
+    file = os.open(os.devnull, os.O_RDONLY)
+    os.close(file)
+    return file
+
+
+def test_without_a_file_or_a_process_it_tries_again_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a watcher ended, and with it the last that could end the bill."""
+    home = tmp_path / "box" / "data" / "sweep"
+    home.mkdir(parents=True)
+    needed = {"schema": 1, "identity": "i", "box": "b", "native_id": "n", "generation": 1, "durable": "mnt"}
+    how = {"by": "ssh", "native": "off", "command": "exit 1"}
+    spec = {**needed, "python": "python3", "artifacts": [], "lease": {"seconds": 0.2, "how": how, "kills": []}}
+    (home / "spec.json").write_text(json.dumps(spec | {"off_again_seconds": [600.0]}))
+    said: list[str] = []
+
+    def pause(_: float) -> None:
+        """Between two rounds: at first no file can be opened; then it can; then the box has no lease any more."""
+        note = (home / "lease.lock").read_text().strip()
+        said.append(note)
+        clock[0] += 100.0
+        if len(said) == 2:
+            opens[0] = False
+        elif (home / "journal.jsonl").exists() and "box-off-failed" in (home / "journal.jsonl").read_text():
+            (home / "spec.json").write_text(json.dumps(spec | {"lease": None}))
+        assert len(said) < 20
+
+    clock, opens = [0.0], [True]
+    real = lease.issue
+
+    def no_file(*words: Any, **more: Any) -> bool:
+        if opens[0]:
+            raise OSError(24, "Too many open files")
+        return real(*words, **more)
+
+    monkeypatch.setattr(lease, "boot_time", lambda: clock[0])
+    monkeypatch.setattr(lease, "issue", no_file)
+    monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=pause))
+    assert lease.Watcher(home).run() == 0
+    entries = [json.loads(line) for line in (home / "journal.jsonl").read_text().splitlines()]
+    assert [entry["event"] for entry in entries] == ["lease-over", "box-off", "box-off-failed"]
+    assert "Too many open files" in entries[0]["why"]
+    assert any("Too many open files" in note for note in said), said
+    assert (home / "lease.lock").read_text().strip() == ""

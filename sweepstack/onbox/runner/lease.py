@@ -18,18 +18,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.locks import is_held, take
-from sweepstack.onbox.common.processes import Process
+from sweepstack.onbox.common.processes import Process, end_all
 from sweepstack.onbox.runner.attempt import Attempt
-from sweepstack.onbox.runner.cell_processes import end_cells, of_cells
+from sweepstack.onbox.runner.cell_processes import of_cells
 from sweepstack.onbox.runner.off import AGAIN_SECONDS, at_work, issue
-from sweepstack.onbox.runner.patrol import IDLE_CPU, STALL_SECONDS
+from sweepstack.onbox.runner.patrol import IDLE_CPU, IDLE_GPU, STALL_SECONDS, tree_of
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, say
-from sweepstack.onbox.runner.resources import usage
+from sweepstack.onbox.runner.resources import gpus, usage
 from sweepstack.onbox.runner.spec import Spec
 
 LOOKED, LOCK, WATCH = "looked", "lease.lock", "--watch"
@@ -39,6 +39,11 @@ TAKE_SECONDS = 2 * LOOK_SECONDS
 """So long a new watcher waits for the one before it, which ends when another runner was started."""
 GRACE_SECONDS = 20.0
 """As the runner's, unless spec.json has `grace_seconds`."""
+NOTE_BYTES = 256
+"""Of `lease.lock`: room that is set aside for why the lease can't be looked after, for a disk that is full then.
+`status` reads it; blank where all is well."""
+SOON_SECONDS = 300.0
+"""At most, after a look that could not be made."""
 LAST_PAUSE = 6 * 3600.0
 """Between tries that come after all of `off_again_seconds`: the box goes on billing, so it never gives up."""
 
@@ -104,18 +109,22 @@ class Starter:
 
 
 class LeftBehind:
-    """Whether processes of cells that have no runner still compute. The next runner would end them, and start their
-    cells again from the checkpoints."""
+    """Whether processes of cells that have no runner still work, as the patrol would judge it. The next runner would
+    end them, and start their cells again from the checkpoints."""
 
     def __init__(self) -> None:
         self._cpu, self._at, self._busy = -1.0, 0.0, 0.0
+        self._wrote: tuple[object, ...] = ()
 
-    def idle(self, left: Sequence[Process], seconds: float) -> bool:
-        """Whether they have used no CPU to speak of for so long; call it often."""
+    def idle(self, left: Sequence[Process], folders: Sequence[Path], seconds: float) -> bool:
+        """Whether they have neither used a CPU or a GPU to speak of, nor changed a file in `folders`, for so long; call
+        it often."""
         at, cpu = boot_time(), sum(one.cpu for one in usage({process.session for process in left}).values())
-        if self._cpu < 0 or abs(cpu - self._cpu) >= IDLE_CPU * max(at - self._at, 0.1):
+        wrote = tuple(tree_of(folder) for folder in folders)
+        computes = abs(cpu - self._cpu) >= IDLE_CPU * max(at - self._at, 0.1)
+        if self._cpu < 0 or computes or wrote != self._wrote or any((gpu["util"] or 0) >= IDLE_GPU for gpu in gpus()):
             self._busy = at
-        self._cpu, self._at = cpu, at
+        self._cpu, self._at, self._wrote = cpu, at, wrote
         return at - self._busy >= seconds
 
 
@@ -125,76 +134,121 @@ class Watcher:
     def __init__(self, home: Path) -> None:
         self.home, self.lease = home, Lease(home)
         self.spec = Spec(home / "spec.json")
-        self._tries, self._next, self._told = 0, 0.0, ""
-        self._left = LeftBehind()
+        self._tries, self._next, self._told, self._untold = 0, 0.0, "", ""
+        self._left, self._last, self._failed = LeftBehind(), b"", 0
+        self._file: int | None = None
+        """`lease.lock`, once it is taken."""
 
     def run(self) -> int:
         """Watches until spec.json has no lease any more, or another runner was started, which has its own watcher."""
         with contextlib.suppress(OSError):
             (self.home / LOOKED).touch(exist_ok=True)
         self.lease = Lease(self.home)
-        lock = os.open(self.home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = self._lock()
         try:
             mine = self._runner()
             if not take(lock, TAKE_SECONDS):
                 return 3
+            self._file = lock
+            self._note("")
             while seconds_of(self.spec()) is not None and self._runner() == mine:
-                if self.lease.over(self.spec()):
-                    self._safely_ended()
-                else:
-                    self._tries, self._next, self._told = 0, 0.0, ""
+                try:
+                    self._round()
+                except Exception as error:  # with no runner left, no one would start another watcher
+                    self._could_not(error)
                 time.sleep(self._pause())
+            self._note("")
             return 0
         finally:
             os.close(lock)
+
+    def _lock(self) -> int:
+        """`lease.lock`, open; waits while no file can be opened. Raises FileNotFoundError when the box is gone."""
+        while True:
+            try:
+                return os.open(self.home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                say(f"no watcher of the lease yet: {error}")
+                time.sleep(LOOK_SECONDS)
 
     def _pause(self) -> float:
         return min(LOOK_SECONDS, max(0.1, (seconds_of(self.spec()) or 0.0) / 20))
 
     def _runner(self) -> bytes:
+        """Which runner was started last; while that can't be read, what was read before."""
         try:
-            return (self.home / "runner.pid").read_bytes()
+            self._last = (self.home / "runner.pid").read_bytes()
+        except FileNotFoundError:
+            self._last = b""
         except OSError:
-            return b""
+            pass  # to end for that would leave the bill without an end
+        return self._last
 
-    def _safely_ended(self) -> None:
-        """As `_ended`; what it did not expect is said, and it tries again: with no runner left, no one would start
-        another watcher, and the box would bill on."""
-        try:
+    def _round(self) -> None:
+        """One look. Raises what keeps it from being made just now."""
+        if self.lease.over(self.spec()):
             self._ended()
-        except Exception as error:
-            self._say(f"the lease is over, and the watcher goes on after {type(error).__name__}: {error}")
-            self._tries, self._next = self._tries + 1, boot_time() + self._delay()
+            return
+        self._tries, self._next, self._told = 0, 0.0, ""
+        self._well()
+        if not self._runs() and (left := self._cells_alive()):
+            self._idle(left)  # counts from when they have no runner, not only from the end of the lease
 
-    def _delay(self) -> float:
-        """Seconds from this try to the next one."""
+    def _could_not(self, error: Exception) -> None:
+        """No file or no process can be had, say, or the journal can't be written: tries again soon. `lease.lock` has
+        why, and the journal is told once it can be."""
+        self._next, self._failed = boot_time() + min(self._delay(self._failed), SOON_SECONDS), self._failed + 1
+        said = error.args[1] if isinstance(error, Fatal) else f"{type(error).__name__}: {error}"
+        why = f"it could not look after its lease: {said}"
+        if self._untold != why:
+            self._untold = why
+            say(f"{why}; the watcher goes on")
+            if self._file is not None and self.lease.over(self.spec()):
+                self._note(why)
+
+    def _well(self) -> None:
+        if self._untold:
+            self._untold, self._failed = "", 0
+            self._note("")
+
+    def _note(self, text: str) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._file, text.encode("utf-8")[:NOTE_BYTES].ljust(NOTE_BYTES), 0)
+
+    def _delay(self, tries: int) -> float:
+        """Seconds until the next try, after so many before this one."""
         delays = [float(one) for one in self.spec().get("off_again_seconds", AGAIN_SECONDS)]
-        return delays[self._tries] if self._tries < len(delays) else LAST_PAUSE
+        return delays[tries] if tries < len(delays) else LAST_PAUSE
 
     def _ended(self) -> None:
         """The lease is over: stops the box, or tells once why it stays."""
         spec = self.spec()
         asked = dict((spec.get("lease") or {}).get("how") or {})
-        if boot_time() < self._next or self._runs() or at_work(self.home):
+        if boot_time() < self._next:
+            return
+        if self._runs() or at_work(self.home):
+            self._well()
             return  # a runner ends what is hung by itself, and waits for what works
+        if self._untold:
+            self._tell(self._untold)
+            self._well()
         stays = why_it_stays(spec)
         if stays:
             self._tell(stays)
             return
-        left, leaders = self._cells_alive(), self._leaders()
-        if left and not self._left.idle(left, float(spec.get("stall_seconds", STALL_SECONDS))):
+        left = self._cells_alive()
+        if left and not self._idle(left):
             self._tell("cells still run, without a runner")
             return
         if left:
-            self._tell("cells that a killed runner left behind do nothing: they are ended")
-            end_cells(str(spec["native_id"]), None, leaders, float(spec.get("grace_seconds", GRACE_SECONDS)))
-        delay = self._delay()
-        try:
-            issued = issue(self.home, asked, self._must_not, self._tries + 1, delay, why="lease")
-        except Fatal as error:
-            self._say(f"the lease is over, and the box stays: its journal can't be written ({error.args[1]})")
-            return
-        if issued:
+            if not self._tell("cells that a killed runner left behind do nothing: they are ended"):
+                return
+            self._end(left)
+        delay = self._delay(self._tries)
+        if issue(self.home, asked, self._must_not, self._tries + 1, delay, why="lease"):
             self._tries, self._next = self._tries + 1, boot_time() + delay
 
     def _must_not(self) -> bool:
@@ -206,7 +260,7 @@ class Watcher:
         them."""
         try:
             lock = os.open(self.home / "runner.lock", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return False
         try:
             return is_held(lock)
@@ -215,33 +269,43 @@ class Watcher:
 
     def _cells_alive(self) -> Sequence[Process]:
         """Processes of cells that a runner left behind when it was killed."""
-        return of_cells(str(self.spec()["native_id"]), None, self._leaders())
+        leaders = {pid: start for _, leader in self._attempts() for pid, start in leader.items()}
+        return of_cells(str(self.spec()["native_id"]), None, leaders)
 
-    def _leaders(self) -> dict[int, str]:
-        leaders = {}
+    def _attempts(self) -> Iterator[tuple[Path, dict[int, str]]]:
+        """The folder of each attempt, with its first process."""
         for folder in (self.home / "cells").glob("*/[0-9]*"):
-            leaders.update(Attempt.leader(self.home, folder.parent.name, int(folder.name)))
-        return leaders
+            if folder.name.isdigit():  # not one that was put aside after a power cut
+                yield folder, Attempt.leader(self.home, folder.parent.name, int(folder.name))
 
-    def _tell(self, why: str) -> None:
-        """Writes the event once for each reason: a line every few seconds would fill the disk."""
+    def _idle(self, left: Sequence[Process]) -> bool:
+        """Whether these cells do nothing. It reads the box's own disk alone: a mount that hangs must not keep it on."""
+        groups = {process.group for process in left}
+        folders = [folder for folder, leader in self._attempts() if groups & leader.keys()]
+        return self._left.idle(left, folders, float(self.spec().get("stall_seconds", STALL_SECONDS)))
+
+    def _end(self, left: Sequence[Process]) -> None:
+        """Ends these processes, and none that a runner starts meanwhile."""
+        known = {(process.pid, process.start) for process in left}
+        grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
+        end_all(lambda: [one for one in self._cells_alive() if (one.pid, one.start) in known], grace)
+
+    def _tell(self, why: str) -> bool:
+        """Writes the event, once for each reason: a line every few seconds would fill the disk. False when a runner is
+        at work, or a look came meanwhile. Raises Fatal when the journal can't be written."""
         if self._told == why:
-            return
+            return True
         lock = os.open(self.home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if take(lock, LOCK_SECONDS) and self.lease.over(self.spec()):
-                self._told = why
-                say(f"the lease is over, and the box stays: {why}")
-                Journal(self.home / "journal.jsonl").append("lease-over", why=why)
-        except Fatal as error:
-            say(f"the journal can't be written: {error.args[1]}")
+            if not take(lock, LOCK_SECONDS) or not self.lease.over(self.spec()):
+                return False
+            with contextlib.closing(Journal(self.home / "journal.jsonl")) as journal:
+                journal.append("lease-over", why=why)
+            self._told = why
+            say(f"the lease is over, and the box stays: {why}")
+            return True
         finally:
             os.close(lock)
-
-    def _say(self, text: str) -> None:
-        if self._told != text:
-            self._told = text
-            say(text)
 
 
 def why_it_stays(spec: Mapping[str, Any]) -> str:

@@ -80,9 +80,10 @@ def issue(
 
     False when nothing was tried: a runner is at work, or `must_not()`, which is asked while none can start. `journal`:
     None opens it. `stopped`: whether this process is being ended, as by a host that powers off. Raises Fatal when the
-    journal can't be written.
+    journal can't be written, OSError when no file can be opened.
     """
     lock = os.open(home / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    own: Journal | None = None
     try:
         if not take(lock, LOCK_SECONDS) or must_not():
             say("no: there is something else to do")
@@ -91,7 +92,8 @@ def issue(
         if others:
             say(f"no: {', '.join(others)} on this host would end with it")
             return False
-        journal = journal or Journal(home / "journal.jsonl")
+        if journal is None:
+            journal = own = Journal(home / "journal.jsonl")
         by_key = asked.get("by") == "key"
         command = vendor_stop.words(asked) if by_key else str(asked["command"])
         native = str(asked["native"])
@@ -103,6 +105,8 @@ def issue(
             return False
         journal.append("box-off-failed", native=native, reason=reason, tries=number, again=delay, **more)
     finally:
+        if own is not None:
+            own.close()
         os.close(lock)
     return True
 
@@ -119,6 +123,13 @@ def _sent(asked: Mapping[str, Any], delay: float) -> str:
 def _run(asked: Mapping[str, Any], delay: float) -> str:
     """Runs the command. Blocks for as long as the box may still be powering off. Returns why the box still runs."""
     env = {**os.environ, "PATH": ":".join(filter(None, [asked.get("path"), os.environ.get("PATH"), SBIN]))}
+    try:
+        return _outcome(asked, delay, env)
+    except OSError as error:  # no process or no file can be had just now
+        return f"it could not be started: {error}"
+
+
+def _outcome(asked: Mapping[str, Any], delay: float, env: Mapping[str, str]) -> str:
     with _place_to_say() as said:
         done = subprocess.Popen(
             ["/bin/sh", "-c", str(asked["command"])],

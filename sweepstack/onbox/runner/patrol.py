@@ -158,7 +158,7 @@ class Patrol:
     def _attempt(
         self, attempt: Attempt, growth: Growth, used: Usage | None, own: list[dict[str, Any]], at: float, stall: float
     ) -> dict[str, Any]:
-        log, out, checkpoint = _size(attempt.log), _tree(attempt.out), _tree(attempt.checkpoint)
+        log, out, checkpoint = _size(attempt.log), tree_of(attempt.out), tree_of(attempt.checkpoint)
         seen = (log, *out, *checkpoint)
         if (growth.seen and seen != growth.seen) or (not growth.seen and (log or out[0])):
             growth.wrote_at, growth.wrote = at, True
@@ -220,7 +220,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _tree(folder: Path) -> tuple[int, int, int]:
+def tree_of(folder: Path) -> tuple[int, int, int]:
     """Bytes, number and latest change of the first MAX_FILES files below a folder."""
     size = count = latest = 0
     folders = [str(folder)]

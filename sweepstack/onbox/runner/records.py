@@ -82,6 +82,7 @@ class Journal:
                     raise ValueError("the chain is broken")
                 self._follow(entry, said)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.close()
                 raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
         self._size = len(data) - len(torn)
         self._keep_room()
@@ -110,6 +111,10 @@ class Journal:
             self._follow(entry, said)
         if wait:
             self.sync()
+
+    def close(self) -> None:
+        """Nothing more is appended by this object."""
+        os.close(self._file)
 
     def is_last_writer(self) -> bool:
         """Whether the journal ends with what this process wrote or read: else another runner was here."""

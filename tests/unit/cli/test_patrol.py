@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sweepstack.onbox.common import box_layout
 from tests.unit.cli.support import Box, World
 
 
@@ -89,6 +90,16 @@ def test_a_box_that_could_not_end_its_own_bill_says_so_on_every_screen(world: Wo
         document = world.run(*command, "--json")
         assert "should have stopped itself" in document.out + document.err
     assert "should have stopped itself" in verdict(world, 1)[1]
+
+
+def test_a_box_that_cannot_write_why_its_bill_goes_on_is_told_by_its_lock(world: World, box: Box) -> None:
+    """Its disk is full, say: then the journal has nothing of it."""
+    (box.root / box_layout.LEASE_LOCK).write_bytes(b"it could not look after its lease: no room".ljust(256))
+    box.alive(False)
+    said = " ".join(world.run("status").out.split())
+    assert "should have stopped itself, could not (it could not look after its lease: no room): it still bills" in said
+    (box.root / box_layout.LEASE_LOCK).write_bytes(b" " * 256)
+    assert "should have stopped itself" not in world.run("status").out
 
 
 def test_slow_is_no_alarm(world: World, box: Box) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sweepstack.core.journal import Journal
-from sweepstack.core.own_stop import asked_to_stop, could_not_stop
+from sweepstack.core.own_stop import asked_to_stop, could_not_stop, noted
 
 NOW = datetime(2026, 11, 22, 12, 40, tzinfo=UTC)
 
@@ -57,3 +57,11 @@ def test_a_lease_that_is_over_where_the_box_stays() -> None:
     assert not asked_to_stop(Journal(entries=(over,)))
     assert asked_to_stop(journal(("box-off", 1)))
     assert could_not_stop(Journal(entries=(over, {**over, "event": "cell-started"})), NOW, 0.3) == ""
+
+
+def test_a_box_that_cannot_write_its_journal_is_told_by_the_note_in_its_lock() -> None:
+    why = "it could not look after its lease: the journal can't be written"
+    sealed = journal(("cell-sealed", 15))
+    assert could_not_stop(sealed, NOW, 0.3, noted(b" " * 256)) == could_not_stop(sealed, NOW, 0.3, noted(b"")) == ""
+    found = could_not_stop(sealed, NOW, 0.3, noted(why.encode().ljust(256)))
+    assert found == f"should have stopped itself, could not ({why}): it still bills $0.30/h"
