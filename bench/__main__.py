@@ -267,6 +267,20 @@ def split_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def lease_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Months in simulated time. Which faults they are of: `python -m bench.lease_bench`."""
+    for name, one in found["platforms"].items():
+        yield Row(
+            f"hours billed after the last need, {name}, {one['months']} months",
+            f"{one['with']['median']:.1f} h",
+            f"{one['with']['worst']:.1f} h",
+            f"without lease {one['without']['median']:.0f} h, max {one['without']['worst']:.0f} h",
+            f"{one['in_time']} in time, {one['told']} told why not",
+            "0 silent",
+            one["silent"] == 0,
+        )
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "preview": {"n": 10, "ups": 3},
     "queue": {"cells": 1000, "rounds": 5},
@@ -293,6 +307,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "hosts": hosts_rows,
     "start": start_rows,
     "split": split_rows,
+    "lease": lease_rows,
 }
 
 
