@@ -290,7 +290,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
 SECONDS = 300.0
 """How long one of them may take. What takes longer has no figure, and the others are still measured."""
-LONGER = {"renting": 600.0, "pull": 600.0}
+LONGER = {"renting": 600.0, "pull": 600.0, "lease": 600.0}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,

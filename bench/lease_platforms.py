@@ -29,6 +29,8 @@ TIMEOUT_SECONDS = 60.0
 PLENTY = 1e6
 """USD, and hours of a contract: a month does not end by them."""
 NAMES = ("runpod", "runpod with a volume", "vastai", "autodl", "generic-ssh")
+UNABLE = ("runpod with a volume", "generic-ssh")
+"""Where a box can only tell."""
 DISK = ("scratch", "data")
 """What a stop wipes on RunPod where a network volume is mounted."""
 

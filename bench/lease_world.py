@@ -42,6 +42,8 @@ MARGIN = 600.0
 SETTLED = 8
 """Rounds that are played after something happened, before those that are all alike are counted only. A platform may
 take 90 seconds to stop a box."""
+ROUNDING = 1e-3
+"""Seconds: so long after it a moment is past in every sum."""
 LEFT = Process(99, 1, 99, 99, "1", frozenset())
 """A cell that has no runner."""
 
@@ -153,7 +155,8 @@ class World:
                 self.watcher._next,
                 self.watcher._left._busy + STALL_SECONDS,
             )
-            found = [count + self.booted for count in counts if count + self.booted > self.now]
+            moments = [count + self.booted + ROUNDING for count in counts]
+            found = [moment for moment in moments if moment > self.now]
         return found
 
     def _runner_at(self) -> list[float]:
