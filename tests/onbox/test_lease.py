@@ -366,17 +366,18 @@ def test_a_try_leaves_no_file_open(tmp_path: Path) -> None:
     """A box that can't stop tries for ever: a file for each try would end its watcher in the end."""
     home = tmp_path / "box" / "data" / "sweep"
     home.mkdir(parents=True)
-    first = _next_file()
+    first = _next_files()
     for number in range(3):
         assert issue(home, {"by": "ssh", "native": "off", "command": "exit 1"}, bool, number, 0.0, why="lease")
-    assert _next_file() == first
+    assert _next_files() == first
 
 
-def _next_file() -> int:
-    """The number that the next file which this process opens would get."""
-    file = os.open(os.devnull, os.O_RDONLY)
-    os.close(file)
-    return file
+def _next_files() -> list[int]:
+    """The numbers that the next files which this process opens would get."""
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
+    for file in files:
+        os.close(file)
+    return files
 
 
 def test_without_a_file_or_a_process_it_tries_again_and_says_so(
