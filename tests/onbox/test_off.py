@@ -6,6 +6,7 @@ import fcntl
 import os
 import shlex
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Mapping
@@ -109,6 +110,19 @@ def test_another_box_at_work_on_the_host_keeps_it_on(box: Box) -> None:
         assert box.start().ended() == 0
     assert not mark.exists()
     assert said(box) == []
+    assert box.start().ended() == 0
+    assert mark.exists()
+
+
+def test_another_box_of_which_nothing_is_known_keeps_it_on(box: Box) -> None:
+    mark = armed(box)
+    other = box.root.parent / "host-other" / "data" / "sweep"
+    other.mkdir(parents=True)
+    os.mknod(other / "runner.lock", stat.S_IFSOCK | 0o600)  # can't be opened, not even by root
+    box.add("a")
+    assert box.start().ended() == 0
+    assert not mark.exists()
+    (other / "runner.lock").unlink()
     assert box.start().ended() == 0
     assert mark.exists()
 

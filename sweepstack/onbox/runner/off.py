@@ -178,14 +178,17 @@ def last_sign(home: Path, begun: float) -> float:
 
 
 def at_work(home: Path) -> list[str]:
-    """The other boxes of this host whose runner is alive."""
+    """The other boxes of this host whose runner is alive, or may be: whose lock can't be read."""
     box, found = home.parent.parent, []
     for other in sorted(box.parent.glob("*/data/sweep/runner.lock")):
         if other.parents[2] == box:
             continue
         try:
             lock = os.open(other, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
         except OSError:
+            found.append(other.parents[2].name)
             continue
         try:
             if is_held(lock):
