@@ -56,7 +56,6 @@ def _event(
         at=snapshot.now,
         box=box_snapshot.box.name,
         cell=cell or None,
-        cost=f"${bills:.2f}/h goes on" if bills else "",
         per_hour=bills,
     )
 

@@ -29,7 +29,6 @@ def budget_event(
         sentence="; ".join(words),
         next=f"sweepctl status --stack {stack}",
         at=now,
-        cost=f"${per_hour:.2f}/h goes on" if per_hour else "",
         per_hour=per_hour,
         details={
             "threshold": threshold,

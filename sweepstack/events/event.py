@@ -21,8 +21,8 @@ FEW = 3
 @dataclass(frozen=True)
 class Event:
     """`id`: the same for the same thing, whichever command saw it; another one when it happens again. `sentence`: what
-    happened. `cost`: what it costs as long as it goes on, "" for nothing. `next`: the command to type. `at`: when it
-    was seen. `details`: more fields of the JSON body. `record_before`: the record in which an older version noted that
+    happened. `next`: the command to type. `at`: when it was seen. `per_hour`, `per_month`: USD of what goes on being
+    billed. `details`: more fields of the JSON body. `record_before`: the record in which an older version noted that
     the webhook was told of this; "" where there was none.
     """
 
@@ -34,10 +34,16 @@ class Event:
     at: datetime
     box: str | None = None
     cell: str | None = None
-    cost: str = ""
     per_hour: float | None = None
+    per_month: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     record_before: str = ""
+
+    @property
+    def cost(self) -> str:
+        """What it costs as long as it goes on; "" for nothing."""
+        price, span = (self.per_month, "month") if self.per_month else (self.per_hour, "h")
+        return f"${price:.2f}/{span} goes on" if price else ""
 
     @property
     def words(self) -> str:

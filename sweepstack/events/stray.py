@@ -8,7 +8,15 @@ from sweepstack.events.event import Event
 
 
 def stray(
-    which: str, named: str, *, why: str, stack: str, next: str, now: datetime, per_hour: float | None, cost: str = ""
+    which: str,
+    named: str,
+    *,
+    why: str,
+    stack: str,
+    next: str,
+    now: datetime,
+    per_hour: float | None,
+    per_month: float | None = None,
 ) -> Event:
     """`which`: the same for the same thing, whichever command found it. `next`: what settles it, if that is known."""
     return Event(
@@ -18,6 +26,6 @@ def stray(
         sentence=f"{named}: {why}",
         next=next or "sweepctl audit",
         at=now,
-        cost=cost or (f"${per_hour:.2f}/h goes on" if per_hour else ""),
         per_hour=per_hour,
+        per_month=per_month,
     )

@@ -44,7 +44,6 @@ def _clocks(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
             next=f"sweepctl finish --stack {view.stack}",
             at=snapshot.now,
             box=clock.box,
-            cost=f"${price:.2f}/h goes on" if price else "",
             per_hour=price or None,
         )
 
@@ -70,7 +69,6 @@ def _balances(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
                 sentence=f"the balance ends the boxes: {runway.lasts()}",
                 next=f"add money at {runway.left.platform}; sweepctl pull --stack {view.stack}",
                 at=snapshot.now,
-                cost=f"${runway.per_hour:.2f}/h goes on",
                 per_hour=runway.per_hour,
             )
 
@@ -89,7 +87,6 @@ def _verified(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
         sentence=f"every cell is settled: {words}; ${view.meter.so_far:.2f} so far",
         next=f"sweepctl {'finish' if there else 'results'} --stack {view.stack}",
         at=snapshot.now,
-        cost=f"${rate:.2f}/h goes on" if rate else "",
         per_hour=rate or None,
     )
 
@@ -117,7 +114,6 @@ def _approvals(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
             next=f"sweepctl finish --stack {view.stack}",
             at=snapshot.now,
             box=named[0].box.name if len(named) == 1 else None,
-            cost=f"${rate:.2f}/h goes on" if rate else "",
             per_hour=rate or None,
         )
 

@@ -263,7 +263,7 @@ def test_a_topic_takes_text_and_headers(store: EvidenceStore, monkeypatch: pytes
         monkeypatch.setenv("TOPIC", server.url)
         monkeypatch.setenv("NTFY_TOKEN", "tk_of-a-test\n")
         config = EventsConfig(ntfy="TOPIC", token="NTFY_TOKEN")
-        assert sent(store, config, [event(cost="$1.90/h goes on")]) == ""
+        assert sent(store, config, [event(per_hour=1.9)]) == ""
     (body,), (headers,) = server.taken, server.headers
     assert body["text"] == (
         "cell a failed on box box-0: exit code 1; $1.90/h goes on.\nNext: sweepctl status --stack abl"

@@ -66,7 +66,6 @@ def tell(findings: Sequence[Found], root: Path, known: Known) -> None:
 
 
 def _event(finding: Found, stack: str) -> Event:
-    by_month = finding.price_per_month
     return stray(
         f"{finding.platform}/{finding.native_id}",
         f"{finding.kind} {finding.native_id} on {finding.platform}",
@@ -75,5 +74,5 @@ def _event(finding: Found, stack: str) -> Event:
         next=finding.next,
         now=datetime.now(UTC),
         per_hour=finding.price_per_hour,
-        cost=f"${by_month:.2f}/month goes on" if by_month else "",
+        per_month=finding.price_per_month,
     )
