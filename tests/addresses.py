@@ -1,6 +1,6 @@
 """Ports of loopback, for servers of this process and for programs that are told theirs.
 
-One that nobody in this process had before: adapters remember offers, boxes and turns by the address of
+One that nothing in this process had before: adapters remember offers, boxes and turns by the address of
 the API, so two servers that come after each other on one port would be one platform to them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lease, attacked: a rented box that nobody needs any more stops billing compute, or every channel says why not.
+"""The lease, attacked: a rented box that is not needed any more stops billing compute, or every channel says why not.
 
 The platforms are those of tests/simulators, whose boxes are machines that hold the vendor's key of their own; their
 books say who stopped what, and how long compute was billed. The stack file asks for 10 minutes, and the box's
@@ -33,7 +33,7 @@ from tests.simulators.rental import rentals, stack_of
 
 __all__ = ["instance"]  # a fixture
 LEASE, MARGIN, MONTH = 3.0, 600.0, 30 * 24 * HOUR
-"""Seconds: the lease of a box, what may be billed beyond it, and how long nobody comes back."""
+"""Seconds: the lease of a box, what may be billed beyond it, and how long no command looks at it."""
 STOP_SECONDS = 300.0
 """How long a test waits for what a box is to do: far longer than it takes, and well within the margin."""
 FIRST, *OTHERS = rentals()
@@ -126,8 +126,8 @@ class Left:
 def left(
     platform: str, base: Path, *, making: tuple[str, ...] = (), train: str = "", volume: bool = False
 ) -> Iterator[Left]:
-    """One cell on one box; nobody looks once `up` is through. `making`: faults of its create; `train`: lines among the
-    job's imports; `volume`: it mounts one that outlives it."""
+    """One cell on one box; no command looks at it once `up` is through. `making`: faults of its create; `train`: lines
+    among the job's imports; `volume`: it mounts one that outlives it."""
     with rented(platform, base, stack_of(platform)) as world:
         stack = world.stack
         without_internet(stack)
@@ -137,7 +137,7 @@ def left(
             job = stack.checkout / "examples/digits/train.py"
             job.write_text(job.read_text().replace("import numpy as np\n", f"import numpy as np\n{train}", 1))
         if platform == "vastai":
-            world.sim.act("set", {"stop_reads": 0})  # nobody looks at it
+            world.sim.act("set", {"stop_reads": 0})  # no command looks at it
         for kind in making:
             world.sim.faults.add(kind, world.its.create)
         if volume:
@@ -198,7 +198,7 @@ def test_what_goes_wrong_is_said_and_it_stops_when_it_can(platform: str, tmp_pat
 @pytest.mark.proof
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_cut_off_it_tries_until_the_network_is_back(platform: str, tmp_path: Path) -> None:
-    """Whoever looks meanwhile hears that it can't be reached, and that it bills."""
+    """A person who looks meanwhile hears that it can't be reached, and that it bills."""
     with left(platform, tmp_path) as box:
         box.until(box.sealed, "its cell is sealed")
         box.world.sim.act("isolate", {"id": box.id})
@@ -316,7 +316,7 @@ def test_a_stopped_box_goes_on_where_it_was(platform: str, tmp_path: Path) -> No
 @pytest.mark.proof
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_started_in_the_console_it_stops_again(platform: str, tmp_path: Path) -> None:
-    """Nobody looks at it through us, and nothing of ours has started it."""
+    """No command of ours looks at it, and nothing of ours has started it."""
     with left(platform, tmp_path) as box:
         shorten(box.folder)
         box.until(box.sealed, "its cell is sealed")

@@ -102,7 +102,7 @@ class RentalLedger:
             rental.state, rental.rate, rental.ended = state, 0.0, self._clock.now()
 
     def note(self, id: str, what: str, by: str, *, done: bool = True) -> None:
-        """Somebody does something to it; also to one that has ended."""
+        """A customer or the box itself does something to it; also to one that has ended."""
         self._rentals[id].acts.append(Act(self._clock.now(), what, by, done))
 
     def retag(self, id: str, tag: str) -> None:

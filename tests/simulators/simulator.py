@@ -168,7 +168,7 @@ class Simulator:
             return method(**arguments)
 
     def settle(self) -> None:
-        """What was due by now has happened: for books that are read while nobody asks the platform anything."""
+        """What was due by now has happened: for books that are read while no call reaches the platform."""
 
     def close(self) -> None:
         """Ends what the simulator itself started."""

@@ -239,7 +239,7 @@ def test_an_instances_key_opens_nothing_else(vast: VastSimulator, number: int) -
 
 
 def test_the_create_and_the_vendors_recipe_say_the_same_key(vast: VastSimulator) -> None:
-    """Whoever holds the answer of a create, or the box, has the key: it must stand in no log."""
+    """A person who has the answer of a create, or the box, has the key: it must stand in no log."""
     from tests.simulators.vastai_fixtures import IMAGE, offer_of
 
     client = sdk(vast)

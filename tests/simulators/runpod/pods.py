@@ -162,7 +162,7 @@ class Pods:
         self._begin(pod, pod.gpus_now)
 
     def stop(self, pod: Pod, status: str = EXITED, note: str = "Exited by user", *, grace: bool = False) -> None:
-        """It ends; the container disk is wiped, the GPUs go back to whoever comes first. `grace`: what runs on it ends
+        """It ends; the container disk is wiped, the GPUs go to the next customer. `grace`: what runs on it ends
         a moment later, though it bills no more."""
         if pod.status in (EXITED, ERROR):
             return

@@ -63,7 +63,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to stop or to end does not: nobody waits a minute for that."""
+    """What is told to stop or to end does not: no test waits a minute for that."""
     monkeypatch.setattr(power, "STOP_SECONDS", 60.0)
     monkeypatch.setattr(power, "GONE_SECONDS", 90.0)
 

@@ -72,7 +72,7 @@ def test_no_shipped_fact_needs_an_acceptance_on_the_day_of_its_stamps(name: str)
         ("2026-04", "2026-11-24", True),  # another time zone
         ("2026-04", "2026-05-01", True),
         ("2026-04", "2026-04-30", False),  # it has run out
-        ("2026-04", "2026-12-23", False),  # nobody can have said that yet
+        ("2026-04", "2026-12-23", False),  # that day has not come yet
         ("2026-03", "2026-11-23", False),  # of another state of the fact
         ("unverified", "2026-11-23", False),
     ],
