@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,41 @@ def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
     assert "was not rented at $0.30" in refused.text, str(refused)
     assert "the next offers: RTX 3090" in refused.text
     assert "pulumi preview --stack sweep-vast" in refused.text
+    assert (writes(world), world.rentals()) == (0, set())
+
+
+def test_a_wait_takes_what_comes_below_the_ceiling_and_rents_nothing_itself(world: World, tmp_path: Path) -> None:
+    """All that fits is above the ceiling; then the market is down for some looks; then one machine gets cheaper."""
+    world.stack.edit_config(lambda sweep: sweep.update(max_price=0.50))
+    for machine in range(100, 104):
+        world.sim.act("price", {"machine": machine, "dph": 0.60})
+
+    out, err = tmp_path / "out", tmp_path / "err"
+    typed = f"exec sweepctl place --wait 1h --json --stack {world.stack.name} > {out} 2> {err}"
+    command = world.stack.start("sh", "-c", typed)
+
+    def says(words: str) -> None:
+        def said() -> bool:
+            text = " ".join(err.read_text().split()) if err.exists() else ""
+            assert words in text or command.poll() is None, f"it ended, and never said {words!r}: {text}"
+            return words in text
+
+        world.stack.wait_for(said, words)
+
+    try:
+        says("near vastai: RTX 3090 in Texas, US at $0.60")
+        says("max_price is $0.500")
+        world.sim.faults.add("error_before", "POST */bundles*", times=None, status=503)
+        says("trouble vastai gives no answer, and is asked again: ")
+        world.sim.act("price", {"machine": 102, "dph": 0.40})
+        world.sim.faults.drop("error_before")
+        says("again vastai answers")
+        assert command.wait(timeout=300) == 0, err.read_text()
+    finally:
+        command.kill()
+        command.wait()
+    assert json.loads(out.read_text())["changed"] is True
+    assert 0.40 <= placement(world)["boxes"]["box-0"]["price_per_hour"] < 0.42
     assert (writes(world), world.rentals()) == (0, set())
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.balance import Left
-from sweepstack.cli.commands import place as place_module
-from sweepstack.cli.commands.place import Choice, Market, as_placement, choose, place
+from sweepstack.cli.commands.place import placing
+from sweepstack.cli.commands.place.choice import Choice, as_placement, choose
+from sweepstack.cli.commands.place.market import Market
+from sweepstack.cli.commands.place.placing import place
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
@@ -153,7 +155,7 @@ def test_what_the_balance_does_not_carry_is_not_written(
     found: dict[str, Any] = {"next_one": False, "clear": False}
 
     def left(usd: float | None) -> None:
-        monkeypatch.setattr(place_module, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
+        monkeypatch.setattr(placing, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
 
     left(0.2)
     with pytest.raises(No, match="boxes a, b: not rented, since the balance does not carry them") as caught:

@@ -1,0 +1,59 @@
+"""One look at the markets of all candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweepstack.cli.commands.place.choice import Choice, choose
+from sweepstack.cli.commands.place.market import Market, ask_market
+from sweepstack.cli.output import Unsure
+from sweepstack.cli.sources import open_sources
+from sweepstack.cli.target import Target
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.records import Birth
+from sweepstack.evidence.store import EvidenceStore
+
+
+@dataclass(frozen=True)
+class Records:
+    """The evidence, and what was ever rented by it."""
+
+    store: EvidenceStore | None
+    births: Sequence[Birth]
+
+    @property
+    def rented(self) -> dict[str, Birth]:
+        """The boxes that are there: they stay where they are."""
+        return {birth.box: birth for birth in self.births if birth.native_id is not None and birth.ended_at is None}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The stack config, what was rented, what each candidate has now, and the choice among it."""
+
+    config: StackConfig
+    rented: Mapping[str, Birth]
+    markets: Sequence[Market]
+    choice: Choice | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether each box that is to be rented has an offer."""
+        return self.choice is not None and not self.choice.lacking
+
+
+def read_records(target: Target) -> Records:
+    """What was rented so far. Raises when the evidence can't be opened."""
+    try:
+        store = open_sources(target).store
+    except Unsure:  # the backend has no such stack yet: nothing was ever brought up
+        store = None
+    return Records(store, store.births() if store is not None else [])
+
+
+def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) -> Look:
+    """Reads the stack file and asks every candidate. Reads only. Raises ConfigError."""
+    config = StackConfig.load(target.root, target.stack)
+    markets = [ask_market(config, name, rented) for name in config.candidates]
+    return Look(config, rented, markets, choose(config, markets, next_one=next_one))
