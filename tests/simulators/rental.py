@@ -39,6 +39,8 @@ class Rental(Protocol):
     read: str
     delete: str
     menu: Sequence[Choice]
+    spot_menu: Sequence[Choice]
+    """What a seed draws besides, where its boxes are rented by bids."""
     imports: tuple[str, ...]
     """The modules that an adapter imports at its first calls: the vendor's SDK, and what it speaks HTTP with."""
     box: str

@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulators.core import TRANSPORT, draw
 from tests.simulators.runpod import CREATE, DELETE, GET, KINDS, LIST, MENU, RunPodSim
+from tests.simulators.runpod.spot import SPOT_KINDS
 from tests.simulators.test_runpod_sim import BODY, act, create, get, listed, ready, refused, volume
 
 Ask = Callable[[httpx.Client], httpx.Response]
@@ -274,7 +275,7 @@ def test_what_happens_behind_the_back(runpod_sim: RunPodSim, ann: httpx.Client) 
 def test_every_kind_has_its_test() -> None:
     """Runs last in this file, and only means something with the others before it."""
     if len(TESTED) > 5:
-        assert set(KINDS) == TESTED | OF_OWN_KEYS
+        assert set(KINDS) == TESTED | OF_OWN_KEYS | set(SPOT_KINDS)
 
 
 def test_the_menu_draws_only_what_exists() -> None:

@@ -112,13 +112,6 @@ def test_what_is_no_query_is_a_400_and_fails_the_test(runpod_sim: RunPodSim, ann
     assert runpod_sim.pardon()
 
 
-def test_spot_is_never_to_be_had(runpod_sim: RunPodSim, ann: httpx.Client) -> None:
-    told = query(ann, 'mutation { podRentInterruptable(input: {name: "x", bidPerGpu: 1.0}) { id } }')
-    assert told.status_code == 200
-    assert "no longer any instances" in told.json()["errors"][0]["message"]
-    assert runpod_sim.pardon() == ["a write through GraphQL: podRentInterruptable"]
-
-
 def test_a_key_in_a_url_fails_the_test(runpod_sim: RunPodSim, ann: httpx.Client) -> None:
     ann.post(f"/graphql?api_key={KEY}", json={"query": "query { myself { id } }"})
     (said,) = runpod_sim.pardon()

@@ -1,4 +1,6 @@
-"""RunPod on loopback: REST v2, and of GraphQL what its official SDK sends. Written from the vendor's facts alone.
+"""RunPod on loopback: REST v2, and of GraphQL what its official SDK and spot pods need.
+
+Written from the vendor's facts alone.
 
     python -m tests.simulators.runpod --port 0 --state DIR     # prints its URL; Ctrl-C ends it
 
@@ -12,8 +14,9 @@ from __future__ import annotations
 from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
 from tests.simulators.runpod.platform import CREATE, DELETE, GET, KEY, KINDS, LIST, MENU, OTHER_KEY, RunPodSim
 from tests.simulators.runpod.pods import Boot
+from tests.simulators.runpod.spot import SPOT_CREATE, SPOT_MENU, SPOT_RESUME
 
 __all__ = [
-    "COMMUNITY", "CREATE", "DELETE", "GET", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY", "SECURE", "Boot", "GpuType",
-    "RunPodSim",
+    "COMMUNITY", "CREATE", "DELETE", "GET", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY", "SECURE",
+    "SPOT_CREATE", "SPOT_MENU", "SPOT_RESUME", "Boot", "GpuType", "RunPodSim",
 ]  # fmt: skip

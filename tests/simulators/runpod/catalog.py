@@ -93,6 +93,13 @@ class Stock:
     gpus: dict[str, GpuType] = field(default_factory=lambda: {gpu.id: gpu for gpu in GPUS})
     centers: dict[str, DataCenter] = field(default_factory=lambda: {center.id: center for center in CENTERS})
     free: dict[tuple[str, str, str | None], int] = field(default_factory=_full)
+    floors: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(GPU type, cloud) → the least bid that holds now, USD an hour for a single GPU; else half of the price."""
+
+    def floor(self, gpu: str, cloud: str) -> float | None:
+        """The least bid that holds now, USD an hour for a single GPU; None where the cloud has no such GPU."""
+        price = self.gpus[gpu].price(cloud)
+        return None if price is None else self.floors.get((gpu, cloud), round(price / 2, 4))
 
     def places(self, gpu: str, cloud: str, count: int, wanted: list[str]) -> list[str | None]:
         """Where so many are free together, fullest first; `wanted`: data centres, none for any."""

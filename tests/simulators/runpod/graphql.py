@@ -1,7 +1,8 @@
 """GraphQL: what the official SDK and the console's documents send, against a schema with nothing else in it.
 
-Reads are answered. Writes are carried out, and fail the test: ours go to REST v2. By its own key a pod may stop and
-terminate itself here, as the vendor's tool in it does, and nothing else.
+Reads are answered. Spot pods are rented and resumed here, and nowhere else. Other writes are carried out, and fail the
+test: ours go to REST v2. By its own key a pod may stop and terminate itself here, as the vendor's tool in it does, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,84 +13,15 @@ from graphql import GraphQLError, GraphQLSchema, build_schema, graphql_sync, par
 
 from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
 from tests.simulators.runpod.pods import ERROR, EXITED, RUNNING, Pod
-from tests.simulators.runpod.rest.pods import NO_CAPACITY, NOT_ENOUGH
+from tests.simulators.runpod.rest.pods import NO_CAPACITY, NOT_ENOUGH, SPOT_ON_DEMAND
+from tests.simulators.runpod.schema import SDL
 from tests.simulators.runpod.shapes import CreatePod, Gpu, Mounts, Network
+from tests.simulators.runpod.spot import mutation_of
 from tests.simulators.simulator import Reply, Request
 
 if TYPE_CHECKING:
     from tests.simulators.runpod.platform import RunPodSim
 
-SDL = """
-type Query {
-  myself: User
-  pod(input: PodFilter): Pod
-  gpuTypes(input: GpuTypeFilter): [GpuType]
-  dataCenters: [DataCenter]
-}
-type Mutation {
-  podFindAndDeployOnDemand(input: DeployInput): Pod
-  podRentInterruptable(input: DeployInput!): Pod
-  deployCpuPod(input: DeployInput): Pod
-  podStop(input: PodStopInput!): Pod
-  podResume(input: PodResumeInput!): Pod
-  podBidResume(input: PodResumeInput!): Pod
-  podTerminate(input: PodStopInput!): Boolean
-  updateUserSettings(input: SettingsInput): User
-}
-input PodFilter { podId: String }
-input GpuTypeFilter { id: String, ids: [String] }
-input LowestPriceInput { gpuCount: Int, secureCloud: Boolean, dataCenterId: String }
-input PodStopInput { podId: String! }
-input PodResumeInput { podId: String!, gpuCount: Int, bidPerGpu: Float }
-input SettingsInput { pubKey: String }
-input EnvInput { key: String!, value: String! }
-enum CloudType { ALL SECURE COMMUNITY }
-input DeployInput {
-  name: String, imageName: String, cloudType: CloudType, gpuTypeId: String, gpuTypeIdList: [String], gpuCount: Int,
-  volumeInGb: Int, containerDiskInGb: Int, volumeMountPath: String, minVcpuCount: Int, minMemoryInGb: Int,
-  ports: String, env: [EnvInput], dockerArgs: String, dataCenterId: String, countryCode: String,
-  networkVolumeId: String, templateId: String, startSsh: Boolean, supportPublicIp: Boolean,
-  allowedCudaVersions: [String], minCudaVersion: String, deployCost: Float, stopAfter: String, terminateAfter: String,
-  volumeKey: String, minDownload: Int, minUpload: Int, instanceId: String, bidPerGpu: Float
-}
-type User {
-  id: ID!
-  email: String
-  pubKey: String
-  pods: [Pod]
-  networkVolumes: [NetworkVolume]
-  clientBalance: Float
-  currentSpendPerHr: Float
-  spendLimit: Float
-  minBalance: Float
-  underBalance: Boolean
-  spendDetails: SpendDetails
-}
-type SpendDetails { localStoragePerHour: Float, networkStoragePerHour: Float, gpuComputePerHour: Float }
-type NetworkVolume { id: String, name: String, size: Int, dataCenterId: String }
-type Pod {
-  id: ID!, containerDiskInGb: Int, costPerHr: Float, desiredStatus: String, dockerArgs: String, dockerId: String,
-  env: [String], gpuCount: Int, imageName: String, lastStatusChange: String, machineId: String, memoryInGb: Float,
-  name: String, podType: String, port: Int, ports: String, uptimeSeconds: Int, vcpuCount: Float, volumeInGb: Float,
-  volumeMountPath: String, runtime: Runtime, machine: PodMachine
-}
-type Runtime { uptimeInSeconds: Int, ports: [PodPort], gpus: [PodGpu] }
-type PodPort { ip: String, isIpPublic: Boolean, privatePort: Int, publicPort: Int, type: String }
-type PodGpu { id: String, gpuUtilPercent: Float, memoryUtilPercent: Float }
-type PodMachine { gpuDisplayName: String, podHostId: String }
-type GpuType {
-  id: String, displayName: String, manufacturer: String, memoryInGb: Int, cudaCores: Int, secureCloud: Boolean,
-  communityCloud: Boolean, securePrice: Float, communityPrice: Float, oneMonthPrice: Float, threeMonthPrice: Float,
-  oneWeekPrice: Float, communitySpotPrice: Float, secureSpotPrice: Float, maxGpuCount: Int,
-  lowestPrice(input: LowestPriceInput): LowestPrice
-}
-type LowestPrice {
-  minimumBidPrice: Float, uninterruptablePrice: Float, stockStatus: String, availableGpuCounts: [Int]
-}
-type DataCenter { id: String, name: String, location: String, storageSupport: Boolean, gpuAvailability: [Availability] }
-type Availability { gpuTypeId: String, stockStatus: String }
-"""
-NO_SPOT = "There are no longer any instances available with the request specifications. Please try again later."
 UNAUTHORIZED = "Unauthorized"
 """What the vendor's SDK reports where a key has not the right."""
 WORDS = {EXITED: "EXITED", ERROR: "DEAD"}
@@ -115,6 +47,9 @@ class GraphQL:
             sim.violate(f"/graphql: unknown field {key!r}")
         if rule := request.faults.get("graphql_error"):
             return self._errors(200, rule.get("message", "Something went wrong. Please try again later."))
+        if rule := request.faults.get("spot_removed"):
+            gone = f'Cannot query field "{mutation_of(request.body)}" on type "Mutation".'
+            return self._errors(rule.get("status", 400), gone, "GRAPHQL_VALIDATION_FAILED")
         try:
             document = parse(told["query"])
         except GraphQLError as error:
@@ -126,6 +61,9 @@ class GraphQL:
         result = graphql_sync(
             self.schema, told["query"], root_value=_Root(sim, request), variable_values=told.get("variables")
         )
+        if result.data is None and result.errors and all(error.path is None for error in result.errors):
+            sim.violate(f"/graphql: {result.errors[0].message}")  # its variables are not of the types that it names
+            return self._errors(400, result.errors[0].message)
         body: dict[str, Any] = {"data": result.data}
         if result.errors:
             body["errors"] = [
@@ -133,8 +71,8 @@ class GraphQL:
             ]
         return Reply(body=body)
 
-    def _errors(self, status: int, message: str) -> Reply:
-        errors = [{"message": message, "path": ["myself"], "extensions": {"code": "INTERNAL_SERVER_ERROR"}}]
+    def _errors(self, status: int, message: str, code: str = "INTERNAL_SERVER_ERROR") -> Reply:
+        errors = [{"message": message, "path": ["myself"], "extensions": {"code": code}}]
         return Reply(status, {"errors": errors, "data": None})
 
 
@@ -208,7 +146,7 @@ class _Root:
             counts = [n for n in range(1, gpu.most + 1) if stock.level(gpu.id, cloud, n) != "NONE"]
             price = gpu.price(cloud)
             return {
-                "minimumBidPrice": None,
+                "minimumBidPrice": floor * count if (floor := stock.floor(gpu.id, cloud)) and level else None,
                 "uninterruptablePrice": price * count if price and level else None,
                 "stockStatus": level,
                 "availableGpuCounts": counts,
@@ -224,6 +162,8 @@ class _Root:
             "communityCloud": gpu.community is not None,
             "securePrice": gpu.secure,
             "communityPrice": gpu.community,
+            "secureSpotPrice": stock.floor(gpu.id, SECURE),
+            "communitySpotPrice": stock.floor(gpu.id, COMMUNITY),
             "maxGpuCount": gpu.most,
             "lowestPrice": lowest,
         }
@@ -257,7 +197,7 @@ class _Root:
             "machineId": f"m{pod.number}",
             "memoryInGb": 32,
             "name": pod.name,
-            "podType": "RESERVED",
+            "podType": "RESERVED" if pod.bid is None else "INTERRUPTABLE",
             "port": None,
             "ports": ",".join(pod.wanted.ports),
             "uptimeSeconds": up["uptime"] if up else 0,
@@ -268,7 +208,7 @@ class _Root:
             "machine": {"gpuDisplayName": pod.wanted.gpu.id if pod.wanted.gpu else None, "podHostId": f"{pod.id}-host"},
         }
 
-    # Writes: answered, and a violation each
+    # Writes: answered, and a violation each, but for those of spot pods
 
     def podFindAndDeployOnDemand(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
         sim = self._written("podFindAndDeployOnDemand")
@@ -297,9 +237,9 @@ class _Root:
         sim.remember(self.request.who.id)
         return self._shown(sim.pods.create(self.request.who.id, wanted, env, places[0], volume, price))
 
-    def podRentInterruptable(self, _info: Any, input: dict[str, Any]) -> None:
-        self._written("podRentInterruptable")
-        raise GraphQLError(NO_SPOT)
+    def podRentInterruptable(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
+        self._read()
+        return self.sim.spot.rent(self.request, input, self._shown)
 
     def deployCpuPod(self, _info: Any, input: dict[str, Any] | None = None) -> None:
         self._written("deployCpuPod")
@@ -316,15 +256,17 @@ class _Root:
     def podResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
         sim = self._written("podResume")
         pod = self._pod(sim, input)
+        if pod.bid is not None:
+            raise GraphQLError(SPOT_ON_DEMAND)
         gpu = pod.wanted.gpu
         if pod.status == RUNNING or (gpu and not sim.stock.take(gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)):
             raise GraphQLError(NOT_ENOUGH)
         sim.pods.start(pod, gpus=pod.gpu_count)
         return self._shown(pod)
 
-    def podBidResume(self, _info: Any, input: dict[str, Any]) -> None:
-        self._written("podBidResume")
-        raise GraphQLError(NO_SPOT)
+    def podBidResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
+        self._read()
+        return self.sim.spot.resume(self.request, self._pod(self.sim, input), input, self._shown)
 
     def podTerminate(self, _info: Any, input: dict[str, Any]) -> None:
         sim = self._written("podTerminate", input)

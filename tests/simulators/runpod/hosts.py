@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 import socket
 import threading
 import time
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 1.0
 """Real seconds between the answer to a pod that stops itself and its power cut: it is to hear the answer."""
+NOTICE_SECONDS = 5.0
+"""Real seconds between the SIGTERM to what runs on a spot pod that gives way, and its power cut."""
 RP_ENVIRONMENT = "/etc/rp_environment"
 
 
@@ -45,7 +50,7 @@ class NoHosts:
             held.bind(("127.0.0.1", 0))
         return int(self._held[pod.id].getsockname()[1])
 
-    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False, notice: bool = False) -> None:
         """Lets go of the port, later: the next one must be another."""
         if held := self._held.pop(pod.id, None):
             self.port(pod)
@@ -124,21 +129,23 @@ class RealHosts:
         """The port of loopback at which its sshd answers."""
         return int(self._machines[pod.id].port)
 
-    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False, notice: bool = False) -> None:
         """A power cut, and then an empty container disk; the volume disk is bound from elsewhere. `grace`: a moment
-        later."""
+        later. `notice`: SIGTERM to what runs beside the start command, and the power cut `NOTICE_SECONDS` later."""
         self._settle(pod.id)
         machine = self._machines.get(pod.id)
         if machine is None:
             return
 
         def cut() -> None:
-            time.sleep(GRACE_SECONDS if grace else 0.0)
+            if notice:
+                _terminate(machine)
+            time.sleep(NOTICE_SECONDS if notice else GRACE_SECONDS if grace else 0.0)
             machine.stop()
             if wipe:
                 machine.wipe()
 
-        if grace:
+        if grace or notice:
             self._busy[pod.id] = threading.Thread(target=cut, daemon=True)
             self._busy[pod.id].start()
         else:
@@ -198,3 +205,21 @@ class RealHosts:
     def _settle(self, pod_id: str) -> None:
         if thread := self._busy.pop(pod_id, None):
             thread.join()
+
+
+def _terminate(machine: Machine) -> None:
+    """SIGTERM to all that runs in it, but for the session of its start command: with that the machine would end."""
+    pids = machine.pids()
+    first = min(pids, key=_begun, default=0)
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) != os.getsid(first):
+                os.kill(pid, signal.SIGTERM)
+
+
+def _begun(pid: int) -> tuple[float, int]:
+    """When a process began, for an order; the last of all where it has ended."""
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
+    except OSError:
+        return float("inf"), pid

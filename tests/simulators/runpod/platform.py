@@ -23,8 +23,9 @@ from tests.simulators.runpod.pods import EXITED, Boot, Pod, Pods
 from tests.simulators.runpod.rest.market import MarketRoutes
 from tests.simulators.runpod.rest.pods import PodRoutes
 from tests.simulators.runpod.rest.stores import StoreRoutes
+from tests.simulators.runpod.spot import SPOT_KINDS, Spot, mutation_of
 from tests.simulators.runpod.volumes import Volumes
-from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
+from tests.simulators.simulator import Handler, Refusal, Reply, Request, Simulator, parse
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "rpa_simulated_key_of_ann_0001", "rpa_simulated_key_of_bob_0002"
@@ -58,6 +59,7 @@ KINDS = {
     "always_high": "catalogue: everything is HIGH, whatever the stock",
     "graphql_error": "GraphQL: 200 with `errors`; `message`",
     "cloudflare": "any call: 403 with a proxy's HTML page",
+    **SPOT_KINDS,
 }
 LIST, GET, CREATE, DELETE = "GET /v2/pods", "GET /v2/pods/{id}", "POST /v2/pods", "DELETE /v2/pods/{id}"
 READS, ALL = "GET /v2/*", "*"
@@ -132,7 +134,7 @@ class RunPodSim(Simulator):
         self._before: dict[str, deque[list[Pod]]] = {}
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
-        PodRoutes(self)
+        self.spot = Spot(self, PodRoutes(self))
         StoreRoutes(self)
         MarketRoutes(self)
         GraphQL(self)
@@ -143,6 +145,13 @@ class RunPodSim(Simulator):
         account = Account(f"user_{name}", key, f"{name}@example.com", credit)
         self.accounts[account.id] = account
         return account
+
+    def find(self, request: Request) -> Handler | None:
+        """As ever; the writes of spot pods have routes of their own for faults and the log: all are one address."""
+        handler = super().find(request)
+        if request.route == "/graphql" and (name := mutation_of(request.body)):
+            request.route = f"/graphql/{name}"
+        return handler
 
     # Admission and envelopes
 
@@ -285,9 +294,21 @@ class RunPodSim(Simulator):
         return {"pods": pods, "volumes": volumes}
 
     def act_preempt(self, id: str) -> None:
-        """Somebody pays more, or the host fails: it is stopped without notice."""
+        """Somebody pays more, or the host fails: it is stopped. A spot pod gets its SIGTERM first, others nothing."""
         self.ledger.note(id, "stop", PLATFORM)
-        self.pods.stop(self._pod(id), EXITED, "Exited by Runpod")
+        self.pods.stop(self._pod(id), EXITED, "Exited by Runpod", notice=self._pod(id).bid is not None)
+
+    def act_outbid(self, id: str) -> None:
+        """Somebody bids more: the least bid for its GPUs rises above its own."""
+        self.spot.outbid(self._pod(id))
+
+    def act_floor(self, gpu: str, cloud: str, usd: float) -> None:
+        """The least bid for a type's GPUs becomes this, USD an hour for a single one: weaker ones give way."""
+        self.spot.floor(gpu, cloud, usd)
+
+    def act_spot(self, account: str, on: bool) -> None:
+        """Whether an account gets spot pods; where not, there are never any instances."""
+        (self.spot.refused.discard if on else self.spot.refused.add)(self.accounts[account].id)
 
     def act_vanish(self, id: str) -> None:
         """It is terminated: by hand in the console, or because the money ran out."""
@@ -302,7 +323,9 @@ class RunPodSim(Simulator):
         self.remember(pod.account)
         if pod.wanted.gpu:
             self.stock.take(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)
-        return self.pods.create(pod.account, pod.wanted, dict(pod.env), pod.place, pod.volume, pod.price).id
+        return self.pods.create(
+            pod.account, pod.wanted, dict(pod.env), pod.place, pod.volume, pod.price, bid=pod.bid
+        ).id
 
     def act_set(self, id: str, **fields: Any) -> None:
         """Something about it changes: `locked`, `name`; `cluster`, `never_ready`, `gpus_now`, `lingering`…"""

@@ -42,8 +42,9 @@ class Host(Protocol):
         """The public port of its port 22."""
         ...
 
-    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False) -> None:
-        """Ends all that runs on it; `wipe`: and what lies on its container disk. `grace`: a moment later."""
+    def halt(self, pod: Pod, *, wipe: bool, grace: bool = False, notice: bool = False) -> None:
+        """Ends all that runs on it; `wipe`: and what lies on its container disk. `grace`: a moment later. `notice`:
+        SIGTERM, and the end some seconds later."""
 
     def kill(self, pod: Pod) -> None:
         """Ends it for good."""
@@ -96,6 +97,8 @@ class Pod:
     odd_status: tuple[str, int] | None = None
     keyless: bool = False
     """Its machine has no key of its own."""
+    bid: float | None = None
+    """USD an hour for a single GPU, of a spot pod; None: on demand."""
     history: list[str] = field(default_factory=list)
 
     @property
@@ -135,12 +138,14 @@ class Pods:
         gpus: int | None = None,
         *,
         keyless: bool = False,
+        bid: float | None = None,
     ) -> Pod:
         """A new pod that begins to boot. The stock is taken already; `gpus`: how many it got, where not all."""
         number = len(self.all) + len(self.gone) + 1
         id = hashlib.sha256(f"{account} {number}".encode()).hexdigest()[:14]
         count = wanted.gpu.count or 0 if wanted.gpu else 0
         pod = Pod(id, account, wanted, env, count, place, price, self._clock.now(), number, volume, keyless=keyless)
+        pod.bid = bid
         self.all[id] = pod
         self._ledger.begin(id, account=account, tag=wanted.name, kind="pod", state=PROVISIONING, rate=self.rate(pod))
         self._own_keys.issue(id, account, f"rpa_{hashlib.sha256(f'own key of {id}'.encode()).hexdigest()[:40].upper()}")
@@ -161,12 +166,20 @@ class Pods:
         pod.history.append("restarted")
         self._begin(pod, pod.gpus_now)
 
-    def stop(self, pod: Pod, status: str = EXITED, note: str = "Exited by user", *, grace: bool = False) -> None:
+    def stop(
+        self,
+        pod: Pod,
+        status: str = EXITED,
+        note: str = "Exited by user",
+        *,
+        grace: bool = False,
+        notice: bool = False,
+    ) -> None:
         """It ends; the container disk is wiped, the GPUs go to the next customer. `grace`: what runs on it ends
-        a moment later, though it bills no more."""
+        a moment later, though it bills no more; `notice`: it gets a SIGTERM, and ends some seconds later."""
         if pod.status in (EXITED, ERROR):
             return
-        self._host.halt(pod, wipe=True, grace=grace)
+        self._host.halt(pod, wipe=True, grace=grace, notice=notice)
         pod.status, pod.note, pod.booting, pod.started = status, note, False, None
         self._give_back(pod)
         self._ledger.turn(pod.id, status, self.rate(pod))

@@ -58,6 +58,7 @@ class Rental:
     url, key = "VAST_URL", "VAST_API_KEY"
     create, read, delete = CREATE, "GET /api/v[01]/instances/*", DELETE
     menu = MENU
+    spot_menu = (Choice("bid_refused", CREATE), Choice("preempted", READS))
     imports = ("vastai",)
     box = "instance"
     computes = frozenset(BILLS_GPU)

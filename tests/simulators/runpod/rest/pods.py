@@ -17,6 +17,7 @@ NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
 )
 NOT_ENOUGH = "There are not enough free GPUs on the host machine to start this pod."
+SPOT_ON_DEMAND = "Cannot resume a spot pod as an on demand pod."
 NO_DISK = "You must either provide a template id or pod configuration parameters"
 
 
@@ -78,13 +79,20 @@ class PodRoutes:
         return Reply(body=self.sim.pods.outline(pod))
 
     def create(self, request: Request) -> Reply:
-        """Rents. The order of the checks is ours, where the vendor does not say."""
+        """Rents on demand."""
+        self.sim.known_query(request)
+        pod = self.rent(request, self.sim.body(request, CreatePod))
+        return Reply(201, self.sim.pods.outline(pod))
+
+    def rent(self, request: Request, wanted: CreatePod, bid: float | None = None) -> Pod:
+        """Rents, on demand or for a bid (USD an hour for a single GPU). Refusal: in the words of REST.
+
+        The order of the checks is ours, where the vendor does not say.
+        """
         sim = self.sim
-        sim.known_query(request)
-        wanted = sim.body(request, CreatePod)
         self._plausible(wanted)
         volume = self._volume(request, wanted)
-        price = self._price(wanted)
+        price = self._price(wanted, bid)
         self._money(request, price)
         if "no_permission" in request.faults:
             raise Refusal(sim.problem(403, "access denied"))
@@ -99,10 +107,10 @@ class PodRoutes:
         if wanted.startSsh and "PUBLIC_KEY" not in env and (keys := sim.ssh_keys.get(request.who.id)):
             env["PUBLIC_KEY"] = "\n".join(keys)
         keyless = "no_key" in request.faults
-        pod = sim.pods.create(request.who.id, wanted, env, place, volume, price, gpus, keyless=keyless)
+        pod = sim.pods.create(request.who.id, wanted, env, place, volume, price, gpus, keyless=keyless, bid=bid)
         sim.book(request, pod.id, "create")
         self._curse(request, pod)
-        return Reply(201, sim.pods.outline(pod))
+        return pod
 
     def _plausible(self, wanted: CreatePod) -> None:
         sim = self.sim
@@ -135,11 +143,11 @@ class PodRoutes:
             raise Refusal(self.sim.problem(400, "Something went wrong. Please try again later or contact support."))
         return volume
 
-    def _price(self, wanted: CreatePod) -> float:
+    def _price(self, wanted: CreatePod, bid: float | None) -> float:
         if wanted.cpu:
             return round(wanted.cpu.vcpuCount * catalog.CPU_PRICE, 4)
         assert wanted.gpu
-        price = self.sim.stock.gpus[wanted.gpu.id].price(wanted.cloud)
+        price = self.sim.stock.gpus[wanted.gpu.id].price(wanted.cloud) if bid is None else bid
         return round((price or 0.0) * (wanted.gpu.count or 0), 4)
 
     def _money(self, request: Request, price: float) -> None:
@@ -270,7 +278,9 @@ class PodRoutes:
             raise Refusal(sim.problem(400, "This pod can't be stopped. Please terminate it instead."))
         ignored = verb == "stop" and "stop_ignored" in request.faults
         if verb == "start":
-            self._start(request, pod)
+            if pod.bid is not None:
+                raise Refusal(sim.problem(400, SPOT_ON_DEMAND))
+            self.start(request, pod)
         elif verb == "restart":
             sim.pods.restart(pod)
         elif rule := request.faults.get("stop_lingers"):
@@ -281,7 +291,8 @@ class PodRoutes:
         shown = sim.pods.outline(pod)
         return Reply(body={**shown, "status": EXITED, "actions": ACTIONS[EXITED]} if ignored else shown)
 
-    def _start(self, request: Request, pod: Pod) -> None:
+    def start(self, request: Request, pod: Pod) -> None:
+        """From EXITED or ERROR on, at the pod's price. Refusal: in the words of REST."""
         sim, gpu = self.sim, pod.wanted.gpu
         self._money(request, pod.price)
         count = self._gpus(request, pod.gpu_count)
