@@ -53,8 +53,8 @@ def relied(
     """The old facts that `verb` relies on for these (platform or None, adapter), all accepted by the stack file or by
     `names`. Raises No with each that is not, and with `command`, which gets the missing names. `names` may hold no fact
     that needs no acceptance: it is passed on purpose, never by habit."""
-    day, before = dates.today(), _accepted(target)
-    profiles = _profiles(target, whose)
+    day, before = dates.today(), accepted_in(target)
+    profiles = profiles_of(target, whose)
     old = {
         fact.name: fact
         for profile in profiles.values()
@@ -98,7 +98,7 @@ def _not_needed(
     return f"it is of {fact.stamp}, {facts.months_words(fact.age)} old, and needs no acceptance; leave it out"
 
 
-def _profiles(target: Target, whose: Iterable[tuple[str | None, str]]) -> dict[str, Profile]:
+def profiles_of(target: Target, whose: Iterable[tuple[str | None, str]]) -> dict[str, Profile]:
     """The profiles of these, by name. A platform whose profile this version lacks has no fact that could be asked."""
     there = platforms()
     found: dict[str, Profile] = {}
@@ -114,7 +114,7 @@ def _profiles(target: Target, whose: Iterable[tuple[str | None, str]]) -> dict[s
     return found
 
 
-def _accepted(target: Target) -> dict[str, AcceptedFact]:
+def accepted_in(target: Target) -> dict[str, AcceptedFact]:
     """What the stack file accepts; nothing where it is not there or does not read: a box can be given up without it."""
     try:
         return target.file.accepted_facts() if target.file.path.exists() else {}

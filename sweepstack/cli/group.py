@@ -16,7 +16,7 @@ from sweepstack.cli.exit_code import answer
 SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile")),
     ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
-    ("Change what runs", ("retry", "drop")),
+    ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "provenance", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),

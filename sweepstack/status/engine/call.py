@@ -22,15 +22,19 @@ SECONDS = 120.0
 
 class EngineCall:
     """A command that runs. `command`: the engine and its words. `backend`: the URL of another one than is used here.
+    `seconds`: from its beginning to its end, `SECONDS` where it is None; a preview takes longer than an export.
 
     Costs nothing and changes nothing. One that is not waited for ends by itself. Raises SweepstackError where it can't
     be started.
     """
 
-    def __init__(self, command: Sequence[str], project_root: Path, backend: str = "") -> None:
+    def __init__(
+        self, command: Sequence[str], project_root: Path, backend: str = "", *, seconds: float | None = None
+    ) -> None:
         self.shown = f"pulumi {' '.join(command[1:3])}"
         self.root, self.backend = project_root, backend
-        self._deadline = time.monotonic() + SECONDS
+        self._seconds = SECONDS if seconds is None else seconds
+        self._deadline = time.monotonic() + self._seconds
         env = {**os.environ, "PULUMI_BACKEND_URL": backend} if backend else None
         try:
             self._process = subprocess.Popen(
@@ -45,7 +49,7 @@ class EngineCall:
             raise SweepstackError(f"{command[0]} could not be run: {error}. Next: make up") from error
 
     def answer(self) -> tuple[int, bytes, str]:
-        """Exit code, stdout, and what it complained of. Blocks until it ends, `SECONDS` at most; to be called once.
+        """Exit code, stdout, and what it complained of. Blocks until it ends, `seconds` at most; to be called once.
 
         Raises SweepstackError where it does not end in time.
         """
@@ -54,7 +58,7 @@ class EngineCall:
                 out, err = process.communicate(timeout=max(self._deadline - time.monotonic(), 0.0))
             except subprocess.TimeoutExpired as error:
                 process.kill()
-                raise SweepstackError(f"`{self.shown}` did not answer within {SECONDS:.0f} s") from error
+                raise SweepstackError(f"`{self.shown}` did not answer within {self._seconds:.0f} s") from error
             except BaseException:
                 process.kill()
                 raise

@@ -1,0 +1,95 @@
+"""`sweepctl review`: gathers, makes the review, and writes it: to a terminal, as Markdown, as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweepstack.cli.commands.review.gather import gather
+from sweepstack.cli.output import Out, Unsure
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.target import Target
+from sweepstack.onbox.common.canonical import DIGEST, write_atomically
+from sweepstack.review.assess import assess
+from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
+from sweepstack.review.markdown import markdown
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
+from sweepstack.review.plan import read_plan
+from sweepstack.review.words import counted, written
+
+SHOWN = 40
+"""Entries of one list that are printed for people; the others are counted."""
+_STYLES = {MAY_GO_ON: "bold green", MAY_NOT: "bold red"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    destroy: bool = False
+    base: str = ""
+    expect: str = ""
+    markdown: bool = False
+    md_file: Path | None = None
+    json_file: Path | None = None
+
+
+def review(target: Target, wanted: Wanted, out: Out) -> int:
+    """Exit 0: the change may go on; 1: it may not; 2: could not tell. Writes only the files that were asked for."""
+    if wanted.expect and not DIGEST.fullmatch(wanted.expect):
+        raise Unsure(f"--expect {wanted.expect}: not a whole digest (sha256: and 64 hex digits), as a review prints it")
+    if wanted.markdown and out.as_json:
+        raise Unsure("--md and --json are two answers on one stdout: write one with --md-file or --json-file")
+    with Progress("the engine's preview, and a look at the boxes"):
+        found = gather(target, destroy=wanted.destroy, base=wanted.base)
+        made = assess(read_plan(found.document, destroy=wanted.destroy), found.live, expected=wanted.expect)
+    if wanted.md_file is not None:
+        _write(wanted.md_file, markdown(made))
+    if wanted.json_file is not None:
+        _write(wanted.json_file, json.dumps(made.as_json(), indent=2, ensure_ascii=False) + "\n")
+    out.document(made.as_json())
+    if wanted.markdown:
+        sys.stdout.write(markdown(made))
+    else:
+        show(made, out)
+    return made.code
+
+
+def show(made: Review, out: Out) -> None:
+    """Prints the review for people."""
+    for index, block in enumerate(written(made)):
+        _print(block, out, made, first=index == 0)
+
+
+def _print(block: Block, out: Out, made: Review, *, first: bool) -> None:
+    if isinstance(block, Heading):
+        if not first:
+            out.line()
+        out.line(block.text, style="bold")
+    elif isinstance(block, Line):
+        out.line(block.text, style=_STYLES.get(made.code, "bold yellow") if block.strong else None)
+    elif isinstance(block, Quoted):
+        out.line(block.text, style="yellow", wrap=False)
+    elif isinstance(block, Commands):
+        out.next(block.lines)
+    elif isinstance(block, Listing):
+        for item in block.items[:SHOWN]:
+            out.line(f"- {item}")
+        _more(len(block.items), block.noun, out)
+    elif isinstance(block, Grid):
+        out.table(block.headers, block.rows[:SHOWN])
+        _more(len(block.rows), block.noun, out)
+
+
+def _more(number: int, noun: str, out: Out) -> None:
+    if number > SHOWN:
+        out.line(f"… and {counted(number - SHOWN, noun)} more: sweepctl review --json", style="dim")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise Unsure(f"{path} can't be written: {error.strerror or error}") from error

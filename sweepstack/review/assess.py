@@ -1,0 +1,97 @@
+"""Makes the review of a plan and of what is there. Pure: the same documents give the same review."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sweepstack.review.cell_changes import cell_changes, compared
+from sweepstack.review.digest import change_digest
+from sweepstack.review.endings import endings, left_behind
+from sweepstack.review.live import Live, LiveFact
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
+from sweepstack.review.money import made, money_of
+from sweepstack.review.plan import Plan
+from sweepstack.status.next_commands import give_up
+
+
+def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
+    """The review. `expected`: the digest that an earlier review had; another one may not go on."""
+    ends = endings(plan, live)
+    digest = change_digest(plan, live)
+    problems = (*plan.problems, *live.problems)
+    against = tuple(_against(plan, ends, digest, expected))
+    code = MAY_NOT if against else UNTOLD if problems else MAY_GO_ON
+    base, file = live.rosters.get("base"), live.rosters.get("file")
+    review = Review(
+        stack=live.stack,
+        destroy=plan.destroy,
+        code=code,
+        digest=digest,
+        against=against,
+        endings=ends,
+        left=left_behind(plan, live),
+        makes=made(plan),
+        updates=len({step.urn for step in plan.steps if step.op == "update"}),
+        evidence=live.evidence,
+        receipt=live.receipt,
+        cells=live.cells,
+        changes=cell_changes(plan, live),
+        base=live.base,
+        base_changes=tuple(compared(base, file)) if base is not None and file is not None else (),
+        money=money_of(plan, live, ends),
+        approvals=live.approvals,
+        expired=tuple(one.expires <= live.now for one in live.approvals),
+        facts=tuple(_facts(live, ends)),
+        refusals=tuple(f"{one.name}: {one.text}" if one.name else one.text for one in plan.errors),
+        warnings=tuple(dict.fromkeys(one.text for one in plan.said if one.severity == "warning")),
+        notes=live.notes,
+        unknown=live.unknown,
+        problems=problems,
+        expected=expected,
+    )
+    return replace(review, next=tuple(_next(review)))
+
+
+def _against(plan: Plan, ends: tuple[Ending, ...], digest: str, expected: str) -> Iterator[str]:
+    if expected and expected != digest:
+        yield f"the change is another one now: {digest}, and {expected} was reviewed"
+    for one in ends:
+        if one.irreversible and not one.cleared:
+            yield f"{one.shown} is to be {one.verb}, and is not cleared: {'; '.join(one.why)}"
+    if plan.errors:
+        count = len(plan.errors)
+        yield f"the preview is refused{f', for {count} reasons' if count > 1 else ''}"
+
+
+def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
+    """The facts that what can't be undone relies on."""
+    for fact in live.facts:
+        leaning = {
+            "volume" if one.what == "volume" else "stop" if one.verb == "stopped" else "destroy"
+            for one in ends
+            if one.irreversible and one.platform == fact.platform
+        }
+        if leaning & set(fact.leans):
+            yield fact
+
+
+def _next(review: Review) -> Iterator[str]:
+    stack = review.stack
+    if review.code == MAY_GO_ON:
+        verb = "review --destroy" if review.destroy else "review"
+        yield review.command
+        yield f"sweepctl {verb} --stack {stack} --expect {review.digest}    (later: whether it is still this change)"
+        return
+    seen: dict[str, None] = {}
+    for one in review.endings:
+        if one.irreversible and not one.cleared:
+            seen |= dict.fromkeys(one.next)
+    yield from list(seen)[:3]
+    locked = [one.name for one in review.endings if one.what == "box" and one.irreversible and not one.cleared]
+    if locked and review.destroy:
+        yield give_up(stack, locked)
+    if review.refusals:
+        yield f"pulumi preview --stack {stack}    (once the stack file is changed: it shows the same refusal)"
+    elif not seen:
+        yield f"sweepctl review --stack {stack}{' --destroy' if review.destroy else ''}    (once that is mended)"

@@ -1,0 +1,91 @@
+"""The cell diff: added, moved, dropped, taken out, changed, refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from sweepstack.review.live import Live, Roster
+from sweepstack.review.model import CellChange
+from sweepstack.review.plan import ENDING, Plan, cells_of
+
+_CELL_WORD = r"[A-Za-z0-9._+-]"
+
+
+def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
+    """What an `up` does to the cells, by name. A destroy changes no roster: what dies is with the boxes."""
+    before, after = live.rosters.get("state"), live.rosters.get("file")
+    if plan.destroy or before is None or after is None:
+        return ()
+    found = list(compared(before, after))
+    held, planned = _held(live), _planned(plan, live)
+    placed = [
+        CellChange(one.name, one.change, planned.get(one.name, held.get(one.name, "")), one.why)
+        if one.change not in ("dropped", "taken out")
+        else CellChange(one.name, one.change, held.get(one.name, ""), one.why)
+        for one in found
+    ]
+    named = {one.name for one in found}
+    moved = [
+        CellChange(name, "moved", box, f"from {held[name]}{_why_moved(plan, held[name])}")
+        for name, box in sorted(planned.items())
+        if name not in named and name in held and held[name] != box
+    ]
+    return tuple(_refused(plan, [*placed, *moved]))
+
+
+def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
+    """What is another in the second roster, in the order of the names."""
+    for name in sorted({*before.cells, *after.cells, *after.dropped}):
+        was, now = before.cells.get(name), after.cells.get(name)
+        if name in after.dropped:
+            if name not in before.dropped:
+                yield CellChange(name, "dropped", why=after.dropped[name])
+        elif was is None and now is not None:
+            yield CellChange(name, "added", why="it was dropped before" if name in before.dropped else "")
+        elif was is not None and now is None:
+            yield CellChange(name, "taken out", why="no cell of the stack file has this name any more")
+        elif was != now:
+            yield CellChange(name, "changed", why="its config is another")
+
+
+def _held(live: Live) -> dict[str, str]:
+    """Cell → the box whose queue has it in the state."""
+    return {name: box.name for box in live.boxes for name in box.queue}
+
+
+def _planned(plan: Plan, live: Live) -> dict[str, str]:
+    """Cell → the box whose queue is to have it. A queue without a step stays as it is."""
+    ends = {step.name_of_box for step in plan.of("Queue", ENDING)}
+    found = {name: box.name for box in live.boxes if box.name not in ends for name in box.queue}
+    for step in plan.of("Queue"):
+        if step.new:
+            found = {name: box for name, box in found.items() if box != step.name_of_box}
+            found |= dict.fromkeys(cells_of(step.new), step.name_of_box)
+    return found
+
+
+def _why_moved(plan: Plan, box: str) -> str:
+    return ", which ends" if any(step.name == box for step in plan.of("Box", ENDING)) else ""
+
+
+def _refused(plan: Plan, changes: Sequence[CellChange]) -> list[CellChange]:
+    """The changes; those that the preview refuses by the cell's name are `refused`, with the first words of why."""
+    if not plan.errors:
+        return list(changes)
+    refused: Mapping[str, str] = {
+        one.name: next((_first_line(said.text) for said in plan.errors if _names(said.text, one.name)), "")
+        for one in changes
+    }
+    return [
+        CellChange(one.name, "refused", one.box, f"{one.change}: {refused[one.name]}") if refused[one.name] else one
+        for one in changes
+    ]
+
+
+def _names(text: str, cell: str) -> bool:
+    return re.search(rf"(?<!{_CELL_WORD}){re.escape(cell)}(?!{_CELL_WORD})", text) is not None
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split())[:300]

@@ -1,0 +1,105 @@
+"""A review as Markdown for a comment on GitHub or GitLab."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sweepstack.core.printable import visible
+from sweepstack.review.blocks import Block, Commands, Heading, Line, Listing, Quoted
+from sweepstack.review.model import Review
+from sweepstack.review.words import counted, written
+
+MOST = 60_000
+"""Characters. GitHub takes 65,536 in a comment."""
+FOLD = 12
+"""A list of more is folded."""
+LONGEST = 600
+"""Characters of one cell of a table."""
+_CODE = re.compile(r"(`[^`\n]+`)")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9 ()._:/+,=%-]+")
+_SPECIAL = re.compile(r"([\\*_\[\]~|#])")
+
+
+def marker(stack: str) -> str:
+    """The first line: by it a pipeline finds the comment that it wrote before, and updates it."""
+    return f"<!-- sweepctl review: {re.sub(r'[^A-Za-z0-9._/-]', '', stack).replace('--', '-')} -->"
+
+
+def markdown(review: Review) -> str:
+    """The whole comment. The five lines after the marker say whether anything dies, and whether it may go on."""
+    blocks = written(review)
+    for most in (1_000_000, 1000, 300, 100, 30, 10, 3, 0):
+        text = _drawn(review, blocks, most)
+        if len(text) <= MOST:
+            return text
+    return text[: MOST - 100] + "\n\n… cut: `sweepctl review --json` has all of it.\n"
+
+
+def _drawn(review: Review, blocks: Sequence[Block], most: int) -> str:
+    """`most`: entries of a list that are written; the others are counted."""
+    lines = [marker(review.stack)]
+    for index, block in enumerate(blocks):
+        lines += _block(block, most, top=index == 0)
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _block(block: Block, most: int, *, top: bool) -> list[str]:
+    if isinstance(block, Heading):
+        return [f"{'##' if top else '###'} {_text(block.text)}"]
+    if isinstance(block, Line):
+        text = _text(block.text)
+        return [f"**{text}**" if block.strong else text]
+    if isinstance(block, Quoted):
+        return [_fenced(block.text[: max(most, 10) * 1000])]
+    if isinstance(block, Commands):
+        return [_fenced("\n".join(block.lines), "sh")]
+    if isinstance(block, Listing):
+        return _folded([f"- {_text(item)}" for item in block.items], block.noun, most, [])
+    head = ["| " + " | ".join(block.headers) + " |", "|" + "---|" * len(block.headers)]
+    rows = ["| " + " | ".join([_name(row[0]), *map(_cell, row[1:])]) + " |" for row in block.rows]
+    return _folded(rows, block.noun, most, head)
+
+
+def _folded(rows: list[str], noun: str, most: int, head: list[str]) -> list[str]:
+    shown = rows[:most]
+    more = [f"… and {counted(len(rows) - most, noun)} more: `sweepctl review --json`"] if len(rows) > most else []
+    table = [*head, *shown] if shown else []
+    if len(shown) <= FOLD:
+        return [*table, *([""] if table and more else []), *more]
+    return [
+        f"<details><summary>{counted(len(rows), noun)}</summary>",
+        "",
+        *table,
+        "",
+        *more,
+        *([""] if more else []),
+        "</details>",
+    ]
+
+
+def _fenced(text: str, language: str = "text") -> str:
+    longest = max((len(found) for found in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{visible(text, keep=chr(10))}\n{fence}"
+
+
+def _name(text: str) -> str:
+    """A name as code; one that is no name is text."""
+    return f"`{text}`" if _PLAIN_NAME.fullmatch(text) else _text(text)
+
+
+def _cell(text: str) -> str:
+    return _text(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+
+
+def _text(text: str) -> str:
+    """Text of files, boxes and people: nothing of it is markup, a link, a mention or HTML."""
+    parts = _CODE.split(visible(" ".join(text.split())))
+    return "".join(part.replace("|", "\\|") if index % 2 else _plain(part) for index, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    escaped = _SPECIAL.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    return escaped.replace("`", "\\`").replace("@", "@<!-- -->")

@@ -1,0 +1,190 @@
+"""A review as plain values: what a change ends, keeps and costs, and whether it may go on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from sweepstack.review.live import LiveApproval, LiveCell, LiveFact
+
+MAY_GO_ON, MAY_NOT, UNTOLD = 0, 1, 2
+"""The answer of a review, as an exit code."""
+
+Change = Literal["added", "moved", "dropped", "taken out", "changed", "refused"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A box that is destroyed or stopped, or a volume that is destroyed, and what that does.
+
+    `dies`: tiers; `survives`: what and where; `lost`: its cells without a verified copy; `cleared`: whether the check
+    of its end says yes now, and by which `way`; `why`: why not. `gone`: already, and nothing dies by this change.
+    """
+
+    what: Literal["box", "volume"]
+    verb: Literal["destroyed", "replaced", "stopped"]
+    name: str
+    native_id: str
+    platform: str
+    dies: tuple[str, ...] = ()
+    survives: tuple[str, ...] = ()
+    lost: tuple[LiveCell, ...] = ()
+    cells: int = 0
+    cleared: bool = False
+    way: str = ""
+    why: tuple[str, ...] = ()
+    gone: bool = False
+    unclaimed: str = ""
+    in_no_copy: str = ""
+    by_hand: str = ""
+    clocks: str = ""
+    next: tuple[str, ...] = ()
+
+    @property
+    def irreversible(self) -> bool:
+        """Whether this can't be undone: an end of what is there, and a stop that kills something."""
+        return not self.gone and (self.verb != "stopped" or bool(self.dies))
+
+    @property
+    def shown(self) -> str:
+        """`box box-0 (p-7f3k)`."""
+        return f"{self.what} {self.name}" + (f" ({self.native_id})" if self.native_id else "")
+
+
+@dataclass(frozen=True)
+class CellChange:
+    """What becomes of a cell by this change. `box`: where it is to run."""
+
+    name: str
+    change: Change
+    box: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Money:
+    """USD. `per_hour`, `so_far`, `idle`: now; `per_day`, `per_month`: if all is kept as it is, volumes included.
+
+    `adds`, `saves`: per hour, by this change; `unknown`: boxes whose price is not known before they are rented;
+    `volumes`: a month, by this change; `incomplete`: the figures of now are lower bounds.
+    """
+
+    per_hour: float = 0.0
+    so_far: float = 0.0
+    idle: float = 0.0
+    per_day: float = 0.0
+    per_month: float = 0.0
+    adds: float = 0.0
+    saves: float = 0.0
+    volumes: float = 0.0
+    unknown: tuple[str, ...] = ()
+    incomplete: bool = False
+    at_the_end: float | None = None
+    lines: tuple[str, ...] = ()
+
+    @property
+    def after(self) -> float:
+        """USD per hour once the change is made."""
+        return max(self.per_hour + self.adds - self.saves, 0.0)
+
+
+@dataclass(frozen=True)
+class Review:
+    """All of it. `code`: may it go on: 0 yes, 1 no, 2 could not tell; `against`: why it may not.
+
+    `digest`: of the change (`sweepstack.review.digest`); `left`: volumes that leave the state and survive; `refusals`:
+    why the preview failed, in the engine's and the provider's words; `problems`: what could not be told.
+    """
+
+    stack: str
+    destroy: bool
+    code: int
+    digest: str
+    against: tuple[str, ...] = ()
+    endings: tuple[Ending, ...] = ()
+    left: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    updates: int = 0
+    evidence: str = ""
+    receipt: str | None = None
+    cells: tuple[LiveCell, ...] = ()
+    changes: tuple[CellChange, ...] = ()
+    base: str = ""
+    base_changes: tuple[CellChange, ...] = ()
+    money: Money = field(default_factory=Money)
+    approvals: tuple[LiveApproval, ...] = ()
+    expired: tuple[bool, ...] = ()
+    facts: tuple[LiveFact, ...] = ()
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    expected: str = ""
+    next: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What was reviewed."""
+        return f"pulumi {'destroy' if self.destroy else 'up'} --stack {self.stack}"
+
+    @property
+    def verified(self) -> int:
+        """Cells with a verified copy."""
+        return sum(cell.state == "verified" for cell in self.cells)
+
+    @property
+    def ended(self) -> tuple[Ending, ...]:
+        """Boxes and volumes that are destroyed by this change, replaced ones too."""
+        return tuple(one for one in self.endings if one.verb != "stopped" and not one.gone)
+
+    @property
+    def irreversible(self) -> tuple[Ending, ...]:
+        """All that this change does and that can't be undone."""
+        return tuple(one for one in self.endings if one.irreversible)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape of `sweepctl review --json`."""
+        return {
+            "stack": self.stack,
+            "command": self.command,
+            "may_go_on": {MAY_GO_ON: "yes", MAY_NOT: "no", UNTOLD: "unknown"}[self.code],
+            "exit_code": self.code,
+            "digest": self.digest,
+            "expected": self.expected or None,
+            "against": list(self.against),
+            "destroys": len(self.ended),
+            "endings": [
+                asdict(one) | {"lost": _cells(one.lost), "irreversible": one.irreversible} for one in self.endings
+            ],
+            "volumes_left": list(self.left),
+            "makes": list(self.makes),
+            "updates": self.updates,
+            "evidence": self.evidence or None,
+            "receipt": self.receipt,
+            "cells": {
+                "verified": self.verified,
+                "total": len(self.cells),
+                "rest": _cells(cell for cell in self.cells if cell.state != "verified"),
+            },
+            "cell_changes": [vars(change) for change in self.changes],
+            "base": {"revision": self.base, "cell_changes": [vars(change) for change in self.base_changes]}
+            if self.base
+            else None,
+            "money": asdict(self.money) | {"after": self.money.after},
+            "approvals": [
+                one.model_dump(mode="json") | {"expired": over}
+                for one, over in zip(self.approvals, self.expired, strict=True)
+            ],
+            "facts": [one.model_dump(mode="json") for one in self.facts],
+            "refusals": list(self.refusals),
+            "warnings": list(self.warnings),
+            "unknown": list(self.unknown),
+            "notes": list(self.notes),
+            "problems": list(self.problems),
+            "next": list(self.next),
+        }
+
+
+def _cells(cells: Any) -> list[dict[str, Any]]:
+    return [cell.model_dump(mode="json") for cell in cells]

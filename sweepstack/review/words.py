@@ -1,0 +1,282 @@
+"""A review in words: the headline, what dies, what survives, cells, money, consent, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
+from sweepstack.review.live import LiveApproval
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Review
+
+NAMED = 4
+"""So many are named in one line; the others are counted."""
+_VERBS = {"destroyed": "destroyed", "replaced": "destroyed, and another one is rented", "stopped": "stopped"}
+
+
+def written(review: Review) -> list[Block]:
+    """All parts, in the order in which a person decides. The first three say whether anything dies, and whether it may
+    go on."""
+    return [
+        Heading(headline(review)),
+        Line(dies_line(review), strong=bool(review.irreversible)),
+        Line(verdict_line(review), strong=True),
+        Heading("What can't be undone"),
+        *_irreversible(review),
+        Heading("What dies, what survives, and where"),
+        *_fates(review),
+        Heading(f"Cells: {review.verified} of {len(review.cells)} verified"),
+        *_cells(review),
+        Heading("Cells that change"),
+        *_changes(review),
+        *_refused(review),
+        Heading("Money"),
+        Listing(list(money_lines(review)), "line"),
+        Heading("Who approved what, until when"),
+        *_approvals(review),
+        Heading("Facts relied on that are old or unproved"),
+        *_facts(review),
+        *_more(review),
+        Heading("Next"),
+        Commands(review.next),
+        Line(f"change {review.digest}"),
+    ]
+
+
+def headline(review: Review) -> str:
+    """`t: pulumi up DESTROYS 1 box`."""
+    verb = "destroy" if review.destroy else "up"
+    return f"{review.stack}: pulumi {verb} {', '.join(_deeds(review)) or 'destroys nothing'}"
+
+
+def _deeds(review: Review) -> Iterator[str]:
+    for what in ("box", "volume"):
+        plain = [one for one in review.ended if one.what == what and one.verb == "destroyed"]
+        again = [one for one in review.ended if one.what == what and one.verb == "replaced"]
+        if plain:
+            yield f"DESTROYS {counted(len(plain), what)}"
+        if again:
+            yield f"DESTROYS {counted(len(again), what)} to replace {'it' if len(again) == 1 else 'them'}"
+    stops = [one for one in review.endings if one.verb == "stopped"]
+    if stops and not review.ended:
+        yield "destroys nothing"
+    if stops:
+        yield f"stops {counted(len(stops), 'box')}"
+
+
+def dies_line(review: Review) -> str:
+    """What dies, in one line: boxes and volumes by name, and how many cells with them."""
+    parts = []
+    there = review.irreversible
+    for one in there[:NAMED]:
+        lost = f", and {_cells_lost(one)}" if one.lost else ""
+        parts.append(f"{one.shown}: its {', '.join(one.dies) or 'machine, and no tier'}{lost}")
+    if there[NAMED:]:
+        cells = sum(len(one.lost) for one in there[NAMED:])
+        lost = f", with {counted(cells, 'cell')} without a verified copy" if cells else ""
+        parts.append(f"{len(there) - NAMED} more, named below{lost}")
+    gone = [one for one in review.endings if one.gone]
+    after = f" {_named(gone)} {'is' if len(gone) == 1 else 'are'} gone already, and leave the state." if gone else ""
+    left = ""
+    if review.left:
+        leave, survive = ("leaves", "survives") if len(review.left) == 1 else ("leave", "survive")
+        left = f" {counted(len(review.left), 'volume')} {leave} the state and {survive}."
+    if not parts:
+        return f"DIES: nothing. No box and no volume ends by this change.{after}{left}"
+    return f"DIES: {'; '.join(parts)}.{after}{left}"
+
+
+def _cells_lost(one: Ending) -> str:
+    names = ", ".join(cell.name for cell in one.lost[:NAMED])
+    more = f" and {len(one.lost) - NAMED} more" if one.lost[NAMED:] else ""
+    return f"{counted(len(one.lost), 'cell')} without a verified copy ({names}{more})"
+
+
+def verdict_line(review: Review) -> str:
+    """May it go on, and why not."""
+    if review.code == MAY_GO_ON:
+        cleared = "; all that can't be undone is cleared" if review.irreversible else ""
+        return f"MAY GO ON: yes{cleared} (exit 0)"
+    if review.code == MAY_NOT:
+        more = f"; and {len(review.against) - 2} more" if review.against[2:] else ""
+        return f"MAY GO ON: NO. {'; '.join(review.against[:2])}{more} (exit 1)"
+    return f"MAY GO ON: could not tell. {'; '.join(review.problems[:2])} (exit 2)"
+
+
+def _irreversible(review: Review) -> Iterator[Block]:
+    if not review.irreversible:
+        yield Line("Nothing: no box and no volume is destroyed, and no stop kills anything.")
+        return
+    rows = [
+        (
+            one.shown,
+            f"{_VERBS[one.verb]}",
+            "yes" if one.cleared else "NO",
+            one.way if one.cleared else "; ".join(one.why),
+        )
+        for one in review.irreversible
+    ]
+    yield Grid(("WHAT", "IS", "CLEARED", "BY, OR WHY NOT"), rows, "end")
+
+
+def _fates(review: Review) -> Iterator[Block]:
+    fates = [one for one in review.endings if not one.gone]
+    if fates:
+        rows = [
+            (
+                f"{one.what} {one.name}",
+                ", ".join(one.dies) or "nothing",
+                "; ".join(one.survives) or "nothing",
+                f"{one.cells - len(one.lost)} of {one.cells} verified" if one.what == "box" else "-",
+            )
+            for one in fates
+        ]
+        yield Grid(("WHAT", "DIES", "SURVIVES", "CELLS"), rows, "end")
+    lost = [(cell.name, one.name, cell.state, cell.note) for one in fates for cell in one.lost]
+    if lost:
+        yield Grid(("WITHOUT A VERIFIED COPY", "BOX", "STATE", "WHY"), lost, "cell")
+    told = []
+    for one in fates:
+        for label, text in (
+            ("unclaimed files die", one.unclaimed),
+            ("in no copy", one.in_no_copy),
+            ("a person ends the bill", one.by_hand),
+            ("clock", one.clocks if one.verb == "stopped" else ""),
+        ):
+            if text:
+                told.append(f"{one.name}: {label}: {text}")
+    told += [f"{one.shown} is gone already" for one in review.endings if one.gone]
+    told += [f"survives: {text}" for text in review.left]
+    told.append(f"survives: the evidence at {review.evidence}" if review.evidence else "there is no evidence yet")
+    yield Listing(told, "line")
+
+
+def _cells(review: Review) -> Iterator[Block]:
+    rest = [cell for cell in review.cells if cell.state != "verified"]
+    if rest:
+        yield Grid(("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell")
+    elif review.cells:
+        yield Line(f"All are verified, by receipt {review.receipt}.")
+    else:
+        yield Line("There is no cell yet.")
+
+
+def _changes(review: Review) -> Iterator[Block]:
+    if review.base:
+        yield Line(f"Against the stack file of {review.base}: {summary(review.base_changes)}")
+        if review.base_changes:
+            yield _change_grid(review.base_changes)
+    if review.destroy:
+        yield Line("A destroy changes no list of cells.")
+        return
+    yield Line(f"Against what is up: {summary(review.changes)}" if review.base else summary(review.changes))
+    if review.changes:
+        yield _change_grid(review.changes)
+
+
+def summary(changes: Sequence[CellChange]) -> str:
+    """`2 added, 1 moved`."""
+    counts: dict[str, int] = {}
+    for one in changes:
+        counts[one.change] = counts.get(one.change, 0) + 1
+    return ", ".join(f"{number} {change}" for change, number in counts.items()) or "none"
+
+
+def _change_grid(changes: Sequence[CellChange]) -> Grid:
+    return Grid(("CELL", "CHANGE", "BOX", "WHY"), [(c.name, c.change, c.box, c.why) for c in changes], "cell")
+
+
+def _refused(review: Review) -> Iterator[Block]:
+    if review.refusals:
+        yield Heading("Refused by the preview")
+        for text in review.refusals:
+            yield Quoted(text)
+
+
+def money_lines(review: Review) -> Iterator[str]:
+    """One statement each: now, if kept, by this change, idle."""
+    money = review.money
+    least = " (at least: some prices or times are not on record)" if money.incomplete else ""
+    yield f"now: ${money.per_hour:.2f} an hour; ${money.so_far:.2f} so far{least}"
+    yield f"if kept as it is: ${money.per_day:.2f} a day, ${money.per_month:.2f} a month"
+    parts = [f"adds ${money.adds:.2f} an hour"] if money.adds else []
+    parts += [f"saves ${money.saves:.2f} an hour"] if money.saves else []
+    if money.volumes:
+        parts.append(f"{'adds' if money.volumes > 0 else 'saves'} ${abs(money.volumes):.2f} a month for volumes")
+    words = ", ".join(parts) or "changes nothing that is known"
+    yield f"this change {words}; after it: ${money.after:.2f} an hour"
+    if review.makes:
+        yield f"it makes {', '.join(review.makes[:NAMED])}" + (
+            f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
+        )
+    yield from (f"not known before it is rented: {text}" for text in money.unknown)
+    yield f"idle: ${money.idle:.2f} an hour buys no training now" if money.idle else "idle: nothing bills for nothing"
+    if money.at_the_end is not None:
+        yield f"about ${money.at_the_end:.2f} in all when the last cell is through, if nothing changes"
+    yield from money.lines
+
+
+def _approvals(review: Review) -> Iterator[Block]:
+    if not review.approvals:
+        yield Line("No approval is on record, and none is in the stack file.")
+        return
+    yield Grid(
+        ("BY", "FOR", "RECEIPT", "GIVEN", "UNTIL", "WHERE"),
+        [
+            (
+                one.by,
+                ", ".join(one.actions[:NAMED])
+                + (f" and {len(one.actions) - NAMED} more" if one.actions[NAMED:] else ""),
+                one.receipt or "none",
+                f"{one.at:%Y-%m-%d %H:%M} UTC",
+                f"{one.expires:%Y-%m-%d %H:%M} UTC" + (", EXPIRED" if over else ""),
+                one.where,
+            )
+            for one, over in zip(review.approvals, review.expired, strict=True)
+        ],
+        "approval",
+    )
+    given = [text for one in review.approvals for text in _given_up(one)]
+    if given:
+        yield Listing(given, "waiver")
+
+
+def _given_up(one: LiveApproval) -> Iterator[str]:
+    yield from (f"waived: cell {cell.name}: {cell.note}" for cell in one.waived)
+    yield from (f"ABANDONED: box {cell.name}: {cell.note}" for cell in one.abandoned)
+    yield from (f"let go: unclaimed files on {cell.name}: {cell.note}" for cell in one.unclaimed)
+
+
+def _facts(review: Review) -> Iterator[Block]:
+    if not review.facts:
+        none = "None." if review.irreversible else "None: nothing here can't be undone."
+        yield Line(none)
+        return
+    yield Listing(
+        [
+            fact.words + (f"; accepted on {fact.accepted}" if fact.accepted else "; NOT accepted" if fact.stale else "")
+            for fact in review.facts
+        ],
+        "fact",
+    )
+
+
+def _more(review: Review) -> Iterator[Block]:
+    lines = [
+        *(f"could not tell: {text}" for text in review.problems),
+        *(f"UNKNOWN to the state: {text}" for text in review.unknown),
+        *(f"the preview warns: {text}" for text in review.warnings),
+        *(f"note: {text}" for text in review.notes),
+    ]
+    if lines:
+        yield Heading("Also")
+        yield Listing(list(dict.fromkeys(lines)), "note")
+
+
+def _named(endings: Sequence[Ending]) -> str:
+    names = ", ".join(one.shown for one in endings[:NAMED])
+    return names + (f" and {len(endings) - NAMED} more" if endings[NAMED:] else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 box`, `2 boxes`."""
+    return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('x') else 's')}"
