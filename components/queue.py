@@ -14,6 +14,9 @@ from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import CellText
 from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan, Site
 
+ZERO = ("retries", "grace_seconds")
+"""Keys for which 0 is asked for."""
+
 
 def job_input(
     job: JobPlan,
@@ -34,6 +37,7 @@ def job_input(
         "min_free_inodes": job.min_free_inodes,
         "stall_seconds": job.stall_seconds,
         "timeout_seconds": job.timeout_seconds,
+        "grace_seconds": box.grace_seconds,
         "on_hang": job.on_hang if job.on_hang != "tell" else "",
         "retries": job.retries,
         "mounts": [dict(mount) for mount in job.mounts],
@@ -50,7 +54,7 @@ def job_input(
         "env": dict(sorted(job.env.items())),
         "slots": box.slots,
         "code": code,
-        **{key: value for key, value in asked.items() if value or (key == "retries" and value is not None)},
+        **{key: value for key, value in asked.items() if value or (key in ZERO and value is not None)},
     }
 
 

@@ -209,6 +209,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "metrics": dict(spec.metrics) if spec.metrics else None,
         "retries": RETRIES if spec.tries_again is None else spec.tries_again,
         **{key: value for key, value in asked.items() if value},
+        **({} if spec.grace_seconds is None else {"grace_seconds": spec.grace_seconds}),
     }
 
 

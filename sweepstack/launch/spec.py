@@ -46,6 +46,8 @@ class LaunchSpec:
     stall_seconds: float | None = None
     timeout_seconds: float | None = None
     """How long one try of a cell may take; None: as long as it likes."""
+    grace_seconds: float | None = None
+    """Between SIGTERM and SIGKILL of a cell; None: the runner's own."""
     on_hang: str = ""
     """`retry` or `drop`: what the runner does with a hung cell; empty: it only says so."""
     tries_again: int | None = None

@@ -110,7 +110,7 @@ class BoxPlan:
 
     `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's. `placed`:
     the offer that was chosen for it (`sweepstack.config.rent.Placed`), where one was. `host`: of the user's own, ""
-    where boxes are rented.
+    where boxes are rented. `grace_seconds`: between SIGTERM and SIGKILL of a cell there; None: the runner's own.
     """
 
     name: str
@@ -121,6 +121,7 @@ class BoxPlan:
     gpus: int
     placed: Mapping[str, Any] | None = None
     host: str = ""
+    grace_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sweepstack.billing.budget import Budget
-from sweepstack.config.rent import Resources
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Cell
@@ -25,6 +24,7 @@ from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Layout, Profile
 from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
+from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 from sweepstack.profiles.tiers import HOME_TIER, VERB, claims, layout_of, place_of, region_notes, tier_problems
 
 _WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
@@ -68,7 +68,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     if config.volume_mounts and layout.durable_tier(VERB) is None:
         refusals.append(f"no volume can be mounted there that survives {verb.native}: leave mounts out")
     refusals += _one_box_each(config, layout)
-    refusals += _spot(config, profile)
+    refusals += spot_problems(config, profile)
     price = _price(config, profile)
     bills = profile.meter.rents and not _own_host(config, profile)
     if bills and config.budget is None:
@@ -87,7 +87,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
             "it sends a bill, so the config must say lease: 2h (a box that no command has looked at for so long, and "
             "that has nothing left to do, stops itself), or lease: none"
         )
-    for where, resources in _asked(config):
+    for where, resources in asked_resources(config):
         if resources.gpu is not None and profile.gpus.offered is False:
             refusals.append(f"has no GPUs, and {where}.gpu asks for {resources.gpu.count}")
     if price is None and not profile.meter.quoted:
@@ -98,7 +98,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
         )
     if price is not None and config.max_price is not None and price > config.max_price:
         refusals.append(f"costs ${price:g}/h a box, above max_price ${config.max_price:g}/h")
-    for where, resources in _asked(config):
+    for where, resources in asked_resources(config):
         refusals += _too_big(where, resources.disk, layout)
     return refusals
 
@@ -113,18 +113,6 @@ def _one_box_each(config: StackConfig, layout: Layout) -> list[str]:
         f"a volume there is mounted by one box at a time, and {len(wanted)} are wanted ({', '.join(wanted)}): keep one "
         "of them (boxes.<name>.want: gone), or leave mounts out"
     ]
-
-
-def _spot(config: StackConfig, profile: Profile) -> list[str]:
-    """A word about spot boxes that the platform does not know."""
-    refusals = []
-    asked = [where for where, resources in _asked(config) if resources.spot]
-    if asked and profile.spot_available is not True:
-        why = profile.spot_refused or f"{profile.platform} has no spot boxes"
-        refusals.append(f"{asked[0]}.spot: {why}")
-    if config.bid is not None and not asked:
-        refusals.append("bid is for spot boxes: write resources: {spot: true}, or leave it out")
-    return refusals
 
 
 def _auto_stop(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
@@ -152,13 +140,6 @@ def _files_pass(profile: Profile) -> list[str]:
         return []
     flavour = profile.ssh.flavours[0]
     return [f"its SSH ({flavour.kind}, {flavour.address}) passes no files: {flavour.why_not}"]
-
-
-def _asked(config: StackConfig) -> list[tuple[str, Resources]]:
-    """What is asked of boxes, and where: the job's, where a box has none of its own."""
-    asked = {f"boxes.{name}.resources": box.resources for name, box in config.boxes.items() if box.want != "gone"}
-    own = [(where, resources) for where, resources in asked.items() if resources is not None]
-    return own if len(own) == len(asked) and own else [("job.resources", config.job.resources), *own]
 
 
 def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
@@ -193,7 +174,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     return Plan(
         platform=profile.platform,
         adapter=profile.adapter,
-        boxes=_boxes(config, wanted),
+        boxes=_boxes(config, profile, wanted),
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
         job=_job(config),
@@ -283,7 +264,7 @@ def _job(config: StackConfig) -> JobPlan:
     )
 
 
-def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
+def _boxes(config: StackConfig, profile: Profile, wanted: list[str]) -> tuple[BoxPlan, ...]:
     """Cells go to boxes that run; only where none does, they wait with those that are stopped."""
     shares: dict[str, list[Cell]] = {name: [] for name in wanted}
     at_work = [name for name in wanted if config.boxes[name].want == "running"] or wanted
@@ -291,10 +272,10 @@ def _boxes(config: StackConfig, wanted: list[str]) -> tuple[BoxPlan, ...]:
     for cell in config.roster.cells:
         if cell.name in owner:
             shares[owner[cell.name]].append(cell)
-    return tuple(_box(config, name, tuple(cells)) for name, cells in shares.items())
+    return tuple(_box(config, profile, name, tuple(cells)) for name, cells in shares.items())
 
 
-def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
+def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
     box = config.boxes[name]
     resources = box.resources or config.job.resources
     gpus = resources.gpu.count if resources.gpu is not None else 0
@@ -308,19 +289,14 @@ def _box(config: StackConfig, name: str, cells: tuple[Cell, ...]) -> BoxPlan:
         gpus,
         placed.model_dump(mode="json") if placed is not None else None,
         box.host or "",
+        grace_seconds(config, profile, resources),
     )
 
 
 def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     """What the config says and this platform does not do, so that nothing is dropped in silence."""
-    notes = []
     layout = layout_of(config, profile)
-    spot = next((where for where, resources in _asked(config) if resources.spot), None)
-    if spot is not None and layout.durable_tier(VERB) is None:
-        notes.append(
-            f"{spot}.spot: {profile.platform} may take a spot box away at any moment, with every cell on it that was "
-            f"not pulled{_or_mount(profile)}"
-        )
+    notes = spot_notes(config, profile, _or_mount(profile))
     if layout.durable_tier(VERB) is None:
         notes.append(
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "

@@ -98,6 +98,8 @@ class JobInput(Record):
     """seconds without a sign of life after which a cell is shown as hung"""
     timeout_seconds: float | None = None
     """seconds that one try of a cell may take; absent: no limit"""
+    grace_seconds: float | None = None
+    """seconds between SIGTERM and SIGKILL of a cell; absent: the runner's own"""
     on_hang: Literal["retry", "drop"] | None = None
     """what is done with a hung cell: `retry` or `drop`; absent: it is only reported"""
     retries: int | None = None

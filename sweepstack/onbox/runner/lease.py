@@ -30,15 +30,13 @@ from sweepstack.onbox.runner.off import AGAIN_SECONDS, at_work, issue
 from sweepstack.onbox.runner.patrol import IDLE_CPU, IDLE_GPU, STALL_SECONDS, tree_of
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, say
 from sweepstack.onbox.runner.resources import gpus, usage
-from sweepstack.onbox.runner.spec import Spec
+from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
 
 LOOKED, LOCK, WATCH = "looked", "lease.lock", "--watch"
 LOOK_SECONDS = 15.0
 """The longest time between two looks of the watcher."""
 TAKE_SECONDS = 2 * LOOK_SECONDS
 """So long a new watcher waits for the one before it, which ends when another runner was started."""
-GRACE_SECONDS = 20.0
-"""As the runner's, unless spec.json has `grace_seconds`."""
 NOTE_BYTES = 256
 """Of `lease.lock`: room that is set aside for why the lease can't be looked after, for a disk that is full then.
 `status` reads it; blank where all is well."""

@@ -53,14 +53,12 @@ from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue,
 from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
-from sweepstack.onbox.runner.spec import Spec
+from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
 from sweepstack.onbox.runner.standstill import Standstill
 from sweepstack.onbox.runner.upload import Uploads
 
 LOOK_SECONDS = 1.0
 """The queue is read at least so often."""
-GRACE_SECONDS = 20.0
-"""Between SIGTERM and SIGKILL, unless spec.json has `grace_seconds`."""
 KILL_SECONDS = 5.0
 SEALERS = 4
 

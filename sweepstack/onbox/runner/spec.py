@@ -10,6 +10,8 @@ from sweepstack.onbox.runner.records import Fatal, say
 
 REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
 SECONDS = ("grace", "setup", "stall", "patrol", "off", "timeout")
+GRACE_SECONDS = 20.0
+"""Between SIGTERM and SIGKILL of a cell, unless spec.json has `grace_seconds`."""
 NUMBERS = ("retries", *(f"{what}_seconds" for what in SECONDS))
 
 

@@ -229,6 +229,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             },
             stall_seconds=state.job.stall_seconds,
             timeout_seconds=state.job.timeout_seconds,
+            grace_seconds=state.job.grace_seconds,
             on_hang=state.job.on_hang or "",
             tries_again=state.job.retries,
             mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],

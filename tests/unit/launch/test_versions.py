@@ -79,6 +79,7 @@ def test_settings_reach_the_box(site: Site) -> None:
     assert (said["min_free"], said["stall_seconds"], said["secrets"]) == (room, 90.0, ["A"])
     assert said["metrics"]["stop_on_nan"] is True
     assert spec_json(site.spec("a", gpus=2), "python")["gpus"] == 2
+    assert spec_json(site.spec("a", grace_seconds=0.0), "python")["grace_seconds"] == 0.0
 
 
 # Retries, while a runner lives that is to take them up

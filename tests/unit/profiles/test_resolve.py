@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.queue import job_input
 from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
@@ -16,6 +17,7 @@ from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
+from sweepstack.provider.job_input import JobInput
 from tests.unit.config.helpers import GOOD, write
 
 FREE = GOOD.replace("    max_price: 2.10\n", "").replace(
@@ -173,7 +175,42 @@ def test_spot_without_a_tier_that_outlives_the_box_is_warned_of(tmp_path: Path) 
     lone = plan(tmp_path, text, other=rented(spot_available=True))
     assert any("may take a spot box away at any moment" in note for note in lone.notes)
     text = only("    mounts: {/ckpt: {source: abl-store}}\n").replace("cpu: 1", "cpu: 1\n        spot: true")
-    assert not plan(tmp_path, text, other=rented(spot_available=True)).notes
+    notes = plan(tmp_path, text, other=rented(spot_available=True)).notes
+    assert not any("take a spot box away at any moment" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("platform", "job", "seconds", "said"),
+    [
+        ("5 s", None, 4.0, "takes a box away 5 s after it says so, and the cells have 4 s of them to save"),
+        ("5 s", "2s", 2.0, "and the cells have 2 s of them to save"),
+        ("5 s", "4s", 4.0, "4 s of them to save"),
+        ("5 s", "30s", 4.0, "4 s of them to save: job.grace (30s) is more than that"),
+        ("0.5 s", None, 0.0, "0 s of them to save"),
+        ("120 s", None, 20.0, "20 s of them to save"),
+        ("0 s", None, None, "gives cells no time to save before it takes a box away"),
+        ("0 s", "30s", 30.0, "takes a box away; job.grace (30s) is for our own stops"),
+        (None, None, None, "gives cells a time that is not known to save"),
+    ],
+)
+def test_the_cells_of_a_spot_box_end_within_the_grace_of_its_platform(
+    tmp_path: Path, platform: str | None, job: str | None, seconds: float | None, said: str
+) -> None:
+    text = only().replace("cpu: 1", "cpu: 1\n        spot: true")
+    text = text.replace("    job:\n", f"    job:\n      grace: {job}\n") if job else text
+    made = plan(tmp_path, text, other=rented(spot_available=True, spot_grace=platform))
+    assert [box.grace_seconds for box in made.boxes] == [seconds]
+    told = job_input(made.job, made.boxes[0], "sha256:" + "0" * 64)
+    assert JobInput.model_validate(told).grace_seconds == seconds
+    assert ("grace_seconds" in told) is (seconds is not None), "an old state stays as it is"
+    assert any(said in note for note in made.notes), made.notes
+
+
+def test_a_box_that_no_platform_takes_away_has_the_grace_that_is_written(tmp_path: Path) -> None:
+    assert plan(tmp_path, only(), other=rented(spot_grace="5 s")).boxes[0].grace_seconds is None
+    text = only().replace("    job:\n", "    job:\n      grace: 90s\n")
+    made = plan(tmp_path, text, other=rented(spot_grace="5 s"))
+    assert (made.boxes[0].grace_seconds, [note for note in made.notes if "spot" in note]) == (90.0, [])
 
 
 def test_a_placement_is_the_only_candidate(tmp_path: Path) -> None:
