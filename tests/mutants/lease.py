@@ -82,8 +82,19 @@ LEASE = (
     ),
     Mutant(
         "take a cell that only writes for one that does nothing",
-        (Patch(f"{RUNNER}/lease.py", " or wrote != self._wrote or ", " or "),),
+        (Patch(f"{RUNNER}/hang.py", " or wrote != self._wrote or ", " or "),),
         (f"{TESTS}::test_a_cell_without_a_runner_that_hardly_computes_is_not_ended[writes]",),
+    ),
+    Mutant(
+        "end a runner that hangs while a cell works",
+        (
+            Patch(
+                f"{RUNNER}/hang.py",
+                "self._still = 0.0 if works else self._still + passed",
+                "self._still = self._still + passed",
+            ),
+        ),
+        (f"{TESTS}::test_a_cell_that_works_keeps_a_runner_that_hangs[log]",),
     ),
     Mutant(
         "take a folder that was put aside for an attempt",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.processes import Process
-from sweepstack.onbox.runner import lease
+from sweepstack.onbox.runner import hang, lease
 from sweepstack.onbox.runner.off import issue
 from tests.onbox.harness import Box, alive, wait_for
 
@@ -333,24 +334,108 @@ def test_a_cell_without_a_runner_that_hardly_computes_is_not_ended(
 ) -> None:
     """The patrol would not call it hung: it writes a line now and then, or it waits for a GPU that computes."""
     shown = iter(range(1000))
-    monkeypatch.setattr(lease, "usage", lambda _: {})
-    monkeypatch.setattr(lease, "gpus", lambda: [{"util": 90 if sign == "gpu" else 0}])
-    process, left = Process(9, 1, 9, 9, "1", frozenset()), lease.LeftBehind()
+    monkeypatch.setattr(hang, "usage", lambda _: {})
+    monkeypatch.setattr(hang, "gpus", lambda: [{"util": 90 if sign == "gpu" else 0}])
+    process, left = Process(9, 1, 9, 9, "1", frozenset()), hang.LeftBehind()
     folder = box.home / "cells" / "a" / "1"
     folder.mkdir(parents=True)
     now = [0.0]
-    monkeypatch.setattr(lease, "boot_time", lambda: now[0])
+    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
     for _ in range(10):
         if sign == "writes":
             (folder / "log.txt").write_text("x" * next(shown))
         now[0] += 50.0
         assert not left.idle([process], [folder], 100.0)
-    monkeypatch.setattr(lease, "gpus", list)
+    monkeypatch.setattr(hang, "gpus", list)
     found = []
     for _ in range(3):
         now[0] += 50.0
         found.append(left.idle([process], [folder], 100.0))
     assert found == [False, True, True], "since it does nothing any more"
+
+
+def stopped(box: Box, **more: Any) -> tuple[Path, Any]:
+    """A box whose lease is over as soon as it may be, and that judges what hangs after seconds."""
+    more = {"stall_seconds": 0.5, "stuck_seconds": 0.5, "grace_seconds": 1, "patrol_seconds": 0.2, **more}
+    mark = leased(box, 0.3, **more)
+    return mark, box.start()
+
+
+def test_a_runner_that_hangs_is_ended_when_nothing_works_and_then_the_box_stops(box: Box) -> None:
+    """It holds runner.lock for ever: no one else could end the bill."""
+    box.add("a", "sleep 600")
+    mark, runner = stopped(box)
+    box.pid("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    os.kill(runner.pid, signal.SIGSTOP)
+    off(box)
+    assert mark.exists()
+    assert runner.ended() == -signal.SIGKILL
+    assert list(box.processes(cells=True)) == []
+    (first, *_) = box.events("lease-over")
+    assert first["why"].startswith("its runner hung for "), first
+    assert box.journal().cells["a"].state == "running", "the next runner goes on with it"
+
+
+@pytest.mark.parametrize("sign", ["log", "cpu"])
+def test_a_cell_that_works_keeps_a_runner_that_hangs(box: Box, sign: str) -> None:
+    busy = "while [ -e {} ]; do {}; done".replace("{}", shlex.quote(str(box.hold("a"))), 1)
+    box.add("a", busy.replace("{}", "echo step; sleep 0.05" if sign == "log" else ":"))
+    mark, runner = stopped(box, stall_seconds=3, stuck_seconds=3)
+    box.pid("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    os.kill(runner.pid, signal.SIGSTOP)
+    time.sleep(8)  # more than twice what ends one whose cells do nothing
+    assert alive(runner.pid)
+    assert not mark.exists()
+    (box.control / "hold-a").unlink()
+    off(box)
+    assert mark.exists()
+
+
+def test_a_runner_that_hangs_where_the_box_stays_is_told_and_left_alone(box: Box) -> None:
+    box.add("a", "sleep 600")
+    mark = leased(box, 0.3, kills=("data",), stall_seconds=0.5, stuck_seconds=0.5)
+    runner = box.start()
+    box.pid("a")
+    wait_for(lambda: bool(watcher(box)), box.log)
+    os.kill(runner.pid, signal.SIGSTOP)
+    note = box.home / "lease.lock"
+    wait_for(lambda: note.exists() and "its runner hung" in note.read_text(), box.log)
+    assert alive(runner.pid)
+    assert not mark.exists()
+
+
+def test_a_runner_that_can_not_begin_leaves_a_watcher(box: Box) -> None:
+    """It ended the one before it, as each runner does: without its own, the box would bill on for ever."""
+    mark = leased(box)
+    box.set(durable="mnt/nowhere")
+    assert box.start().ended() == 2
+    off(box)
+    assert mark.exists()
+
+
+def test_what_was_frozen_with_its_watcher_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A box that was paused or asleep for hours: its runner had no time to show its pulse."""
+    now = [1000.0]
+    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
+    (tmp_path / "runner.pid").write_text('{"pid": 0, "start_ticks": "1"}')
+    (tmp_path / hang.PULSE).touch()
+    seen = hang.Hang(tmp_path)
+    for _ in range(5):
+        now[0] += 15
+        seen.look(list, list)
+    now[0] += 9 * 3600
+    seen.look(list, list)
+    assert seen.why(600, 600) == ""
+    for _ in range(50):
+        now[0] += 15
+        seen.look(list, list)
+    assert seen.why(600, 600).startswith("its runner hung for ")
+    hang.Beat(tmp_path)()
+    now[0] += 15
+    seen.look(list, list)
+    assert seen.why(600, 600) == ""
 
 
 def test_an_attempt_that_was_put_aside_after_a_power_cut_keeps_no_box_on(box: Box) -> None:

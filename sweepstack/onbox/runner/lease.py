@@ -26,10 +26,10 @@ from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.common.processes import Process, end_all
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import of_cells
+from sweepstack.onbox.runner.hang import STUCK_SECONDS, Beat, Hang, LeftBehind, boot_time
 from sweepstack.onbox.runner.off import AGAIN_SECONDS, at_work, issue
-from sweepstack.onbox.runner.patrol import IDLE_CPU, IDLE_GPU, STALL_SECONDS, tree_of
+from sweepstack.onbox.runner.patrol import STALL_SECONDS
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, say
-from sweepstack.onbox.runner.resources import gpus, usage
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
 
 LOOKED, LOCK, WATCH = "looked", "lease.lock", "--watch"
@@ -44,11 +44,6 @@ SOON_SECONDS = 300.0
 """At most, after a look that could not be made."""
 LAST_PAUSE = 6 * 3600.0
 """Between tries that come after all of `off_again_seconds`: the box goes on billing, so it never gives up."""
-
-
-def boot_time() -> float:
-    """Seconds that no change of the wall clock reaches, and that go on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Lease:
@@ -83,16 +78,20 @@ def seconds_of(spec: Mapping[str, Any]) -> float | None:
 
 
 class Starter:
-    """Starts the watcher where spec.json has a lease and none is at work. For the runner; never raises."""
+    """Starts the watcher where spec.json has a lease and none is at work, and shows it that the runner goes on. For
+    the runner's main loop; never raises."""
 
     def __init__(self, home: Path) -> None:
-        self._home, self._due = home, 0.0
+        self._home, self._due, self._pulse = home, 0.0, Beat(home)
         self._child: subprocess.Popen[bytes] | None = None
 
     def beat(self, spec: Mapping[str, Any]) -> None:
         """Call it often."""
         at = time.monotonic()
-        if seconds_of(spec) is None or at < self._due:
+        if seconds_of(spec) is None:
+            return
+        self._pulse()
+        if at < self._due:
             return
         self._due = at + LOOK_SECONDS
         if self._child is not None and self._child.poll() is None:
@@ -106,26 +105,6 @@ class Starter:
             )
 
 
-class LeftBehind:
-    """Whether processes of cells that have no runner still work, as the patrol would judge it. The next runner would
-    end them, and start their cells again from the checkpoints."""
-
-    def __init__(self) -> None:
-        self._cpu, self._at, self._busy = -1.0, 0.0, 0.0
-        self._wrote: tuple[object, ...] = ()
-
-    def idle(self, left: Sequence[Process], folders: Sequence[Path], seconds: float) -> bool:
-        """Whether they have neither used a CPU or a GPU to speak of, nor changed a file in `folders`, for so long; call
-        it often."""
-        at, cpu = boot_time(), sum(one.cpu for one in usage({process.session for process in left}).values())
-        wrote = tuple(tree_of(folder) for folder in folders)
-        computes = abs(cpu - self._cpu) >= IDLE_CPU * max(at - self._at, 0.1)
-        if self._cpu < 0 or computes or wrote != self._wrote or any((gpu["util"] or 0) >= IDLE_GPU for gpu in gpus()):
-            self._busy = at
-        self._cpu, self._at, self._wrote = cpu, at, wrote
-        return at - self._busy >= seconds
-
-
 class Watcher:
     """Stops the box once its lease is over and nothing is left to do. One for each box: `lease.lock`."""
 
@@ -134,6 +113,7 @@ class Watcher:
         self.spec = Spec(home / "spec.json")
         self._tries, self._next, self._told, self._untold = 0, 0.0, "", ""
         self._left, self._last, self._failed = LeftBehind(), b"", 0
+        self._hang = Hang(home)
         self._file: int | None = None
         """`lease.lock`, once it is taken."""
 
@@ -186,12 +166,15 @@ class Watcher:
 
     def _round(self) -> None:
         """One look. Raises what keeps it from being made just now."""
+        runs = self._runs()
+        if runs:
+            self._hang.look(self._cells_alive, lambda: [folder for folder, _ in self._attempts()])
         if self.lease.over(self.spec()):
-            self._ended()
+            self._ended(runs)
             return
         self._tries, self._next, self._told = 0, 0.0, ""
         self._well()
-        if not self._runs() and (left := self._cells_alive()):
+        if not runs and (left := self._cells_alive()):
             self._idle(left)  # counts from when they have no runner, not only from the end of the lease
 
     def _could_not(self, error: Exception) -> None:
@@ -221,15 +204,18 @@ class Watcher:
         delays = [float(one) for one in self.spec().get("off_again_seconds", AGAIN_SECONDS)]
         return delays[tries] if tries < len(delays) else LAST_PAUSE
 
-    def _ended(self) -> None:
+    def _ended(self, runs: bool) -> None:
         """The lease is over: stops the box, or tells once why it stays."""
         spec = self.spec()
         asked = dict((spec.get("lease") or {}).get("how") or {})
         if boot_time() < self._next:
             return
-        if self._runs() or at_work(self.home):
+        if at_work(self.home):
             self._well()
-            return  # a runner ends what is hung by itself, and waits for what works
+            return
+        if runs:
+            self._runner_hangs(spec)  # else it ends what is hung by itself, and waits for what works
+            return
         if self._untold:
             self._tell(self._untold)
             self._well()
@@ -248,6 +234,22 @@ class Watcher:
         delay = self._delay(self._tries)
         if issue(self.home, asked, self._must_not, self._tries + 1, delay, why="lease"):
             self._tries, self._next = self._tries + 1, boot_time() + delay
+
+    def _runner_hangs(self, spec: Mapping[str, Any]) -> None:
+        """Ends a runner that hangs while nothing works, where the box may stop then. Its cells go on in the next one
+        from their checkpoints, as after any kill of it."""
+        still = float(spec.get("stall_seconds", STALL_SECONDS))
+        why = self._hang.why(max(still, float(spec.get("stuck_seconds", STUCK_SECONDS))), still)
+        if not why:
+            self._well()
+            return
+        stays = why_it_stays(spec)
+        if not stays and self._hang.end(float(spec.get("grace_seconds", GRACE_SECONDS))):
+            say(f"the lease is over, and {why}: it was ended")
+            self._untold = f"{why}: it was ended"
+            return
+        self._untold = f"{why}, and it could not be ended" if not stays else f"{why}; {stays}"
+        self._note(self._untold)  # the journal is the runner's, as long as it lives
 
     def _must_not(self) -> bool:
         """Asked under runner.lock: whether a look came meanwhile."""

@@ -71,6 +71,8 @@ class Runner:
         self._lock = self._be_the_only_one()
         self.spec = Spec(home / "spec.json")
         spec = self.spec()
+        self.watcher = Starter(home)
+        self.watcher.beat(spec)  # before anything that a mount could keep from returning, or that ends this runner
         self.box = str(spec["native_id"])
         if os.environ.get(BOX_ID_VARIABLE, self.box) != self.box:
             raise Fatal(2, f"{home}/spec.json is box {self.box}'s, and this is {os.environ[BOX_ID_VARIABLE]}")
@@ -90,7 +92,7 @@ class Runner:
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
-        self.watcher, self.standstill, self.lease_over = Starter(home), Standstill(home), ""
+        self.standstill, self.lease_over = Standstill(home), ""
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
