@@ -284,6 +284,17 @@ def stack_config_page() -> str:
     return page
 
 
+def policy_page() -> str:
+    """docs/policy.md with its table of keys made anew from the model; prose stays."""
+    from sweepstack.config.policy import Policy
+    from sweepstack.core.attribute_docs import attribute_docs
+
+    page, said = (DOCS / "policy.md").read_text(encoding="utf-8"), attribute_docs(Policy)
+    head, heading, section = page.partition(f"\n## {Policy.anchor}\n")
+    made = table(("key", "needed", "what"), [(f"`{name}`", "", said[name]) for name in Policy.model_fields])
+    return head + heading + re.sub(r"(?:^\|.*\n)+", lambda _: made, section, count=1, flags=re.MULTILINE)
+
+
 def shapes_below(shape: Any) -> set[Any]:
     """`shape` and every model that its fields hold, but for those inside an approval: its rows describe them."""
     from sweepstack.core.attribute_docs import models_in
@@ -302,6 +313,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/profiles.md": profiles_page,
     "reference/platforms.md": platforms_page,
     "stack-config.md": stack_config_page,
+    "policy.md": policy_page,
     "../README.md": readme_page,
 }
 

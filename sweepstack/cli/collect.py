@@ -46,6 +46,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
+from sweepstack.teardown.policy_copies import set_aside
 
 ValueT = TypeVar("ValueT")
 
@@ -66,6 +67,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
+    notes += _safely(lambda: [found.words for found in set_aside(store)] if store else [], [], notes)
     digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
     asked: dict[str, Platform] = {}  # they list the sweep's boxes too
     tasks: dict[Any, Callable[[], Any]] = {

@@ -182,6 +182,10 @@ def _foot(mistakes: list[Mistake]) -> list[str]:
     if listed:
         keys = {shape: f"keys of {anchor_of(shape)}: {', '.join(keys_of(shape))}" for shape in listed}
         width = max(len(text) for text in keys.values())
-        return [f"{text:<{width}}      {DOCS}#{anchor_of(shape)}" for shape, text in keys.items()]
-    anchors = dict.fromkeys(anchor_of(m.shape) for m in mistakes if m.shape is not None)
-    return [f"{DOCS}#{anchor}" for anchor in anchors] or [DOCS]
+        return [f"{text:<{width}}      {_page(shape)}" for shape, text in keys.items()]
+    return list(dict.fromkeys(_page(m.shape) for m in mistakes if m.shape is not None)) or [DOCS]
+
+
+def _page(shape: type[BaseModel]) -> str:
+    """The heading of the docs that lists the keys of `shape`."""
+    return f"{getattr(shape, 'page', DOCS)}#{anchor_of(shape)}"

@@ -48,6 +48,8 @@ class IdentityInputs(Inputs):
     """the work to come, for the preview's line about the budget"""
     clearances: dict[str, str] = Field(default_factory=dict)
     """box that leaves → the check's answer to its approval; written by Check, a program gives none"""
+    policy: str | None = None
+    """the copy of the project's policy that binds the sweep; written by Check, a program gives none"""
 
 
 class IdentityState(IdentityInputs):
@@ -206,6 +208,8 @@ class BoxInputs(Inputs):
     """a person's consent to its end, as `sweepctl approve` writes it into the stack file"""
     clearance: str = "locked"
     """`locked`, or by which receipt it may end; written by Check, a program gives none"""
+    policy: str | None = None
+    """the copy of the project's policy that binds the box; written by Check, a program gives none"""
     live: dict[str, Any] | None = None
     """what Read saw last; a program gives none"""
     list_lag: float = 900.0
@@ -311,6 +315,8 @@ class GateInputs(OnBoxInputs):
     """digest of the rules by which artifacts are verified"""
     clearance: str = "locked"
     """`locked`, or by which receipt the box may end; written by Check, a program gives none"""
+    policy: str | None = None
+    """the copy of the project's policy that binds the box; written by Check, a program gives none"""
     live: dict[str, Any] | None = None
     """what Read saw last; a program gives none"""
 

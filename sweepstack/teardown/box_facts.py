@@ -26,3 +26,5 @@ class BoxFacts:
     price_per_hour: float | None = None
     created_at: datetime | None = None
     costs: BoxCosts | None = None
+    policy: str | None = None
+    """The copy of the policy that the state has (`sweepstack.core.policy_chain`), as text."""

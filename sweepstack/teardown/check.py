@@ -27,6 +27,7 @@ from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
+from sweepstack.teardown.policy_check import ask_policy, copies_of
 from sweepstack.teardown.receipt_check import receipt_problems
 from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
 from sweepstack.teardown.unclaimed import Unclaimed
@@ -73,6 +74,8 @@ class Verdict:
     """Whether the evidence could be opened and is this sweep's."""
     approved: bool = False
     """Whether an approval that holds names this box, verb and native id."""
+    policy_set_aside: str = ""
+    """Why no copy of the policy could be read, where the box may be abandoned without its rules; "" otherwise."""
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -157,6 +160,11 @@ def may_end(
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
+    policy = ask_policy(copies_of(box, store, seen), facts.identity, approval, given_up=given_up, now=now)
+    if policy.problems:
+        verdict.reasons[:0] = policy.problems
+        return verdict
+    verdict.policy_set_aside = policy.set_aside
     verdict.approved = True
     if given_up:
         verdict.allowed, verdict.way = True, "abandoned"

@@ -35,6 +35,7 @@ from sweepstack.provider.resources import (
     host_address_change,
     manual_end,
     market,
+    policy,
     runway,
     stop,
     teardown,
@@ -96,6 +97,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "lease": Decision.UPDATE,
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
+        "policy": Decision.UPDATE,
         "live": Decision.IGNORE,
         "list_lag": Decision.IGNORE,  # read when a box is rented
     }
@@ -111,6 +113,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         rented, moved = host_address_change.in_preview(op, old, new, box_records.rented(evidence, old or new))
         if moved:
             return Checked(new, moved)
+        binds = policy.bound(op, evidence, old.policy if old is not None else None, new.identity)
+        new = new.model_copy(update={"policy": binds.copy})
         if rented is None and new.want == "running" and (old is None or box_records.readable(evidence)):
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run}, evidence)
             beside = unnamed_boxes.refusal(op, new, Evidence(new.evidence))
@@ -118,6 +122,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *stop.check(op, None, None, old, new)]
             failures += secrets.failures("secrets", new.secrets)
+            failures += policy.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
@@ -130,6 +135,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if checked.clearance != old.clearance:
             op.info(f"{old.name}: {error_context.became(old.clearance, checked.clearance)}")
         failures = [*self._over_price(new), *stop.check(op, box, rented, old, new)]
+        if new.bid is not None and new.bid != old.bid:
+            failures += policy.bid_problems(binds, new.bid)
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):
@@ -167,6 +174,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)
             if beside := unnamed_boxes.refusal(op, inputs, evidence):
                 raise SweepstackError(beside)
+            inputs = policy.require(op, evidence, inputs, market.bills(inputs.adapter))
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             before_renting.refuse_past(op, store, inputs.budget, inputs.name, price)
             runway.require(op, inputs, evidence, price)
@@ -224,9 +232,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         )
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
-        if not old and new.get("want", "running") == "running":
-            return market.preview(op, new)
-        return []
+        if old:
+            return []
+        known = new.get("evidence")
+        binds = policy.bound(op, Evidence(known) if isinstance(known, str) else None, None)
+        found = policy.box_problems(binds, new, market.bills(new.get("adapter")))
+        return [*found, *(market.preview(op, new) if new.get("want", "running") == "running" else [])]
 
     def preview_create(self, op: Operation, inputs: dict[str, Any]) -> None:
         """Refuses what the account's balance does not carry."""
@@ -300,6 +311,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         box = box.about(teardown.facts_of(state))
+        if new.policy != old.policy:
+            policy.write_on_box(box, new.policy)
         if store is not None and price != old.price_per_hour:
             box_records.keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
@@ -332,6 +345,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         facts, way = judgement.facts, judgement.verdict.way
         if way == "gone":
             return
+        policy.announce_set_aside(op, judgement)
         teardown.begin_teardown(judgement)
         teardown.keep_logs(op, judgement)
         if why := LOSSES.get(way or ""):

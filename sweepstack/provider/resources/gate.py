@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.provider.models import GateInputs, GateState
-from sweepstack.provider.resources import host_address_change, teardown
+from sweepstack.provider.resources import host_address_change, policy, teardown
 from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
 from sweepstack.provider.session import Operation
 
@@ -35,6 +36,7 @@ class GateHandler(Handler[GateInputs, GateState]):
         "teardown": Decision.UPDATE,
         "approval": Decision.IGNORE,
         "clearance": Decision.UPDATE,
+        "policy": Decision.UPDATE,
         "live": Decision.IGNORE,
     }
 
@@ -43,6 +45,9 @@ class GateHandler(Handler[GateInputs, GateState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
+        evidence = Evidence(new.evidence)
+        now = policy.bound(op, evidence, old.policy if old is not None else None, new.identity)
+        new = new.model_copy(update={"policy": now.copy})
         state = GateState(**new.model_dump())
         judgement = teardown.judge(teardown.context_of(state), state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))

@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCr
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.provider.models import IdentityInputs, IdentityState
-from sweepstack.provider.resources import before_renting, volume_lifecycle, want_gone
+from sweepstack.provider.resources import before_renting, policy, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
@@ -46,6 +46,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "budget": Decision.UPDATE,
         "outlook": Decision.IGNORE,
         "clearances": Decision.UPDATE,
+        "policy": Decision.UPDATE,
     }
 
     def check(self, op: Operation, old: IdentityInputs | None, new: IdentityInputs) -> Checked[IdentityInputs]:
@@ -54,6 +55,9 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             problem = move_problem(op, old, new)
         if problem:
             return Checked(new, [Failure("pull_to", problem)])
+        new, failures = self._under_policy(op, old, new)
+        if failures:
+            return Checked(new, failures)
         if new.budget is not None and new.outlook is not None:
             before_renting.look(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
         if old is None or new.leaving is None:
@@ -62,6 +66,23 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
         words |= volume_lifecycle.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
+
+    def _under_policy(
+        self, op: Operation, old: IdentityInputs | None, new: IdentityInputs
+    ) -> tuple[IdentityInputs, list[Failure]]:
+        """The inputs with the policy that binds, and what it has against a new place or a budget that is taken out.
+        Says what is wrong with the file or a copy, once for all resources."""
+        place = evidence_of(op, new.pull_to)
+        now = policy.bound(op, Evidence(place), old.policy if old is not None else None)
+        for note in now.notes:
+            op.warn(note)
+        failures = [Failure("policy", now.file_problem)] if now.file_problem else []
+        for rule in now.rules:
+            if old is None or old.pull_to != new.pull_to:
+                failures += policy.place_problems(rule, place, "pull_to")
+            if old is not None and old.budget is not None:
+                failures += policy.budget_problems(rule, new.budget)
+        return new.model_copy(update={"policy": now.copy}), failures
 
     def refusal(self, name: str, old: IdentityInputs, new: IdentityInputs) -> str:
         if name == "stack":
@@ -102,18 +123,23 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
         before_renting.keep_budget(Evidence(evidence), inputs.budget)
+        policy.write(store, inputs.policy)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
 
     def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
+        lacks = ""
         try:
-            held = held_elsewhere(Evidence(state.evidence).store)
+            store = Evidence(state.evidence).store
+            held = held_elsewhere(store)
             if held is not None:
                 op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
+            lacks = policy.missing_in_evidence(store, state.policy)
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
-        return Seen(IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields))), state)
+        inputs = IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields)))
+        return Seen(inputs, state, (lacks,) if lacks else ())
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
         """Clears the boxes that leave the program with this change; their deletes come later, and check again.
@@ -136,6 +162,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             volume_lifecycle.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             before_renting.keep_budget(evidence, new.budget)
+        if new.policy is not None:
+            policy.write(evidence.store, new.policy)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
     def _require_ours(self, evidence: Evidence, stack: str) -> None:
@@ -191,7 +219,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
 
 
 def _rules(inputs: IdentityInputs) -> want_gone.Rules:
-    return want_gone.Rules(inputs.roster_digest or "", inputs.artifacts_digest)
+    return want_gone.Rules(inputs.roster_digest or "", inputs.artifacts_digest, inputs.policy)
 
 
 def evidence_of(op: Operation, pull_to: str) -> str:

@@ -57,6 +57,17 @@ def offers_for(adapter: str, constraints: Constraints) -> list[Offer] | None:
     return known[1]
 
 
+def bills(adapter: object) -> bool:
+    """Whether a box there costs money that only a quote or a ceiling names: its platform has a market, or what it is
+    can't be known here."""
+    if not isinstance(adapter, str):
+        return False
+    try:
+        return isinstance(load_platform(adapter), HasMarket)
+    except SweepstackError:
+        return True
+
+
 def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None = None) -> list[Failure]:
     """Says what a box that does not exist yet would be and cost, and remembers what was shown. Never raises.
 

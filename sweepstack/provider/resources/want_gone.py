@@ -27,10 +27,12 @@ VERB = "destroy"
 
 @dataclass(frozen=True)
 class Rules:
-    """What a receipt must have been made with: the digests of the roster and the artifacts of the stack file."""
+    """What a receipt must have been made with: the digests of the roster and the artifacts of the stack file. `policy`:
+    the copy that the state has."""
 
     roster_digest: str
     artifacts_digest: str | None
+    policy: str | None = None
 
 
 def judge_leaving(evidence: Evidence, approval: Approval, rules: Rules, *, full: bool) -> list[Judgement]:
@@ -65,6 +67,7 @@ def judge_birth(
         artifacts_digest=rules.artifacts_digest,
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
+        policy=rules.policy,
     )
     rented = rented_at(birth.price_per_hour)
     box = BoxContext(facts, birth.platform, evidence)

@@ -125,6 +125,7 @@ class BoxEntry(_WithApproval):
     want: str = "running"
     when_done: str = "keep"
     lease: str | None = None
+    policy: str | None = None
 
     @property
     def leased(self) -> bool:
@@ -142,10 +143,7 @@ class BoxEntry(_WithApproval):
         return BoxContext(self.facts(verb), self.adapter)
 
     def facts(self, verb: str = "") -> BoxFacts:
-        """What the check that may end this box asks for; with `verb` stop, what the check before a stop does.
-
-        Raises SweepstackError for a verb that this box has not.
-        """
+        """What the check of its end asks for, or that of a stop. Raises SweepstackError for a verb that it has not."""
         does: TeardownFacts | StopFacts | None = self.teardown
         if verb == STOP:
             does = self.teardown.stop
@@ -167,6 +165,7 @@ class BoxEntry(_WithApproval):
             artifacts_digest=self.artifacts_digest,
             price_per_hour=self.price_per_hour,
             created_at=self.created_at,
+            policy=self.policy,
         )
 
 

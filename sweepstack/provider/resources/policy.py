@@ -1,0 +1,211 @@
+"""Says which policy binds in previews and creates, refuses what it forbids, and writes its copies.
+
+The provider reads `policy.yaml` itself, and what was in force before from state and evidence. So no flag, no stack
+file and no program goes round it (docs/adr/018). What reads policies is imported only where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sweepstack.core.local_decisions import Decision, record_decision
+from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.s3.address import SCHEME
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.provider.models import BoxInputs
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.teardown import Judgement
+from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.policy_copies import (
+    SetAside,
+    forget_proposed,
+    in_evidence,
+    in_state,
+    keep,
+    keep_on_box,
+    record_set_aside,
+)
+
+if TYPE_CHECKING:
+    from sweepstack.config.policy import ReadPolicy
+
+FILE = "policy.yaml"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What binds from this change on. `copy`: the text for the state, None if there is no policy. `file_problem`: why
+    the project's file can't be read; `unreadable`: why a policy in force can't. `notes`: for people."""
+
+    copy: str | None = None
+    rules: Sequence[ReadPolicy] = ()
+    file_problem: str = ""
+    unreadable: str = ""
+    notes: Sequence[str] = ()
+
+
+def bound(op: Operation, evidence: Evidence | None, before: str | None, identity: str = "") -> Bound:
+    """What binds, by the copy in the state (`before`), that in the evidence, and the project's file. If the evidence is
+    there and can't be opened, what the state has binds on. `identity`: of the sweep, if it is known. Raises nothing."""
+    try:
+        store = evidence.store if evidence is not None and EvidenceStore.read_marker(evidence.uri) is not None else None
+    except EvidenceError:
+        store = None
+    places = [in_state(before), *([in_evidence(store)] if store is not None else [])]
+    there = any(place.problem or (place.copy is not None and place.copy.chains) for place in places)
+    if not there and not (op.session.project_root / FILE).exists():
+        return Bound()
+    from sweepstack.teardown.policy_change import change, copy_text
+
+    identity = identity or (store.marker.identity if store is not None else "")
+    found = change(op.session.project_root, places, store, identity)
+    copy = copy_text(found.after.copy) or before
+    if before is not None and not identity:  # an approval of a change names the sweep, which is not known here
+        copy = before
+    return Bound(copy, found.after.rules, found.problem, found.after.unreadable, found.notes)
+
+
+def box_problems(now: Bound, inputs: Mapping[str, Any], priced: bool) -> list[Failure]:
+    """What the policy has against renting a box with these inputs; some may not be known yet. `priced`: its platform
+    bills, so that a box without any price counts as too dear."""
+    found = [Failure("policy", why) for why in (now.file_problem, now.unreadable) if why]
+    for rule in now.rules:
+        found += _box_problems(rule, inputs, priced=priced)
+        evidence = inputs.get("evidence")
+        if isinstance(evidence, str):
+            found += place_problems(rule, evidence, "evidence")
+        found += budget_problems(rule, inputs.get("budget"))
+    return found
+
+
+def _box_problems(rule: ReadPolicy, inputs: Mapping[str, Any], *, priced: bool) -> list[Failure]:
+    rules, found = rule.rules, []
+    adapter, resources = inputs.get("adapter"), inputs.get("resources")
+    platform = inputs.get("platform") or (adapter.partition(":")[0] if isinstance(adapter, str) else None)
+    if rules.platforms is not None and isinstance(platform, str) and platform not in rules.platforms:
+        limit = f"allows the platforms {', '.join(rules.platforms)}"
+        found.append(_failure(rule, "platforms", limit, f"this is {platform}", "take another candidate", "adapter"))
+    if rules.regions is not None:
+        asked = resources.get("regions") if isinstance(resources, Mapping) else None
+        named = [asked] if isinstance(asked, str) else list(asked or ())
+        others = [region for region in named if region not in rules.regions]
+        if others or not named:
+            value = f"resources.regions has {', '.join(map(str, others))}" if others else "resources.regions is missing"
+            limit, fix = f"allows the regions {', '.join(rules.regions)}", "name only these in resources.regions"
+            found.append(_failure(rule, "regions", limit, value, fix, "resources"))
+    return found + _price_problems(rule, inputs, priced=priced)
+
+
+def _price_problems(rule: ReadPolicy, inputs: Mapping[str, Any], *, priced: bool) -> list[Failure]:
+    most = rule.rules.max_price_per_hour
+    if most is None:
+        return []
+    price, ceiling = inputs.get("price_per_hour"), inputs.get("max_price")
+    known = {"the bid": inputs.get("bid"), "the price": price, "max_price": ceiling if price is None else None}
+    values = [
+        f"{what} is ${value:g}/h" for what, value in known.items() if isinstance(value, int | float) and value > most
+    ]
+    if priced and price is None and ceiling is None:
+        values.append("the stack file has no max_price")
+    fix, limit = f"set max_price: {most:g} or less", f"allows ${most:g}/h at most"
+    return [_failure(rule, "max_price_per_hour", limit, value, fix, "max_price") for value in values]
+
+
+def place_problems(rule: ReadPolicy, evidence: str, name: str) -> list[Failure]:
+    """What the policy has against evidence at this address. `name`: of the input that gave it."""
+    kind = "s3" if evidence.startswith(SCHEME) else "folder"
+    if rule.rules.evidence is None or kind in rule.rules.evidence:
+        return []
+    limit = f"allows evidence in {' or '.join(rule.rules.evidence)}"
+    fix = "pull_to: s3://bucket/prefix" if kind == "folder" else "pull_to: a folder"
+    return [_failure(rule, "evidence", limit, f"pull_to is {'a folder' if kind == 'folder' else 's3'}", fix, name)]
+
+
+def budget_problems(rule: ReadPolicy, budget: object) -> list[Failure]:
+    """What the policy has against a sweep with this budget, None if it has none."""
+    if rule.rules.budget != "required" or budget is not None:
+        return []
+    return [_failure(rule, "budget", "asks for a budget", "the stack file has none", "add budget: {usd: …}")]
+
+
+def _failure(rule: ReadPolicy, key: str, limit: str, value: str, fix: str, name: str = "") -> Failure:
+    words = f"the policy {limit} ({rule.at(key)}), and {value}. Nothing is rented. Next: {fix}"
+    return Failure(name or key, words)
+
+
+def bid_problems(now: Bound, bid: float) -> list[Failure]:
+    """What the policy has against a changed bid for a box that is there."""
+    return [problem for rule in now.rules for problem in _price_problems(rule, {"bid": bid}, priced=False)]
+
+
+def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) -> BoxInputs:
+    """The inputs with the copy that binds. Raises SweepstackError, before anything is rented, if the policy does not
+    allow this box."""
+    now = bound(op, evidence, inputs.policy, inputs.identity)
+    failures = box_problems(now, inputs.model_dump(mode="json"), priced)
+    if failures:
+        raise SweepstackError("\n".join(f"box {inputs.name} is not rented: {failure.reason}" for failure in failures))
+    if now.copy is not None:
+        write(evidence.store, now.copy)
+    return inputs.model_copy(update={"policy": now.copy})
+
+
+def write(store: EvidenceStore, text: str | None) -> None:
+    """Writes the copy of the state into the evidence. Raises EvidenceError."""
+    copy = in_state(text).copy
+    if copy is not None:
+        keep(store, copy)
+        forget_proposed(store, copy)
+
+
+def write_on_box(box: BoxContext, text: str | None) -> None:
+    """Writes the copy of the state on the box. Raises nothing: the other copies bind without it."""
+    with suppress(PlatformError):
+        keep_on_box(box.channel(), text, box.facts.name)
+
+
+def announce_set_aside(op: Operation, judgement: Judgement) -> None:
+    """Says, and puts on record in the evidence and on this computer, that a box is given up although no copy of its
+    policy could be read. Raises nothing: the way out is open."""
+    why, facts, approval = judgement.verdict.policy_set_aside, judgement.facts, judgement.approval
+    if not why or approval is None:
+        return
+    now = datetime.now(UTC).replace(microsecond=0)
+    found = SetAside(box=facts.name, native_id=facts.native_id, by=approval.by, at=now, why=why)
+    op.warn(f"POLICY SET ASIDE  {found.words}")
+    with suppress(EvidenceError):
+        record_set_aside(judgement.box.store, found)
+    here = Decision(
+        what="policy set aside",
+        by=approval.by,
+        at=now,
+        reason=why,
+        platform=judgement.box.adapter,
+        native_id=facts.native_id,
+        box=facts.name,
+        account=facts.account,
+        stack=op.stack,
+        identity=facts.identity,
+        evidence=facts.evidence,
+    )
+    with suppress(SweepstackError):
+        record_decision(here)
+
+
+def missing_in_evidence(store: EvidenceStore, text: str | None) -> str:
+    """Why the next `pulumi up` has to write the copy into the evidence again; "" if it is there, or if there is
+    none."""
+    copy = in_state(text).copy
+    if copy is None or not copy.chains:
+        return ""
+    there = in_evidence(store)
+    if there.problem or there.copy is None or not there.copy.chains:
+        how = "damaged" if there.problem else "missing"
+        return f"the policy's copy in {there.where} is {how}; `pulumi up` writes it again"
+    return ""

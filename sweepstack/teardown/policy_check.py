@@ -1,0 +1,78 @@
+"""Asks the policy in force about an approval: the one function that each check of an end calls.
+
+What reads policies is imported only where there is a copy of one: most sweeps have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.policy_copies import Found, in_evidence, in_state, on_box
+
+if TYPE_CHECKING:
+    from sweepstack.config.policy import ReadPolicy
+
+
+@dataclass(frozen=True)
+class PolicyAnswer:
+    """`problems`: why the policy in force does not let this approval end the box. `set_aside`: where an abandonment
+    goes through without any copy that can be read, why none can; "" otherwise."""
+
+    problems: tuple[str, ...] = ()
+    set_aside: str = ""
+
+
+def copies_of(box: BoxContext, store: EvidenceStore | None, seen: Observation) -> list[Found]:
+    """What state, evidence and box hold. Asks the box only if it answered just now. Raises nothing."""
+    places = [in_state(box.facts.policy)]
+    if store is not None:
+        places.append(in_evidence(store))
+    if seen.existence is Existence.EXISTS and seen.journal is not None:
+        with contextlib.suppress(PlatformError):
+            places.append(on_box(box.channel(), box.facts.name))
+    return places
+
+
+def ask_policy(
+    places: Sequence[Found], identity: str, approval: Approval, *, given_up: bool, now: datetime
+) -> PolicyAnswer:
+    """What the policy in force says of an end by `approval`. `given_up`: the approval abandons the box. Then the last
+    policy that can be read rules; if none can, the way out is open. Raises nothing."""
+    if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
+        return PolicyAnswer()
+    from sweepstack.teardown.policy_in_force import in_force
+
+    now_binds = in_force(places, identity)
+    if given_up and not now_binds.rules:
+        return PolicyAnswer(set_aside=now_binds.unreadable)
+    problems = [problem for rule in now_binds.rules for problem in _problems(rule, approval, given_up, now)]
+    if now_binds.unreadable and not given_up:
+        problems.insert(0, f"{now_binds.unreadable}. A newer sweepstack may read it (git pull && make setup)")
+    return PolicyAnswer(tuple(dict.fromkeys(problems)))
+
+
+def _problems(policy: ReadPolicy, approval: Approval, given_up: bool, now: datetime) -> list[str]:
+    """What one policy has against the approval."""
+    found, rules = [], policy.rules
+    if rules.waivers == "refused" and (approval.waive or approval.unclaimed):
+        waived = [waiver.cell for waiver in approval.waive] or ["files that belong to no cell"]
+        more = f" and {len(waived) - 3} more" if len(waived) > 3 else ""
+        found.append(f"the policy refuses waivers ({policy.at('waivers')}): {', '.join(waived[:3])}{more}")
+    longest = rules.max_expiry_seconds
+    if longest is not None:
+        most = timedelta(seconds=longest)
+        if approval.expires - approval.at > most or approval.expires > now + most:
+            found.append(
+                f"the approval may hold for {rules.max_expiry} at most ({policy.at('max_expiry')}), and expires at "
+                f"{approval.expires:%Y-%m-%d %H:%M} UTC: approve again with --expires {rules.max_expiry}"
+            )
+    return found

@@ -1,0 +1,128 @@
+"""Reads and writes the copies of a policy: in state, evidence and box (docs/adr/018)."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from sweepstack.core.policy_chain import PolicyCopy, read_copy, united
+from sweepstack.core.records import Approval, Record
+from sweepstack.core.timestamps import Moment
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError
+
+RECORD = "policy/in-force.json"
+"""The copy in the evidence, below its records."""
+PROPOSED = "policy/proposed.json"
+"""A weaker policy that a person approved, and that the next `pulumi up` brings into force."""
+SET_ASIDE = "policy/set-aside"
+"""One record for each box that was given up although no copy of its policy could be read."""
+MOST = 1 << 20
+"""Bytes of a box's copy that are read."""
+
+
+class SetAside(Record):
+    """A box was given up without its policy, since no copy could be read. `why`: what was wrong with them."""
+
+    box: str
+    native_id: str
+    by: str
+    at: Moment
+    why: str
+
+    @property
+    def words(self) -> str:
+        """It in one line."""
+        return (
+            f"box {self.box} ({self.native_id}) was given up by {self.by} at {self.at:%Y-%m-%d %H:%M} UTC, and no copy "
+            f"of the policy could be read: {self.why}"
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """One place where a copy may be. `copy`: None if there is none, or if it can't be read; then `problem` says why."""
+
+    where: str
+    copy: PolicyCopy | None = None
+    problem: str = ""
+
+
+def in_state(text: str | None) -> Found:
+    """The copy that the engine's state has."""
+    return _read("the engine's state", text)
+
+
+def in_evidence(store: EvidenceStore) -> Found:
+    """The copy in the evidence. Raises nothing."""
+    where = f"the evidence ({store.shown})"
+    try:
+        return Found(where, store.record(RECORD, PolicyCopy))
+    except EvidenceError as error:
+        return Found(where, problem=str(error))
+
+
+def on_box(channel: Channel, box: str) -> Found:
+    """The copy in the box's own folder; none if the box can't be asked. Raises nothing."""
+    where = f"box {box}"
+    try:
+        return _read(where, channel.read(box_layout.POLICY, limit=MOST))
+    except (FileNotFoundError, PlatformError):
+        return Found(where)
+    except OSError as error:
+        return Found(where, problem=str(error))
+
+
+def _read(where: str, text: str | bytes | None) -> Found:
+    if text is None:
+        return Found(where)
+    try:
+        return Found(where, read_copy(text))
+    except ValueError as error:
+        return Found(where, problem=str(error))
+
+
+def keep(store: EvidenceStore, copy: PolicyCopy) -> None:
+    """Writes the copy into the evidence, with what is there already. Idempotent. Raises EvidenceError.
+
+    What there does not read is replaced: the chains of `copy` are those that hold, by all other places.
+    """
+    if not copy.chains:
+        return
+    try:
+        store.update_record(RECORD, PolicyCopy, lambda before: united([copy, before] if before is not None else [copy]))
+    except EvidenceDamaged:
+        store.write_record(RECORD, copy)
+
+
+def forget_proposed(store: EvidenceStore, copy: PolicyCopy) -> None:
+    """Takes the approval of a change away that this copy has used. Raises EvidenceError."""
+    used = [link.approval for chain in copy.chains for link in chain.links if link.approval is not None]
+    if used:
+        store.update_record(PROPOSED, Approval, lambda before: None if before in used else before)
+
+
+def record_set_aside(store: EvidenceStore, found: SetAside) -> None:
+    """Puts on record that a box was given up although no copy of its policy could be read. Raises EvidenceError."""
+    store.write_record(f"{SET_ASIDE}/{quote(found.native_id, safe='')}.json", found)
+
+
+def set_aside(store: EvidenceStore) -> list[SetAside]:
+    """All of these records that can be read. Raises EvidenceError."""
+    return store.readable(SET_ASIDE, SetAside)[0]
+
+
+def keep_on_box(channel: Channel, text: str | None, box: str) -> None:
+    """Writes the copy that the state has on the box, with what is there already. Idempotent. Raises nothing: the other
+    copies bind without it."""
+    ours = in_state(text).copy
+    if ours is None or not ours.chains:
+        return
+    there = on_box(channel, box).copy
+    merged = united([ours, there] if there is not None else [ours])
+    if merged != there:
+        with contextlib.suppress(PlatformError, OSError):
+            channel.write(box_layout.POLICY, merged.written().encode())

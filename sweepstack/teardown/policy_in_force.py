@@ -1,0 +1,152 @@
+"""Finds which policy binds a sweep: the newest that was accepted, by all copies that can be read.
+
+State, evidence and box each hold a copy. Each is a chain: a policy follows another one if it is as strict, or if those
+who may approve that did. So a copy that was edited, or replaced by a weaker text, ends where it stops to hold; and
+where two copies differ, both bind. A copy that is deleted changes nothing while another one is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sweepstack.config import policy as policy_file
+from sweepstack.config.policy import ReadPolicy
+from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, united
+from sweepstack.core.records import Approval
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.teardown.policy_copies import Found
+from sweepstack.teardown.policy_order import weaker
+
+FROM, TO = "end-policy", "begin-policy"
+"""The two actions of an approval of a weaker policy: `box` is the sweep's identity, `native_id` a digest."""
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What binds. `copy`: all chains that hold; `rules`: their heads, read.
+
+    `unreadable`: why a policy that binds can't be read by this version, "" if all can; then `rules` has the last one
+    before it that can. `places`: what was found where. `notes`: for people, what is wrong with a copy.
+    """
+
+    copy: PolicyCopy
+    rules: tuple[ReadPolicy, ...] = ()
+    unreadable: str = ""
+    places: tuple[Found, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a copy of a policy anywhere, readable or not."""
+        return bool(self.copy.chains) or any(place.problem for place in self.places)
+
+    @property
+    def heads(self) -> tuple[PolicyText, ...]:
+        """The policies that bind, each once."""
+        return tuple({chain.head.digest: chain.head for chain in self.copy.chains}.values())
+
+
+def in_force(places: Sequence[Found], identity: str) -> InForce:
+    """What binds the sweep, by these copies. Starts ssh-keygen where an approval of a weaker policy is signed. Raises
+    nothing."""
+    held, notes = [], []
+    for place in places:
+        if place.problem:
+            notes.append(f"the policy's copy in {place.where} can't be read: {place.problem}")
+        if place.copy is None:
+            continue
+        chains = []
+        for chain in place.copy.chains:
+            chain, why = _as_far_as_it_holds(chain, identity)
+            chains.append(chain)
+            notes += [f"the policy's copy in {place.where}: {why}"] if why else []
+        held.append(PolicyCopy(chains=tuple(chains)))
+    copy = united(held)
+    rules: dict[str, ReadPolicy] = {}
+    unreadable = ""
+    for chain in copy.chains:
+        for link in reversed(chain.links):
+            try:
+                rules.setdefault(link.policy.digest, policy_file.read(link.policy))
+                break
+            except ConfigError as error:
+                unreadable = unreadable or unread_words(link.policy, error)
+    if not copy.chains and notes:
+        unreadable = notes[0]
+    return InForce(copy, tuple(rules.values()), unreadable, tuple(places), tuple(notes))
+
+
+def unread_words(policy: PolicyText, error: ConfigError) -> str:
+    """Why a policy that binds can't be read here, in one line: a newer version may have written it."""
+    what = error.problems[0] if error.problems else str(error)
+    return f"the policy in force ({policy.short}) can't be read by this sweepstack: {what}"
+
+
+def _as_far_as_it_holds(chain: PolicyChain, identity: str) -> tuple[PolicyChain, str]:
+    """The links up to the first that does not follow from the one before it, and why it does not."""
+    used: list[Approval] = []
+    for number, (old, new) in enumerate(zip(chain.links, chain.links[1:], strict=False), start=1):
+        why = step_problem(old.policy, new, identity)
+        if new.approval is not None and not why:
+            why = "its approval was used before" if new.approval in used else ""
+            used.append(new.approval)
+        if why:
+            return PolicyChain(links=chain.links[:number]), f"{new.policy.short} does not count: {why}"
+    return chain, ""
+
+
+def step_problem(old: PolicyText, new: PolicyLink, identity: str) -> str:
+    """Why a policy may not follow `old`; "" if it may: it is as strict, or it was approved."""
+    lost = what_is_lost(old, new.policy)
+    if not lost:
+        return ""
+    if new.approval is None:
+        return f"it is weaker, and was not approved ({lost[0]})"
+    return change_problem(old, new.policy, new.approval, identity)
+
+
+def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
+    """In which way `new` is weaker than `old`; empty if it is not. What can't be read is not weaker than anything, and
+    everything is weaker than it."""
+    if old.digest == new.digest:
+        return []
+    try:
+        before = policy_file.read(old)
+    except ConfigError:
+        return [f"{old.short} can't be read by this sweepstack, so nothing is known to be as strict"]
+    try:
+        return weaker(before, policy_file.read(new))
+    except ConfigError:
+        return []
+
+
+def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str) -> str:
+    """Why this approval does not let `new` follow `old` in this sweep; "" if it does."""
+    named = {(action.verb, action.box, action.native_id) for action in approval.actions}
+    if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:
+        return "its approval is for another change, or for another sweep"
+    return ""
+
+
+def followed(
+    now: InForce, wanted: PolicyText, approval: Approval | None, identity: str
+) -> tuple[PolicyCopy, list[str]]:
+    """The copy after `wanted` came into force, where it may, and in which ways it is weaker than a policy that it may
+    not follow. The first policy of a sweep may be any."""
+    if not now.copy.chains:
+        first = () if now.any or wanted == NONE else (PolicyChain(links=(PolicyLink(policy=wanted),)),)
+        return PolicyCopy(chains=first), []
+    chains, refused = [], []
+    for chain in now.copy.chains:
+        if chain.head.digest == wanted.digest:
+            chains.append(chain)
+            continue
+        lost = what_is_lost(chain.head, wanted)
+        link = PolicyLink(policy=wanted, approval=approval if lost else None)
+        if lost and (approval is None or change_problem(chain.head, wanted, approval, identity)):
+            refused += lost
+            chains.append(chain)
+        else:
+            chains.append(PolicyChain(links=(*chain.links, link)))
+    return PolicyCopy(chains=tuple(chains)), list(dict.fromkeys(refused))

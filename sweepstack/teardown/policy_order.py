@@ -1,0 +1,72 @@
+"""Whether one policy is weaker than another: field by field, and in words.
+
+A policy is weaker when it allows something that the other one does not. A field that is left out allows all. What can't
+be compared counts as weaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sweepstack.config.policy import Policy, ReadPolicy
+
+
+def _less(old: Any, new: Any) -> bool:
+    """Of a highest value: lower is stricter."""
+    return bool(new <= old)
+
+
+def _fewer(old: Any, new: Any) -> bool:
+    """Of a list of what is allowed: fewer is stricter."""
+    return set(new) <= set(old)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Of a word that demands or refuses something: it has to stay."""
+    return bool(new == old)
+
+
+_AS_STRICT: dict[str, Callable[[Any, Any], bool]] = {
+    "max_price_per_hour": _less,
+    "platforms": _fewer,
+    "regions": _fewer,
+    "budget": _same,
+    "evidence": _fewer,
+    "waivers": _same,
+    "max_expiry": _less,
+}
+"""Key → whether its new value is as strict as the old one, where both stand in the file."""
+
+
+def weaker(old: ReadPolicy, new: ReadPolicy) -> list[str]:
+    """What `new` allows and `old` does not, a line for each key; empty if it is as strict, or stricter."""
+    found = []
+    for key in Policy.model_fields:
+        before, after = _value(old.rules, key), _value(new.rules, key)
+        if before is None or before == after:
+            continue
+        as_strict = _AS_STRICT.get(key)
+        if after is None:
+            found.append(f"{key}: {_shown(old.rules, key)} is left out")
+        elif as_strict is None or not as_strict(before, after):
+            found.append(f"{key}: {_shown(old.rules, key)} becomes {_shown(new.rules, key)}")
+    return found
+
+
+def stricter(old: ReadPolicy, new: ReadPolicy) -> list[str]:
+    """The keys in which `new` is stricter than `old`."""
+    return [line.partition(":")[0] for line in weaker(new, old)]
+
+
+def _value(rules: Policy, key: str) -> Any:
+    """What is compared; None where the key allows all."""
+    if key == "max_expiry":
+        return rules.max_expiry_seconds
+    value = getattr(rules, key)
+    return None if value == Policy.model_fields[key].default else value
+
+
+def _shown(rules: Policy, key: str) -> str:
+    value = getattr(rules, key)
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value

@@ -1,0 +1,197 @@
+"""The policy in previews and creates: each rule refuses by name before anything is rented, and copies are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.provider.models import BoxState
+from sweepstack.teardown.policy_copies import RECORD, in_evidence, in_state
+from tests.unit.provider.support import BOX, GATE, IDENTITY, Sweep, abandonment, approval_for, approved
+
+RULES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "max_price_per_hour": (
+        "max_price_per_hour: 0.4",
+        {},
+        "allows $0.4/h at most (policy.yaml line 1), and the price is",
+    ),
+    "platforms": ("platforms: [other, another]", {}, "allows the platforms other, another (policy.yaml line 1), and"),
+    "regions": ("regions: EU-1", {}, "allows the regions EU-1 (policy.yaml line 1), and resources.regions is missing"),
+    "regions of others": ("regions: EU-1", {"resources": {"regions": ["US-1"]}}, "and resources.regions has US-1"),
+    "budget": ("budget: required", {}, "asks for a budget (policy.yaml line 1), and the stack file has none"),
+    "evidence": ("evidence: s3", {}, "allows evidence in s3 (policy.yaml line 1), and pull_to is a folder"),
+}
+ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
+    "max_price_per_hour": ("max_price_per_hour: 0.5", {}),
+    "platforms": ("platforms: local", {}),
+    "regions": ("regions: [EU-1, EU-2]", {"resources": {"regions": ["EU-1"]}}),
+    "budget": ("budget: required", {"budget": {"usd": 60}}),
+    "evidence": ("evidence: [s3, folder]", {}),
+}
+
+
+def policy(sweep: Sweep, text: str | None) -> None:
+    """The project's policy file."""
+    path = sweep.project / "policy.yaml"
+    path.unlink(missing_ok=True) if text is None else path.write_text(text)
+
+
+def up(sweep: Sweep, box: BoxState) -> BoxState:
+    """What an `up` leaves in the state of a box: its inputs checked, and updated."""
+    old = sweep.box_inputs(box.name, policy=box.policy)
+    checked = BOX.check(sweep.op(), old, sweep.box_inputs(box.name))
+    assert checked.failures == []
+    return BOX.update(sweep.op(), box.native_id, box, checked.inputs)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_refuses_in_the_preview_and_before_the_create(sweep: Sweep, rule: str) -> None:
+    text, changes, words = RULES[rule]
+    policy(sweep, text)
+    inputs = sweep.box_inputs(**changes)
+    failures = BOX.check(sweep.op(), None, inputs).failures
+    assert [words in failure.reason for failure in failures] == [True]
+    unknown = inputs.model_dump(mode="json", exclude={"evidence", "identity"} if rule != "evidence" else {"identity"})
+    assert words in BOX.check_early(sweep.op(), {}, unknown)[0].reason
+    with pytest.raises(SweepstackError) as caught:
+        BOX.create(sweep.op(), inputs)
+    assert words in str(caught.value)
+    assert "box box-0 is not rented" in str(caught.value)
+    assert (sweep.listed(), sweep.store.births()) == ([], [])
+
+
+@pytest.mark.parametrize("rule", ALLOWED)
+def test_what_a_rule_allows_is_rented(sweep: Sweep, rule: str) -> None:
+    text, changes = ALLOWED[rule]
+    policy(sweep, text)
+    inputs = sweep.box_inputs(**changes)
+    assert BOX.check(sweep.op(), None, inputs).failures == []
+    assert BOX.check_early(sweep.op(), {}, inputs.model_dump(mode="json")) == []
+    assert BOX.create(sweep.op(), inputs)[0] == sweep.listed()[0]
+
+
+def test_without_a_policy_nothing_is_written_anywhere(sweep: Sweep) -> None:
+    box = sweep.box()
+    assert (box.policy, sweep.identity.policy, in_evidence(sweep.store).copy) == (None, None, None)
+    assert not (sweep.root(box) / box_layout.POLICY).exists()
+    assert BOX.check(sweep.op(), None, sweep.box_inputs()).inputs.policy is None
+
+
+def test_a_file_with_a_mistake_stops_everything_with_its_line(sweep: Sweep) -> None:
+    policy(sweep, "max_boxes: 3\n")
+    failures = IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures
+    assert "line 1  max_boxes" in failures[0].reason
+    with pytest.raises(SweepstackError, match="max_boxes"):
+        sweep.box()
+    assert sweep.listed() == []
+
+
+def test_the_evidence_kind_and_the_budget_are_asked_of_the_sweep_itself(sweep: Sweep) -> None:
+    policy(sweep, "evidence: s3\nbudget: required\n")
+    op = sweep.op("Identity", "identity")
+    failures = IDENTITY.check(op, None, sweep.identity_inputs()).failures
+    assert [failure.property for failure in failures] == ["pull_to"]
+    old = sweep.identity_inputs(budget={"usd": 60})
+    assert [failure.property for failure in IDENTITY.check(op, old, sweep.identity_inputs()).failures] == ["budget"]
+    unchanged = sweep.identity_inputs()
+    assert IDENTITY.check(op, unchanged, unchanged).failures == []  # a teardown must get through
+
+
+def test_a_box_that_is_there_stays_and_only_a_bid_above_the_limit_is_refused(sweep: Sweep) -> None:
+    box = sweep.box()
+    policy(sweep, "max_price_per_hour: 0.2\nplatforms: other\n")
+    old = sweep.box_inputs()
+    assert BOX.check(sweep.op(), old, sweep.box_inputs()).failures == []
+    failures = BOX.check(sweep.op(), old, sweep.box_inputs(bid=0.3)).failures
+    assert "the bid is $0.3/h" in failures[0].reason
+    assert sweep.listed() == [box.native_id]
+
+
+def test_copies_are_in_state_evidence_and_box(sweep: Sweep) -> None:
+    policy(sweep, "waivers: refused\n")
+    box = sweep.box()
+    held = in_state(box.policy).copy
+    assert held is not None
+    assert [link.policy.text for link in held.chains[0].links] == ["waivers: refused\n"]
+    assert in_evidence(sweep.store).copy == held
+    assert (sweep.root(box) / box_layout.POLICY).read_text() == held.written()
+
+
+def test_a_deleted_and_a_weaker_file_change_nothing_and_a_stricter_one_counts(sweep: Sweep) -> None:
+    policy(sweep, "waivers: refused\n")
+    box = sweep.box()
+    for text in (None, "", "max_expiry: 1d\n"):
+        policy(sweep, text)
+        assert up(sweep, box).policy == box.policy
+        IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs())
+        assert "waivers: refused is left out" in sweep.said.warnings
+    assert "policy.yaml is missing" in sweep.said.warnings
+    assert "policy.yaml is weaker than the policy in force" in sweep.said.warnings
+    policy(sweep, "waivers: refused\nmax_expiry: 1d\n")
+    after = up(sweep, box)
+    held = in_state(after.policy).copy
+    assert held is not None
+    assert len(held.chains[0].links) == 2
+    assert (sweep.root(box) / box_layout.POLICY).read_text() == after.policy
+
+
+def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
+    box = sweep.box()
+    policy(sweep, "max_expiry: 1h\n")
+    after = up(sweep, box)
+    given = approved(after, approval_for(after, abandon=(abandonment(after),)))
+    with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
+        BOX.delete(sweep.op(), after.native_id, given)
+    assert sweep.listed() == [box.native_id]
+
+
+@pytest.mark.parametrize("left", ["state", "evidence", "box"])
+def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -> None:
+    """The file is gone, and two of the three copies are. Gate and box ask the same."""
+    policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    policy(sweep, None)
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    if left != "state":
+        given = given.model_copy(update={"policy": None})
+    if left != "evidence":
+        (sweep.store.root / "records" / RECORD).unlink()
+    if left != "box":
+        (sweep.root(box) / box_layout.POLICY).unlink()
+    with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    gate = sweep.gate(given, policy=given.policy)
+    with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
+        GATE.delete(sweep.op("Gate"), "g", gate)
+    assert sweep.listed() == [box.native_id]
+
+
+def test_an_abandonment_without_any_readable_copy_goes_on_and_is_recorded(sweep: Sweep) -> None:
+    policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    (sweep.store.root / "records" / RECORD).write_text("{")
+    (sweep.root(box) / box_layout.POLICY).write_text("{")
+    given = approved(box, approval_for(box, abandon=(abandonment(box),))).model_copy(update={"policy": "{"})
+    BOX.delete(sweep.op(), box.native_id, given)
+    assert sweep.listed() == []
+    assert "no copy of the policy could be read" in sweep.said.warnings
+    folder = Path(sweep.store.root / "records" / "policy" / "set-aside")
+    assert [path.name for path in folder.iterdir()] == [f"{box.native_id}.json"]
+
+
+def test_the_next_up_writes_a_copy_again_that_the_evidence_lost(sweep: Sweep) -> None:
+    policy(sweep, "max_expiry: 1h\n")
+    op = sweep.op("Identity", "identity")
+    checked = IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs
+    state = IDENTITY.update(op, "i", sweep.identity, checked)
+    path = sweep.store.root / "records" / RECORD
+    path.unlink()
+    seen = IDENTITY.read(op, "i", state)
+    assert "the policy's copy in the evidence" in seen.unhealthy[0]  # type: ignore[union-attr]
+    IDENTITY.update(op, "i", state, checked)
+    assert path.exists()
+    assert IDENTITY.read(op, "i", state).unhealthy == ()  # type: ignore[union-attr]

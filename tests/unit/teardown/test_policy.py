@@ -1,0 +1,263 @@
+"""Which policy binds, what counts as weaker, and what the gate refuses because of it."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sweepstack.config.policy import Policy, read
+from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, read_copy, united
+from sweepstack.core.records import Action, Approval
+from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.teardown.policy_copies import RECORD, Found, in_evidence, in_state, keep
+from sweepstack.teardown.policy_in_force import FROM, TO, followed, in_force
+from sweepstack.teardown.policy_order import stricter, weaker
+from tests.unit.evidence.world import IDENTITY
+from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, approval, waiver
+
+STRICT, WEAK = "max_expiry: 24h\nwaivers: refused\n", "max_expiry: 24h\n"
+
+
+def source(text: str) -> PolicyText:
+    return PolicyText(text=text)
+
+
+def copy_of(*texts: str, approval: Approval | None = None) -> PolicyCopy:
+    """A chain of these policies; the last one by this approval."""
+    links = [PolicyLink(policy=source(text)) for text in texts]
+    links[-1] = links[-1].model_copy(update={"approval": approval})
+    return PolicyCopy(chains=(PolicyChain(links=tuple(links)),))
+
+
+def change(old: str, new: str, identity: str = IDENTITY, **changes: Any) -> Approval:
+    """A person's consent that `new` follows `old`."""
+    actions = (
+        Action(verb=FROM, box=identity, native_id=source(old).digest),
+        Action(verb=TO, box=identity, native_id=source(new).digest),
+    )
+    return approval(None, actions=actions, **changes)
+
+
+def binding(*copies: PolicyCopy | None) -> list[str]:
+    """The texts of the policies that bind by these copies."""
+    places = [Found(f"place {number}", copy) for number, copy in enumerate(copies)]
+    return [head.text for head in in_force(places, IDENTITY).heads]
+
+
+ORDER = {
+    "max_price_per_hour": ("max_price_per_hour: 4", "max_price_per_hour: 2"),
+    "platforms": ("platforms: [local, other]", "platforms: local"),
+    "regions": ("regions: [EU-1, EU-2]", "regions: [EU-2]"),
+    "evidence": ("evidence: [folder, s3]", "evidence: s3"),
+    "max_expiry": ("max_expiry: 1d", "max_expiry: 90m"),
+}
+"""Key → a value, and a stricter one."""
+WORDS = {"budget": "budget: required", "waivers": "waivers: refused"}
+
+
+def test_every_key_has_its_order() -> None:
+    """A key that nothing compares would count as weaker with each change, or never."""
+    assert set(ORDER) | set(WORDS) == set(Policy.model_fields)
+
+
+@pytest.mark.parametrize("key", [*ORDER, *WORDS])
+def test_a_key_that_is_left_out_is_weaker(key: str) -> None:
+    text = WORDS.get(key) or ORDER[key][1]
+    assert [line.partition(":")[0] for line in weaker(read(source(text)), read(NONE))] == [key]
+    assert weaker(read(NONE), read(source(text))) == []
+    assert stricter(read(NONE), read(source(text))) == [key]
+
+
+@pytest.mark.parametrize("key", ORDER)
+def test_a_key_with_a_stricter_value_is_not_weaker_and_back_it_is(key: str) -> None:
+    loose, strict = (read(source(text)) for text in ORDER[key])
+    assert weaker(loose, strict) == []
+    assert [line.partition(":")[0] for line in weaker(strict, loose)] == [key]
+    assert weaker(loose, loose) == []
+
+
+def test_neither_of_two_lists_may_be_as_strict_as_the_other() -> None:
+    one, other = read(source("platforms: [local]")), read(source("platforms: [other]"))
+    assert weaker(one, other)
+    assert weaker(other, one)
+
+
+def test_a_mistake_in_the_file_is_named_with_line_and_key() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(source("waivers: refused\nmax_prise_per_hour: 3\nmax_expiry: soon\n"))
+    words = str(caught.value)
+    assert "policy.yaml has 2 mistakes" in words
+    assert "line 2  max_prise_per_hour" in words
+    assert 'did you mean "max_price_per_hour"?' in words
+    assert "docs/policy.md#keys" in words
+
+
+def test_the_newest_accepted_policy_binds_and_an_older_copy_does_not() -> None:
+    assert binding(copy_of(WEAK), copy_of(WEAK, STRICT)) == [STRICT]
+    assert binding(copy_of(WEAK, STRICT), None) == [STRICT]
+    assert binding(None, None) == []
+
+
+def test_a_weaker_policy_in_a_copy_does_not_count_without_its_approval() -> None:
+    assert binding(copy_of(STRICT, WEAK)) == [STRICT]
+    assert binding(copy_of(STRICT, "")) == [STRICT]
+    assert binding(copy_of(STRICT, WEAK, approval=change(STRICT, WEAK))) == [WEAK]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [change(WEAK, STRICT), change(STRICT, ""), change(STRICT, WEAK, "other-sweep"), change("", WEAK)],
+    ids=["backwards", "of another policy", "of another sweep", "after another policy"],
+)
+def test_an_approval_counts_for_one_change_of_one_sweep(given: Approval) -> None:
+    assert binding(copy_of(STRICT, WEAK, approval=given)) == [STRICT]
+
+
+def test_where_two_copies_differ_both_bind() -> None:
+    """A copy that begins anew with a weaker policy adds its rules, and takes none away."""
+    assert set(binding(copy_of(STRICT), copy_of(WEAK))) == {STRICT, WEAK}
+    assert set(binding(copy_of("budget: required"), copy_of(WEAK))) == {"budget: required", WEAK}
+
+
+def test_a_copy_is_read_as_it_was_written() -> None:
+    copy = united([copy_of(STRICT, WEAK, approval=change(STRICT, WEAK)), copy_of("budget: required")])
+    assert read_copy(copy.written()) == copy
+    with pytest.raises(ValueError, match="chains"):
+        read_copy('{"chains": 3}')
+
+
+def test_the_file_follows_where_it_is_as_strict_and_else_by_approval() -> None:
+    def after(text: str, given: Approval | None = None) -> tuple[list[str], list[str]]:
+        now = in_force([Found("here", copy_of(STRICT))], IDENTITY)
+        copy, lost = followed(now, source(text), given, IDENTITY)
+        return [chain.head.text for chain in copy.chains], lost
+
+    stricter_one = STRICT + "budget: required\n"
+    assert after(stricter_one) == ([stricter_one], [])
+    assert after(WEAK) == ([STRICT], ["waivers: refused is left out"])
+    assert after("") == ([STRICT], ["waivers: refused is left out", "max_expiry: 24h is left out"])
+    assert after(WEAK, change(STRICT, WEAK)) == ([WEAK], [])
+    assert after(WEAK, change(STRICT, "")) == ([STRICT], ["waivers: refused is left out"])
+
+
+def test_the_evidence_keeps_what_it_had_and_what_comes(situation: Situation) -> None:
+    keep(situation.store, copy_of(WEAK))
+    keep(situation.store, copy_of(WEAK, STRICT))
+    keep(situation.store, copy_of(WEAK))
+    assert in_evidence(situation.store).copy == copy_of(WEAK, STRICT)
+    (situation.evidence / "records" / RECORD).write_text("{")
+    keep(situation.store, copy_of(WEAK))
+    assert in_evidence(situation.store).copy == copy_of(WEAK)
+
+
+# The gate
+
+
+def under(situation: Situation, text: str, *, state: bool = True, evidence: bool = True) -> Situation:
+    """The same, with copies of a policy."""
+    if state:
+        situation.state(policy=copy_of(text).written())
+    if evidence:
+        keep(situation.store, copy_of(text))
+    return situation
+
+
+def test_a_policy_that_allows_the_approval_changes_nothing(situation: Situation) -> None:
+    verdict = under(situation, "max_expiry: 3d\nwaivers: refused\nbudget: required\n").ask()
+    assert (verdict.allowed, verdict.way, verdict.policy_set_aside) == (True, "cleared", "")
+
+
+@pytest.mark.parametrize("where", [{"state": False}, {"evidence": False}, {}], ids=["evidence", "state", "both"])
+def test_waivers_are_refused_by_whichever_copy_is_left(situation: Situation, where: dict[str, bool]) -> None:
+    situation.approve(waive=(waiver(FIRST),))
+    assert situation.ask().allowed
+    verdict = under(situation, STRICT.replace("24h", "3d"), **where).ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0] == f"the policy refuses waivers (policy.yaml line 2): {FIRST}"
+    assert not verdict.approved
+
+
+def test_an_approval_may_not_hold_longer_than_the_policy_says(situation: Situation) -> None:
+    verdict = under(situation, "max_expiry: 24h\n").ask()
+    assert not verdict.allowed
+    assert verdict.reasons[0].startswith("the approval may hold for 24h at most (policy.yaml line 1)")
+    situation.approve(expires=NOW + timedelta(hours=22))
+    assert situation.ask().allowed
+    situation.approve(at=NOW + timedelta(hours=40), expires=NOW + timedelta(hours=50))  # a date in the future
+    assert not situation.ask().allowed
+
+
+def test_the_rules_of_an_approval_hold_for_an_abandonment_too(situation: Situation) -> None:
+    situation.approve(receipt=None, abandon=(abandonment(),))
+    assert situation.ask().way == "abandoned"
+    verdict = under(situation, "max_expiry: 24h\n").ask()
+    assert not verdict.allowed
+
+
+def test_a_state_that_was_edited_by_hand_does_not_loosen_the_policy(situation: Situation) -> None:
+    situation.approve(waive=(waiver(FIRST),))
+    under(situation, STRICT.replace("24h", "3d"))
+    for edited in (copy_of("max_expiry: 3d\n").written(), copy_of("").written(), None, "{", '{"chains": []}'):
+        situation.state(policy=edited)
+        assert not situation.ask().allowed, edited
+
+
+def test_an_evidence_copy_that_was_edited_or_taken_away_does_not_loosen_it(situation: Situation) -> None:
+    situation.approve(waive=(waiver(FIRST),))
+    under(situation, STRICT.replace("24h", "3d"))
+    path = situation.evidence / "records" / RECORD
+    for text in (copy_of("max_expiry: 3d\n").written(), "{", '{"chains": []}'):
+        path.write_text(text)
+        assert not situation.ask().allowed, text
+    shutil.rmtree(path.parent)
+    assert not situation.ask().allowed
+
+
+def test_no_copy_can_be_read_and_only_an_abandonment_goes_on(situation: Situation) -> None:
+    """It is said why: `policy_set_aside` is recorded and announced by the delete."""
+    situation.state(policy="{")
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert "the policy's copy in the engine's state can't be read" in verdict.reasons[0]
+    situation.approve(receipt=None, abandon=(abandonment(),))
+    verdict = situation.ask()
+    assert (verdict.allowed, verdict.way) == (True, "abandoned")
+    assert "the policy's copy in the engine's state can't be read" in verdict.policy_set_aside
+
+
+def test_a_key_of_a_newer_version_is_refused_by_name_and_the_way_out_stays(situation: Situation) -> None:
+    under(situation, "max_expiry: 3d\nmax_boxes: 3\n")
+    verdict = situation.ask()
+    assert not verdict.allowed
+    assert "max_boxes" in verdict.reasons[0]
+    assert "git pull" in verdict.reasons[0]
+    situation.approve(receipt=None, abandon=(abandonment(),))
+    verdict = situation.ask()
+    assert verdict.way == "abandoned"
+    assert "max_boxes" in verdict.policy_set_aside
+
+
+def test_an_abandonment_goes_by_the_last_policy_that_can_be_read(situation: Situation) -> None:
+    newer = "max_expiry: 24h\nmax_boxes: 3\n"
+    situation.state(policy=copy_of("max_expiry: 24h\n", newer).written())
+    situation.approve(receipt=None, abandon=(abandonment(),))
+    assert not situation.ask().allowed
+    situation.approve(expires=NOW + timedelta(hours=22))
+    assert situation.ask().way == "abandoned"
+
+
+def test_what_is_gone_needs_no_policy(situation: Situation) -> None:
+    from sweepstack.core.observation import Existence
+
+    under(situation, "max_expiry: 1h\n")
+    situation.existence = Existence.GONE
+    assert situation.ask().way == "gone"
+
+
+def test_old_records_have_no_policy(situation: Situation) -> None:
+    assert in_evidence(situation.store) == Found(in_evidence(situation.store).where)
+    assert in_state(None).copy is None
+    assert situation.ask().allowed
