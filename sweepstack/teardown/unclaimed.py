@@ -40,7 +40,7 @@ SECONDS = 2.0
 
 _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
-    r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner|lease)\.lock|runner\.pid|runner\.log|(spec|secrets)\.json|keep-on"
+    r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner|lease)\.lock|runner\.(pid|log|pulse)|(spec|secrets)\.json|keep-on"
     r"|looked|on-start|owner\.json|policy\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
     r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:(?:common|runner)/)?)?[a-z_]+)\.py"
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"

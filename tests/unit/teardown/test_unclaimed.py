@@ -68,6 +68,7 @@ def found(
         f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json",
         f"data/sweep/shipped/{CODE.removeprefix('sha256:')}.files.json",
         *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),
+        *("data/sweep/runner.pulse", "data/sweep/policy.json"),
         *(f"{CODE_DIR}/train.py", f"data/sweep/cells/{FIRST}/1/log.txt", f"data/sweep/cells/{FIRST}/1/pid"),
         *(f"scratch/sweep/{FIRST}/1/tmp.bin", f"{CODE_DIR}/lib/__pycache__/x.pyc", "data/__pycache__/x.pyc"),
     ],
