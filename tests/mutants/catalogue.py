@@ -7,6 +7,7 @@ from tests.mutants.gate import GATE
 from tests.mutants.lease import LEASE
 from tests.mutants.model import Mutant, Patch
 from tests.mutants.orphan import ORPHAN
+from tests.mutants.policy import POLICY
 from tests.mutants.rented import MORE
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
@@ -17,6 +18,7 @@ MUTANTS = (
     *FACTS,
     *MORE,
     *ORPHAN,
+    *POLICY,
     Mutant(
         "end a volume without asking the sweeps that used it",
         (
