@@ -88,6 +88,8 @@ class VolumeInputs(Inputs):
     """a person's consent to its end, as `sweepctl approve` writes it into the stack file"""
     clearance: str | None = None
     """what the check says of its end; written by Check, a program gives none"""
+    policy: str | None = None
+    """the copy of the project's policy that binds the volume; written by Check, a program gives none"""
     live: dict[str, Any] | None = None
     """what Read saw last; a program gives none"""
 

@@ -25,6 +25,8 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
+from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy
+from sweepstack.teardown.policy_copies import in_evidence, in_state
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
@@ -45,6 +47,8 @@ class VolumeFacts:
     keep_until: str = ""
     size_gb: int | None = None
     where: str = ""
+    policy: str | None = None
+    """The copy of the policy that the state has, as text."""
 
 
 class VolumeContext:
@@ -148,8 +152,10 @@ def may_delete(
     if problem:
         verdict.reasons.append(problem)
         return verdict
-    verdict.reasons += seen.alive
-    if not verdict.reasons and abandoned(facts, approval):
+    given_up = abandoned(facts, approval)
+    policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC))
+    verdict.reasons += [*seen.alive, *policy.problems]
+    if not verdict.reasons and given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(volume, approval, seen, survey, full=full)]
@@ -173,6 +179,14 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
     if now >= approval.expires:
         return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
     return ""
+
+
+def _ask_policy(volume: VolumeContext, approval: Approval, given_up: bool, now: datetime) -> PolicyAnswer:
+    """What the policy in force says of the approval: the one of the volume's own stack."""
+    places = [in_state(volume.facts.policy)]
+    store = volume.evidence.usable
+    places += [in_evidence(store)] if store is not None else []
+    return ask_policy(places, volume.facts.identity, approval, given_up=given_up, now=now)
 
 
 def _revoked(volume: VolumeContext, approval: Approval) -> str:

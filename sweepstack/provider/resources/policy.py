@@ -17,7 +17,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.s3.address import SCHEME
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
-from sweepstack.provider.models import BoxInputs
+from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
@@ -84,13 +84,31 @@ def box_problems(now: Bound, inputs: Mapping[str, Any], priced: bool) -> list[Fa
     return found
 
 
-def _box_problems(rule: ReadPolicy, inputs: Mapping[str, Any], *, priced: bool) -> list[Failure]:
-    rules, found = rule.rules, []
-    adapter, resources = inputs.get("adapter"), inputs.get("resources")
+def volume_problems(now: Bound, inputs: Mapping[str, Any]) -> list[Failure]:
+    """What the policy has against making a volume with these inputs; some may not be known yet."""
+    found = [Failure("policy", why) for why in (now.file_problem, now.unreadable) if why]
+    for rule in now.rules:
+        found += _platform_problems(rule, inputs)
+        allowed, region = rule.rules.regions, inputs.get("region")
+        if allowed is not None and isinstance(region, str) and region not in allowed:
+            limit, fix = f"allows the regions {', '.join(allowed)}", "make it in one of them"
+            found.append(_failure(rule, "regions", limit, f"region is {region}", fix, "region"))
+        evidence = inputs.get("evidence")
+        found += place_problems(rule, evidence, "evidence") if isinstance(evidence, str) else []
+    return found
+
+
+def _platform_problems(rule: ReadPolicy, inputs: Mapping[str, Any]) -> list[Failure]:
+    adapter, allowed = inputs.get("adapter"), rule.rules.platforms
     platform = inputs.get("platform") or (adapter.partition(":")[0] if isinstance(adapter, str) else None)
-    if rules.platforms is not None and isinstance(platform, str) and platform not in rules.platforms:
-        limit = f"allows the platforms {', '.join(rules.platforms)}"
-        found.append(_failure(rule, "platforms", limit, f"this is {platform}", "take another candidate", "adapter"))
+    if allowed is None or not isinstance(platform, str) or platform in allowed:
+        return []
+    limit = f"allows the platforms {', '.join(allowed)}"
+    return [_failure(rule, "platforms", limit, f"this is {platform}", "take another candidate", "adapter")]
+
+
+def _box_problems(rule: ReadPolicy, inputs: Mapping[str, Any], *, priced: bool) -> list[Failure]:
+    rules, resources, found = rule.rules, inputs.get("resources"), _platform_problems(rule, inputs)
     if rules.regions is not None:
         asked = resources.get("regions") if isinstance(resources, Mapping) else None
         named = [asked] if isinstance(asked, str) else list(asked or ())
@@ -154,6 +172,13 @@ def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) 
     if now.copy is not None:
         write(evidence.store, now.copy)
     return inputs.model_copy(update={"policy": now.copy})
+
+
+def require_volume(op: Operation, evidence: Evidence, inputs: VolumeInputs) -> None:
+    """Raises SweepstackError, before the volume is made, if the policy does not allow it."""
+    failures = volume_problems(bound(op, evidence, inputs.policy, inputs.identity), inputs.model_dump(mode="json"))
+    if failures:
+        raise SweepstackError("\n".join(f"volume {inputs.name} is not made: {failure.reason}" for failure in failures))
 
 
 def write(store: EvidenceStore, text: str | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
@@ -16,7 +17,7 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import VolumeInputs, VolumeState
-from sweepstack.provider.resources import held_by_another, volume_lifecycle
+from sweepstack.provider.resources import held_by_another, policy, volume_lifecycle
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.session import Operation
 
@@ -40,6 +41,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "price_per_gb_month": Decision.UPDATE,
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
+        "policy": Decision.UPDATE,
         "live": Decision.IGNORE,
     }
     refusals: ClassVar[dict[str, str]] = {
@@ -52,16 +54,19 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def check(self, op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> Checked[VolumeInputs]:
         """Says what it costs, and writes `clearance`. Refuses to shrink it."""
-        failures = []
+        binds = policy.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
+        new = new.model_copy(update={"policy": binds.copy})
+        failures = policy.volume_problems(binds, new.model_dump(mode="json")) if old is None else []
         if new.guarded:
             if new.clearance is not None:
                 new = new.model_copy(update={"clearance": None})
-            failures = volume_lifecycle.size_problems(old, new)
+            failures += volume_lifecycle.size_problems(old, new)
             new = new.model_copy(update={"clearance": volume_lifecycle.clearance_of(op, old, new)})
         return Checked(new, [*failures, *volume_lifecycle.say(op, new.model_dump(), new=old is None)])
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
-        return volume_lifecycle.say(op, new, new=not old)
+        binds = policy.bound(op, None, None) if not old else policy.Bound()
+        return [*policy.volume_problems(binds, new), *volume_lifecycle.say(op, new, new=not old)]
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
         platform = load_platform(inputs.adapter)
@@ -71,6 +76,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             record = find_kept(platform, inputs.name)
             volume_lifecycle.register(op, inputs, record)
         else:
+            policy.require_volume(op, Evidence(inputs.evidence), inputs)
             record = self._ensured(platform, inputs)
             if not record.created:
                 op.info(f"volume {inputs.name} was there already ({record.location}): adopted with what is on it")

@@ -187,6 +187,7 @@ def facts_of(state: VolumeState) -> VolumeFacts:
         keep_until=state.keep_until or "",
         size_gb=state.actual_size_gb or state.size_gb,
         where=state.actual_region or state.location,
+        policy=state.policy,
     )
 
 

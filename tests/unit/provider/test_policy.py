@@ -9,9 +9,9 @@ import pytest
 
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState
+from sweepstack.provider.models import BoxState, VolumeInputs
 from sweepstack.teardown.policy_copies import RECORD, in_evidence, in_state
-from tests.unit.provider.support import BOX, GATE, IDENTITY, Sweep, abandonment, approval_for, approved
+from tests.unit.provider.support import BOX, GATE, IDENTITY, VOLUME, Sweep, abandonment, approval_for, approved
 
 RULES: dict[str, tuple[str, dict[str, Any], str]] = {
     "max_price_per_hour": (
@@ -195,3 +195,24 @@ def test_the_next_up_writes_a_copy_again_that_the_evidence_lost(sweep: Sweep) ->
     IDENTITY.update(op, "i", state, checked)
     assert path.exists()
     assert IDENTITY.read(op, "i", state).unhealthy == ()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "words"),
+    [
+        ("platforms: other", {}, "allows the platforms other (policy.yaml line 1), and this is local"),
+        ("regions: EU-1", {"region": "US-1"}, "allows the regions EU-1 (policy.yaml line 1), and region is US-1"),
+        ("evidence: s3", {}, "allows evidence in s3 (policy.yaml line 1), and pull_to is a folder"),
+    ],
+)
+def test_a_volume_keeps_to_the_policy_too(sweep: Sweep, text: str, changes: dict[str, Any], words: str) -> None:
+    policy(sweep, text)
+    before = set((sweep.platform_root / "volumes").iterdir())
+    known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence, "adapter": "local"}
+    inputs = VolumeInputs.model_validate({**known, "name": "other", **changes})
+    op = sweep.op("Volume", "other")
+    assert words in VOLUME.check(op, None, inputs).failures[0].reason
+    assert VOLUME.check(op, inputs, inputs).failures == []
+    with pytest.raises(SweepstackError, match="volume other is not made"):
+        VOLUME.create(op, inputs)
+    assert set((sweep.platform_root / "volumes").iterdir()) == before
