@@ -1,6 +1,7 @@
 """Deadlines that a platform sets on a stopped box: when they come, what they kill. Pure.
 
-A clock starts when the ledger has the box as stopped, and a start ends it. The facts are inputs in the state, resolved
+A clock starts when the ledger has the box as stopped, and a start ends it. A stop that was only found is dated by the
+last sign that the box was up: no platform's clock began sooner. The facts are inputs in the state, resolved
 from the profile once: who looks at them weeks later needs no profile.
 """
 
@@ -46,22 +47,36 @@ class Countdown:
 
 
 def running(
-    facts: Collection[ClockFact], bill: Bill | None, now: datetime, *, box: str, native_id: str, off: datetime | None
+    facts: Collection[ClockFact],
+    bill: Bill | None,
+    now: datetime,
+    *,
+    box: str,
+    native_id: str,
+    off: datetime | None,
+    seen: datetime | None = None,
 ) -> list[Countdown]:
     """The clocks of one box that run now, by the ledger; else those that may, where it may have gone `off` by itself
-    since that moment (None: it can't have)."""
-    found = countdowns(facts, bill, now)
+    since that moment (None: it can't have). `seen`: as in `countdowns`."""
+    found = countdowns(facts, bill, now, seen=seen)
     return found if found or off is None else earliest(facts, box, native_id, off, now)
 
 
-def countdowns(facts: Iterable[ClockFact], bill: Bill | None, now: datetime) -> list[Countdown]:
-    """The clocks of one box that run now, the first to strike first; none while it runs, or where it has no bill."""
+def countdowns(
+    facts: Iterable[ClockFact], bill: Bill | None, now: datetime, *, seen: datetime | None = None
+) -> list[Countdown]:
+    """The clocks of one box that run now, the first to strike first; none while it runs, or where it has no bill.
+    `seen`: the last sign that it was up (None: unknown), for a stop that was only found."""
     since = stopped_since(bill)
     if bill is None or since is None:
         return []
+    early = seen if seen is not None and seen < since and _was_found(bill, since) else None
     found = []
     for fact in facts:
         begin = first_stopped(bill) or since if fact.first_stop else since
+        if early is not None and begin == since and fact.days is not None:
+            found += earliest([fact], bill.box, bill.native_id, early, now)
+            continue
         at = None if fact.days is None else begin + fact.days * DAY
         left = None if at is None else max(at - now, timedelta())
         found.append(Countdown(bill.box, bill.native_id, fact.what, begin, at, left, fact.kills))
@@ -95,6 +110,10 @@ def stopped_since(bill: Bill | None) -> datetime | None:
             break
         since = span.begin
     return since
+
+
+def _was_found(bill: Bill, since: datetime) -> bool:
+    return any(span.found for span in bill.spans if span.begin == since)
 
 
 def first_stopped(bill: Bill) -> datetime | None:

@@ -20,16 +20,20 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 _PHASES: tuple[LedgerPhase, ...] = ("running", "stopped", "ended")
+FOUND_STOPPED = "found stopped: the box itself, its platform or a person at its console stopped it, no later than this"
+"""`how` of a stop that no command of ours made: the true moment lies before the recorded one."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """One phase at one price (USD per hour; None: unknown). `end` is None while it goes on."""
+    """One phase at one price (USD per hour; None: unknown). `end` is None while it goes on. `found`: a stop that was
+    only found, and began earlier than `begin`."""
 
     phase: LedgerPhase
     price_per_hour: float | None
     begin: datetime
     end: datetime | None
+    found: bool = False
 
     def hours(self, now: datetime) -> float:
         """How long it lasted, or lasts so far."""
@@ -134,8 +138,8 @@ def record_phase(
 ) -> None:
     """Writes down that `native_id` is in `phase` since `at`, at this price (USD per hour; 0 once it has ended).
 
-    Idempotent: what the ledger says already is not written again. `how`: why it ended. Raises EvidenceError. Costs
-    nothing, blocks for one small write.
+    Idempotent: what the ledger says already is not written again. `how`: why it ended, or FOUND_STOPPED. Raises
+    EvidenceError. Costs nothing, blocks for one small write.
     """
     entry = LedgerEntry(
         box=box,
@@ -231,7 +235,8 @@ def _bill(entries: Sequence[LedgerEntry], birth: Birth | None, problem: str) -> 
         if last is not None and last.end == entry.at and (last.phase, last.price_per_hour) == _rate(entry):
             spans[-1] = replace(last, end=end)
         else:
-            spans.append(Span(entry.phase, entry.price_per_hour, entry.at, end))
+            found = entry.phase == "stopped" and entry.how == FOUND_STOPPED
+            spans.append(Span(entry.phase, entry.price_per_hour, entry.at, end, found))
     how = birth.ended_how or "" if birth is not None else ""
     if entries[-1].phase == "ended":
         over = list(takewhile(lambda entry: entry.phase == "ended", reversed(entries)))[-1]

@@ -325,7 +325,7 @@ class LedgerEntry(Record):
     phase: LedgerPhase
     price_per_hour: float | None = Field(ge=0)
     at: Moment
-    how: str = ""  # why it ended
+    how: str = ""  # why it ended; of a stop: that it was only found (`sweepstack.billing.ledger.FOUND_STOPPED`)
 
 
 class Launch(Record):

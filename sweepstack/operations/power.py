@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from sweepstack.billing.ledger import record_phase
+from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
 from sweepstack.core.journal import Journal
 from sweepstack.core.journal_copy import Rest
 from sweepstack.core.observation import Existence, Observation
@@ -193,7 +193,7 @@ def stop_box(
         record = bring_to_rest(platform, facts, wait=wait)
     else:
         record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
-    write_phase(store, box.adapter, facts, "stopped", price_after)
+    write_phase(store, box.adapter, facts, "stopped", price_after, FOUND_STOPPED if pause.at_rest else "")
     return record
 
 
@@ -245,7 +245,12 @@ def start_box(box: BoxContext, *, wait: Wait) -> BoxRecord:
 
 
 def write_phase(
-    store: EvidenceStore, adapter: str, facts: BoxFacts, phase: LedgerPhase, price_per_hour: float | None
+    store: EvidenceStore,
+    adapter: str,
+    facts: BoxFacts,
+    phase: LedgerPhase,
+    price_per_hour: float | None,
+    how: str = "",
 ) -> None:
     """Writes into the ledger that it is in this phase from now on. A ledger that can't be written stops no box: never
     raises for it."""
@@ -259,4 +264,5 @@ def write_phase(
             phase=phase,
             price_per_hour=price_per_hour,
             at=datetime.now(UTC),
+            how=how,
         )

@@ -60,9 +60,9 @@ def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
             bill, box = snapshot.spent.of(box_snapshot.box.native_id), box_snapshot.box
             # A box that its platform calls stopped, and the ledger does not: it stopped with no command to see it.
             may_be_off = box_snapshot.seen.stopped or (box_snapshot.phase == "unknown" and box.ends_itself)
-            off = last_seen(box_snapshot.journal, box_snapshot.since) if may_be_off else None
-            clocks = box.teardown.clocks
-            yield from running(clocks, bill, snapshot.now, box=box.name, native_id=box.native_id, off=off)
+            seen = last_seen(box_snapshot.journal, box_snapshot.since)
+            off, named = seen if may_be_off else None, {"box": box.name, "native_id": box.native_id}
+            yield from running(box.teardown.clocks, bill, snapshot.now, **named, off=off, seen=seen)
 
 
 def _leases(snapshot: Snapshot) -> Iterator[str]:

@@ -260,6 +260,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             record = None  # the problem is said once, below
         else:  # a box is normally locked: no warning
             op.of_stack(line, warns=bool(judgement.seen.note))
+            manual_end.follow_phase(op, box, state, record)
         stop.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
@@ -275,7 +276,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             problem = judgement.seen.account_problem or judgement.seen.note
             words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
             return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
-        manual_end.follow_phase(op, box, state, record)
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
         problem = stop.deviation(box, state, record, judgement.seen)
         return Seen(inputs, now, (problem,) if problem else ())

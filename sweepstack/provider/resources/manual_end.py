@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sweepstack.billing.deadlines import dated
-from sweepstack.billing.ledger import bill_of
+from sweepstack.billing.ledger import FOUND_STOPPED, bill_of
 from sweepstack.core.box_end import IssueFacts, TeardownFacts
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.location import require_marker
@@ -176,7 +176,7 @@ def follow_phase(op: Operation, box: BoxContext, state: BoxState, record: BoxRec
     elif record.phase is Phase.STOPPED and written == "running":
         stop = state.teardown.stop
         price = record.stopped_per_hour if record.stopped_per_hour is not None or stop is None else stop.price_per_hour
-        write_phase(store, state.adapter, box.facts, "stopped", price)
+        write_phase(store, state.adapter, box.facts, "stopped", price, FOUND_STOPPED)
 
 
 def _why(state: BoxState, known: Handover) -> str:

@@ -122,8 +122,10 @@ def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: 
         return  # said elsewhere
     stop = state.teardown.stop.issue if state.teardown.stop is not None else None
     ends_itself = _stops_drained(state) and stop is not None and stop.by == "ssh"
-    off = last_seen(journal, state.created_at) if ends_itself and not answers else None
-    for clock in running(state.teardown.clocks, bill, now, box=state.name, native_id=state.native_id, off=off):
+    seen = last_seen(journal, state.created_at)
+    off = seen if ends_itself and not answers else None
+    named = {"box": state.name, "native_id": state.native_id}
+    for clock in running(state.teardown.clocks, bill, now, **named, off=off, seen=seen):
         op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
 
 

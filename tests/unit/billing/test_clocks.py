@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sweepstack.billing.deadlines import countdowns, last_seen, running, starting, stopped_since
-from sweepstack.billing.ledger import Bill, total
+from sweepstack.billing.ledger import FOUND_STOPPED, Bill, total
 from sweepstack.core.box_end import ClockFact
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import LedgerEntry, LedgerPhase
@@ -90,6 +90,27 @@ def test_a_clock_of_a_box_that_may_be_off_counts_where_none_runs_by_the_ledger()
     going = bill(("running", 0, 2.0))
     assert clocks(going, None) == []
     assert clocks(going, at(5)) == [("released, had it gone off when it was last seen,", at(20))]
+
+
+def test_a_stop_that_was_only_found_counts_from_the_last_sign_of_the_box() -> None:
+    """The platform's clock began with the stop, and not with the first look that found it."""
+    entry = {"box": "a", "native_id": "id-a", "platform": "p", "account": "me"}
+    entries = [
+        LedgerEntry(**entry, phase="running", price_per_hour=2.0, at=at(0)),
+        LedgerEntry(**entry, phase="stopped", price_per_hour=0.03, at=at(20), how=FOUND_STOPPED),
+        LedgerEntry(**entry, phase="stopped", price_per_hour=0.06, at=at(21)),
+    ]
+    (known,) = total(entries, [], at(100)).bills
+
+    def clocks(known: Bill, seen: datetime | None) -> list[tuple[str, datetime | None]]:
+        return [(clock.what, clock.at) for clock in countdowns([RELEASE, CREDIT], known, at(22), seen=seen)]
+
+    early = "released, had it gone off when it was last seen,"
+    assert clocks(known, at(9)) == [(CREDIT.what, None), (early, at(24))]
+    assert clocks(known, None) == clocks(known, at(21)) == [(CREDIT.what, None), ("released", at(35))]
+    ours = bill(("running", 0, 2.0), ("stopped", 20, 0.03))
+    assert clocks(ours, at(9)) == [(CREDIT.what, None), ("released", at(35))], "a stop of ours is dated by itself"
+    assert countdowns([CREDIT], known, at(22), seen=at(9))[0].since == at(20), "where no day is known, nothing is"
 
 
 def test_a_box_was_up_when_its_journal_was_written_last_and_when_it_was_made() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.ledger import record_phase
+from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
 from sweepstack.core.records import Teardown
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase, Wait
@@ -26,7 +26,8 @@ RELEASES = FACTS | {
 
 
 def stopped(sweep: Sweep, box: BoxState, days_ago: float) -> None:
-    """As if it had been stopped so long ago."""
+    """It is stopped, as if for so long."""
+    sweep.platform.stop(box.native_id, box.account)
     for phase, ago in (("running", days_ago + 1), ("stopped", days_ago)):
         record_phase(
             sweep.store,
@@ -117,3 +118,21 @@ def test_a_box_that_ends_its_own_bill_may_be_off_since_it_was_last_seen(sweep: S
     finally:
         (sweep.platform_root / "hidden").rename(sweep.platform_root / "boxes")
     assert "CLOCK released, had it gone off when it was last seen, in 14 d 23 h (20" in sweep.said.warnings
+
+
+def test_a_stop_that_no_command_made_is_dated_by_the_last_sign_of_the_box(sweep: Sweep) -> None:
+    """It stopped itself after its last line and before this look, so its platform may release it sooner."""
+    box = sweep.box(teardown=RELEASES)
+    for entry in (sweep.store.root / "records" / "ledger").iterdir():
+        entry.unlink()
+    made = datetime.now(UTC) - timedelta(days=14)
+    box = box.model_copy(update={"created_at": made, "phase": "running"})
+    record_phase(
+        sweep.store, box=box.name, native_id=box.native_id, platform="local", account=box.account,
+        phase="running", price_per_hour=0.5, at=made,
+    )  # fmt: skip
+    sweep.platform.stop(box.native_id, box.account)
+    BOX.read(sweep.op(), box.native_id, box)
+    (entry,) = [one for one in sweep.store.ledger(box.native_id)[0] if one.phase == "stopped"]
+    assert entry.how == FOUND_STOPPED
+    assert "box box-0: CLOCK released, had it gone off when it was last seen, in " in sweep.said.warnings
