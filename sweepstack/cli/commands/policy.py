@@ -109,7 +109,8 @@ def _show(target: Target, found: Change, out: Out) -> int:
     for head in heads:
         out.line(f"in force   {head.digest}", style="bold", wrap=False)
         for key, value in _rules(found, head).items():
-            out.line(f"           {key}: {value}")
+            words = ", ".join(value) if isinstance(value, list) else value
+            out.line(f"           {key}: {words}")
     rows = [
         (place.where, ", ".join(chain.head.short for chain in place.copy.chains) if place.copy else "-", place.problem)
         for place in found.before.places

@@ -53,7 +53,7 @@ def test_how_the_file_stands_to_what_is_in_force(world: World, text: str | None,
     assert shown.json["in_force"] == [{"digest": PolicyText(text=STRICT).digest, "rules": {"waivers": "refused"}}]
     assert [copy["digests"] for copy in shown.json["copies"]] == [[], [PolicyText(text=STRICT).digest], []]
     words = world.run("policy")
-    assert "waivers: refused" in words.out
+    assert "           waivers: refused\n" in words.out
     assert words.code == code
     assert "\nnext   " in words.out
 
