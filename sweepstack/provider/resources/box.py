@@ -122,7 +122,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *stop.check(op, None, None, old, new)]
             failures += secrets.failures("secrets", new.secrets)
-            failures += policy.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
+            if old is None or box_records.readable(evidence):  # else it may be there, and has to get through
+                failures += policy.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)

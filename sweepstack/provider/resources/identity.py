@@ -123,7 +123,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
         before_renting.keep_budget(Evidence(evidence), inputs.budget)
-        policy.write(store, inputs.policy)
+        policy.write(op, store, inputs.policy)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
@@ -163,7 +163,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if new.budget != old.budget:
             before_renting.keep_budget(evidence, new.budget)
         if new.policy is not None:
-            policy.write(evidence.store, new.policy)
+            policy.write(op, evidence.store, new.policy)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
     def _require_ours(self, evidence: Evidence, stack: str) -> None:

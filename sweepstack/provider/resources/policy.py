@@ -17,12 +17,14 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.s3.address import SCHEME
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.policy_copies import (
+    Found,
     SetAside,
     forget_proposed,
     in_evidence,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
 
 FILE = "policy.yaml"
+READ_SECONDS = 10.0
+"""What was read of the evidence's copy may be this old, within one command of the engine."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,8 @@ class Bound:
 def bound(op: Operation, evidence: Evidence | None, before: str | None, identity: str = "") -> Bound:
     """What binds, by the copy in the state (`before`), that in the evidence, and the project's file. If the evidence is
     there and can't be opened, what the state has binds on. `identity`: of the sweep, if it is known. Raises nothing."""
-    try:
-        store = evidence.store if evidence is not None and EvidenceStore.read_marker(evidence.uri) is not None else None
-    except EvidenceError:
-        store = None
-    places = [in_state(before), *([in_evidence(store)] if store is not None else [])]
+    store = evidence.usable if evidence is not None and evidence.uri else None
+    places = [in_state(before), *([_recorded(op, store)] if store is not None else [])]
     there = any(place.problem or (place.copy is not None and place.copy.chains) for place in places)
     if not there and not (op.session.project_root / FILE).exists():
         return Bound()
@@ -69,6 +70,16 @@ def bound(op: Operation, evidence: Evidence | None, before: str | None, identity
     if before is not None and not identity:  # an approval of a change names the sweep, which is not known here
         copy = before
     return Bound(copy, found.after.rules, found.problem, found.after.unreadable, found.notes)
+
+
+def _recorded(op: Operation, store: EvidenceStore) -> Found:
+    """The copy in the evidence, read once for all resources that are checked together. `write` forgets it."""
+    asked: SingleFlight[Found] = op.session.shared.setdefault(_key(store), SingleFlight())
+    return asked.get(lambda: in_evidence(store), max_age=READ_SECONDS)
+
+
+def _key(store: EvidenceStore) -> str:
+    return f"policy of {store.objects.uri}"
 
 
 def box_problems(now: Bound, inputs: Mapping[str, Any], priced: bool) -> list[Failure]:
@@ -170,7 +181,7 @@ def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) 
     if failures:
         raise SweepstackError("\n".join(f"box {inputs.name} is not rented: {failure.reason}" for failure in failures))
     if now.copy is not None:
-        write(evidence.store, now.copy)
+        write(op, evidence.store, now.copy)
     return inputs.model_copy(update={"policy": now.copy})
 
 
@@ -181,12 +192,13 @@ def require_volume(op: Operation, evidence: Evidence, inputs: VolumeInputs) -> N
         raise SweepstackError("\n".join(f"volume {inputs.name} is not made: {failure.reason}" for failure in failures))
 
 
-def write(store: EvidenceStore, text: str | None) -> None:
+def write(op: Operation, store: EvidenceStore, text: str | None) -> None:
     """Writes the copy of the state into the evidence. Raises EvidenceError."""
     copy = in_state(text).copy
     if copy is not None:
         keep(store, copy)
         forget_proposed(store, copy)
+        op.session.shared.pop(_key(store), None)
 
 
 def write_on_box(box: BoxContext, text: str | None) -> None:

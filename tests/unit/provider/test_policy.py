@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.core.policy_chain import PolicyText
+from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.models import BoxState, VolumeInputs
-from sweepstack.teardown.policy_copies import RECORD, in_evidence, in_state
+from sweepstack.teardown.policy_copies import PROPOSED, RECORD, in_evidence, in_state
+from sweepstack.teardown.policy_in_force import FROM, TO
 from tests.unit.provider.support import BOX, GATE, IDENTITY, VOLUME, Sweep, abandonment, approval_for, approved
 
 RULES: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -216,3 +220,43 @@ def test_a_volume_keeps_to_the_policy_too(sweep: Sweep, text: str, changes: dict
     with pytest.raises(SweepstackError, match="volume other is not made"):
         VOLUME.create(op, inputs)
     assert set((sweep.platform_root / "volumes").iterdir()) == before
+
+
+def test_a_weaker_file_that_was_approved_is_taken_by_all_resources_in_one_up(sweep: Sweep) -> None:
+    """And its approval is used up: the same change back and forth needs another one."""
+    policy(sweep, "waivers: refused\n")
+    box = sweep.box()
+    old, new = PolicyText(text="waivers: refused\n"), PolicyText(text="max_expiry: 1d\n")
+    policy(sweep, new.text)
+    identity = sweep.identity.identity
+    actions = (
+        Action(verb=FROM, box=identity, native_id=old.digest),
+        Action(verb=TO, box=identity, native_id=new.digest),
+    )
+    sweep.store.write_record(PROPOSED, approval_for(box).model_copy(update={"actions": actions}))
+    op = sweep.op("Identity", "identity")
+    known = sweep.identity_inputs(policy=box.policy)
+    checked = IDENTITY.check(op, known, sweep.identity_inputs()).inputs
+    assert heads(checked.policy) == [new.text]
+    IDENTITY.update(op, "i", sweep.identity.model_copy(update={"policy": box.policy}), checked)
+    assert sweep.store.record(PROPOSED, Approval) is None
+    of_box = replace(sweep.op(), session=op.session)
+    after = BOX.check(of_box, sweep.box_inputs(policy=box.policy), sweep.box_inputs()).inputs
+    assert heads(after.policy) == [new.text]
+    gate = GATE.check(of_box, sweep.gate_inputs(box, policy=box.policy), sweep.gate_inputs(box)).inputs
+    assert heads(gate.policy) == [new.text]
+
+
+def heads(text: str | None) -> list[str]:
+    """The policies that a copy ends in."""
+    copy = in_state(text).copy
+    assert copy is not None
+    return [chain.head.text for chain in copy.chains]
+
+
+def test_a_box_whose_records_can_t_be_read_is_not_refused_as_a_new_one(sweep: Sweep) -> None:
+    """It may be there, and its end has to get through."""
+    sweep.box()
+    policy(sweep, "platforms: other\n")
+    (sweep.store.root / "sweep.json").write_bytes(b"\0" * 80)
+    assert BOX.check(sweep.op(), sweep.box_inputs(), sweep.box_inputs()).failures == []
