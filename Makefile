@@ -11,7 +11,7 @@ PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check proof bench fmt
+.PHONY: help up setup test check proof bench live fmt
 
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
@@ -19,6 +19,7 @@ help:
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, verify, status, overhead, object storage, renting, hosts, split, lease"
+	@echo "make live     PLATFORM=... USD=...: rents a real box, plays the whole loop, asks it for the profile's facts (docs/testing-live.md)"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
 
@@ -51,6 +52,11 @@ proof:
 bench:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet
 	$(BIN)/python -m bench
+
+# PLATFORM and USD are required: without them nothing is asked of any platform. It costs real money.
+live:
+	@$(SETUP) --dev --quiet
+	@$(BIN)/python -m tests.live.loop "$(PLATFORM)" --spend "$(USD)"
 
 fmt:
 	@$(SETUP) --dev --quiet

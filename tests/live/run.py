@@ -44,7 +44,7 @@ class LiveRun:
         self.books = all_books()[platform_name]
         self.url = os.environ.get(self.books.url)
         self.purse = Purse(spend)
-        pace = float(os.environ.get(PACE_VARIABLE) or 1)
+        self.pace = pace = float(os.environ.get(PACE_VARIABLE) or 1)
         self.poll, self._gone, self._lag = POLL_SECONDS * pace, GONE_SECONDS * max(pace, 0.1), LAG_SECONDS * pace
         self._over, self.interrupted = threading.Event(), threading.Event()
 
@@ -115,6 +115,17 @@ class LiveRun:
 
         threading.Thread(target=look, name="purse", daemon=True).start()
 
+    def as_interrupt(self, *_: object) -> None:
+        """A handler of signals: interrupts the run, again and again until that is noticed: an exception that is raised
+        while Python collects garbage or calls a callback is lost."""
+
+        def again() -> None:
+            if not self.interrupted.wait(AGAIN_SECONDS):
+                _interrupt()
+
+        threading.Thread(target=again, name="interrupt", daemon=True).start()
+        raise KeyboardInterrupt
+
     def close(self) -> list[str]:
         """The end: nothing interrupts it. What is left is returned, and bills."""
         self._over.set()
@@ -155,7 +166,7 @@ class LivePlugin:
 
     def pytest_sessionstart(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._as_interrupt)
+            signal.signal(number, self._run.as_interrupt)
         self._run.watch()
 
     @pytest.hookimpl(wrapper=True)
@@ -167,17 +178,6 @@ class LivePlugin:
             # A signal may arrive where the code has no line; pytest then fails while it reports the interrupt, and
             # what was rented would not be ended. A new exception, raised here, has lines.
             raise KeyboardInterrupt from None
-
-    def _as_interrupt(self, *_: object) -> None:
-        """Interrupts the run, again and again until that is noticed: an exception that is raised while Python collects
-        garbage or calls a callback is lost."""
-
-        def again() -> None:
-            if not self._run.interrupted.wait(AGAIN_SECONDS):
-                _interrupt()
-
-        threading.Thread(target=again, name="interrupt", daemon=True).start()
-        raise KeyboardInterrupt
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._left = self._run.close()
@@ -202,6 +202,11 @@ class LivePlugin:
             say(f"nothing called {run.prefix}… is left, by {run.platform_name}'s own list")
 
 
+def new_identity() -> str:
+    """`live` and six letters: whose all is that this run rents."""
+    return "live" + "".join(secrets.choice(_LETTERS) for _ in range(6))
+
+
 def begin(config: pytest.Config, platform_name: str, spend: float | None) -> None:
     """Checks that the run may be, and gives it a name. Raises UsageError, before anything is asked of a platform."""
     if platform_name not in all_books():
@@ -215,7 +220,7 @@ def begin(config: pytest.Config, platform_name: str, spend: float | None) -> Non
     if not os.environ.get(all_books()[platform_name].key, "").strip():
         key = all_books()[platform_name].key
         raise pytest.UsageError(f"--live {platform_name} needs a key: export {key}=…")
-    identity = "live" + "".join(secrets.choice(_LETTERS) for _ in range(6))
+    identity = new_identity()
     os.environ[IDENTITY_VARIABLE] = identity
     run = LiveRun(platform_name, spend, f"sweepstack-{identity}-")
     config.pluginmanager.register(LivePlugin(run, config), "sweepstack-live")

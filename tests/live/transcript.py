@@ -1,0 +1,51 @@
+"""What a live loop says, on the screen and in a file, without secrets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from sweepstack.platforms.common.redact import learn, redact
+
+RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
+
+
+class Transcript:
+    """Each line goes through the masking of our logs before it is shown or written, and is on disk at once: a killed
+    run leaves what it said so far.
+
+    `secrets`: name → value, masked whatever the names look like. Variables with names such as …_KEY are masked, too.
+    """
+
+    def __init__(self, path: Path, secrets: Mapping[str, str], screen: TextIO | None = None) -> None:
+        learn(secrets)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._screen = path, screen or sys.stdout
+        self._file = path.open("w", encoding="utf-8")
+        self._colored = self._screen.isatty() and not os.environ.get("NO_COLOR")
+
+    def say(self, text: str, *, red: bool = False) -> None:
+        """On the screen and in the file."""
+        text = redact(text)
+        self._screen.write(f"{RED}{text}{PLAIN}\n" if red and self._colored else f"{text}\n")
+        self._screen.flush()
+        self._keep(text)
+
+    def note(self, text: str) -> None:
+        """In the file alone: all that a command printed."""
+        self._keep(redact(text))
+
+    def beat(self, text: str) -> None:
+        """On the screen alone: that something still goes on."""
+        self._screen.write(redact(text) + "\n")
+        self._screen.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _keep(self, text: str) -> None:
+        self._file.write(text.rstrip("\n") + "\n")
+        self._file.flush()
