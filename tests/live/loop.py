@@ -29,7 +29,7 @@ from tests.live.books import all_books
 from tests.live.harness import MOST_PER_HOUR
 from tests.live.journey import Failed, Journey
 from tests.live.purse import RESERVE_SECONDS, OverBudget
-from tests.live.run import LiveRun, new_identity
+from tests.live.run import LiveRun, busy, new_identity
 from tests.live.stamps import NoStamps, propose, stamped
 from tests.live.transcript import Transcript
 from tests.simulators.rental import stack_of
@@ -101,13 +101,16 @@ def _play(told: argparse.Namespace, run: LiveRun) -> int:
         raise NotBegun(f"the balance {held}, and USD is {told.spend:g}: {run.books.console}")
     out = (told.out or ROOT / ".cache" / "live" / identity).resolve()
     transcript = Transcript(out / "transcript.txt", {run.books.key: os.environ[run.books.key].strip()})
-    journey, code = None, FAILED
+    journey, code, left = None, FAILED, ["not looked at"]
     with _interrupts(run):
         try:
-            _opening(transcript, run, before)
-            journey = _journey(told, run, transcript, out / "work")
-            run.watch()
-            journey.play()
+            try:
+                _opening(transcript, run, before)
+                journey = _journey(told, run, transcript, out / "work")
+                run.watch()
+                journey.play()
+            finally:
+                run.interrupted.set()  # from here on a signal says that the end is under way, and cuts nothing short
             code = FAILED if journey.flaws else PLAYED
         except OverBudget as error:
             transcript.say(f"STOPPED: {error}", red=True)
@@ -119,9 +122,7 @@ def _play(told: argparse.Namespace, run: LiveRun) -> int:
         except Exception:
             transcript.say(f"FAILED: {traceback.format_exc()}", red=True)
         finally:
-            run.interrupted.set()
-            transcript.say(f"ending what is called {run.prefix}…, and looking until that is proved")
-            left = run.close()
+            left = _end(run, transcript)
     for flaw in journey.flaws if journey else ():
         transcript.say(f"NOT AS IT MUST BE: {flaw}", red=True)
     if journey is not None:
@@ -136,10 +137,24 @@ def _play(told: argparse.Namespace, run: LiveRun) -> int:
     return code
 
 
+def _end(run: LiveRun, transcript: Transcript) -> list[str]:
+    """Ends all of the run. What is left, or why that is not known."""
+    transcript.say(f"ending what is called {run.prefix}…, and looking until that is proved")
+    try:
+        return run.close()
+    except Exception as error:
+        return [f"what is left is not known: {type(error).__name__}: {error}"]
+
+
 @contextmanager
 def _interrupts(run: LiveRun) -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, run.as_interrupt) for number in numbers}
+    def handler(*_: object) -> None:
+        if run.interrupted.is_set():
+            busy()
+        else:
+            run.as_interrupt()
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -130,7 +130,7 @@ class LiveRun:
         """The end: nothing interrupts it. What is left is returned, and bills."""
         self._over.set()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _busy)
+            signal.signal(number, busy)
         left = self.end_all()
         if self.purse.ended:  # a create that was cut off may show up late
             time.sleep(self._lag)
@@ -226,5 +226,9 @@ def begin(config: pytest.Config, platform_name: str, spend: float | None) -> Non
     config.pluginmanager.register(LivePlugin(run, config), "sweepstack-live")
 
 
-def _busy(*_: object) -> None:
-    print("\nending what this run rented; it stops by itself when that is proved, after minutes at most", flush=True)
+def busy(*_: object) -> None:
+    """A handler of signals that interrupts nothing."""
+    with suppress(OSError):  # the terminal may be closed
+        print(
+            "\nending what this run rented; it stops by itself when that is proved, after minutes at most", flush=True
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -15,7 +16,7 @@ RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 class Transcript:
     """Each line goes through the masking of our logs before it is shown or written, and is on disk at once: a killed
-    run leaves what it said so far.
+    run leaves what it said so far. A closed terminal or a full disk raises nothing: what was rented has to end.
 
     `secrets`: name → value, masked whatever the names look like. Variables with names such as …_KEY are masked, too.
     """
@@ -30,8 +31,7 @@ class Transcript:
     def say(self, text: str, *, red: bool = False) -> None:
         """On the screen and in the file."""
         text = redact(text)
-        self._screen.write(f"{RED}{text}{PLAIN}\n" if red and self._colored else f"{text}\n")
-        self._screen.flush()
+        self._show(f"{RED}{text}{PLAIN}" if red and self._colored else text)
         self._keep(text)
 
     def note(self, text: str) -> None:
@@ -40,12 +40,18 @@ class Transcript:
 
     def beat(self, text: str) -> None:
         """On the screen alone: that something still goes on."""
-        self._screen.write(redact(text) + "\n")
-        self._screen.flush()
+        self._show(redact(text))
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
+
+    def _show(self, text: str) -> None:
+        with suppress(OSError):
+            self._screen.write(f"{text}\n")
+            self._screen.flush()
 
     def _keep(self, text: str) -> None:
-        self._file.write(text.rstrip("\n") + "\n")
-        self._file.flush()
+        with suppress(OSError):
+            self._file.write(text.rstrip("\n") + "\n")
+            self._file.flush()

@@ -223,3 +223,25 @@ def test_no_secret_is_said_or_written(tmp_path: Path, monkeypatch: pytest.Monkey
     assert screen.getvalue().count("[RENTAL]") == 2
     assert RED not in screen.getvalue(), "no colors where there is no terminal"
     transcript.close()
+
+
+class Closed(io.StringIO):
+    """A terminal that was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_closed_terminal_keeps_nothing_from_its_end(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "transcript.txt", {}, Closed())
+    transcript.say("left")
+    transcript.beat("goes on")
+    assert transcript.path.read_text() == "left\n"
+
+
+def test_red_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    Transcript(tmp_path / "transcript.txt", {}, screen).say("wrong", red=True)
+    assert screen.getvalue().startswith(RED)
