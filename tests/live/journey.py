@@ -75,6 +75,8 @@ class Journey:
     _seen: dict[str, Any] = field(default_factory=dict)
     _after: dict[str, Any] | None = None
     _native_id: str = ""
+    _stopped: bool = False
+    """Whether the platform said that the box was stopped, in the step in which it was to stop itself."""
 
     def prepare(self, stack_file: Path) -> None:
         """Writes the stack file of this run, and gives its sweep the run's own name, so that each tag begins with it.
@@ -182,7 +184,8 @@ class Journey:
         beat = time.monotonic() + BEAT_SECONDS
         while time.monotonic() < ends:
             with contextlib.suppress(PlatformError):  # asked again
-                if self._record().phase is Phase.STOPPED:
+                self._stopped = self._record().phase is Phase.STOPPED
+                if self._stopped:
                     return  # what its journal says is read once it is started again
             if time.monotonic() > beat:
                 self._beat("it still runs")
@@ -194,10 +197,9 @@ class Journey:
         self.flaws.append(f"the box did not stop itself within {STOP_SECONDS / 60:.0f} minutes: {why}")
 
     def _again(self) -> None:
-        stopped = not self.flaws and self.profile.own_key is not None
         self.stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=[0, 1, 2]))
         self._yes(*self._pulumi("up"))
-        if not stopped:
+        if not self._stopped:
             return
         tried = any(event["event"] == "box-off" and event["why"] == "lease" for event in self._events())
         why = "the platform stopped it, and its journal has no try of its own"
