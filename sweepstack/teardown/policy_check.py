@@ -60,6 +60,16 @@ def ask_policy(
     return PolicyAnswer(tuple(dict.fromkeys(problems)))
 
 
+def longest(places: Sequence[Found], identity: str) -> timedelta | None:
+    """The longest time for which an approval may hold, by the policy in force; None if it sets none. Raises nothing."""
+    if not any(place.copy is not None and place.copy.chains for place in places):
+        return None
+    from sweepstack.teardown.policy_in_force import in_force
+
+    known = (rule.rules.max_expiry_seconds for rule in in_force(places, identity).rules)
+    return min((timedelta(seconds=seconds) for seconds in known if seconds is not None), default=None)
+
+
 def _problems(policy: ReadPolicy, approval: Approval, given_up: bool, now: datetime) -> list[str]:
     """What one policy has against the approval."""
     found, rules = [], policy.rules

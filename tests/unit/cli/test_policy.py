@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -101,10 +102,21 @@ def test_what_is_as_strict_needs_no_approval(world: World) -> None:
 def test_approve_is_refused_for_what_the_policy_refuses(world: World) -> None:
     world.add()
     accepted(world, "max_expiry: 1h\n")
-    refused = world.run("approve", "--abandon", "box-0", "--reason", "not worth it")
+    given_up = ("approve", "--abandon", "box-0", "--reason", "not worth it")
+    refused = world.run(*given_up, "--expires", "2h")
     assert refused.code == 1
     assert "--expires 1h" in refused.err
-    assert world.run("approve", "--abandon", "box-0", "--reason", "not worth it", "--expires", "1h").code == 0
+    assert world.run(*given_up, "--expires", "1h").code == 0
+
+
+def test_an_approval_holds_as_long_as_the_policy_allows_where_no_time_is_named(world: World) -> None:
+    """So `finish`, which `status` names, goes through as it stands there."""
+    world.add()
+    accepted(world, "max_expiry: 1h\n")
+    given = world.run("approve", "--abandon", "box-0", "--reason", "not worth it", "--json")
+    assert given.code == 0, given
+    approval = Approval.model_validate(given.json["approval"])
+    assert approval.expires - approval.at == timedelta(hours=1)
 
 
 def test_status_shows_a_policy_that_was_set_aside(world: World) -> None:

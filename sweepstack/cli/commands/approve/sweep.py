@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.collect import look
@@ -37,6 +37,7 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
+from sweepstack.teardown.policy_check import copies_of, longest
 from sweepstack.teardown.refusal import of_another_account
 from sweepstack.teardown.revocation import given_at
 from sweepstack.teardown.stop_check import AtRisk
@@ -117,9 +118,8 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
     _known_cells(target, options, snapshot)
     digest, receipt = _receipt(target, options, snapshot, store, named)
     now = given_at(store, datetime.now(UTC), [box_snapshot.box.native_id for box_snapshot in named])
-    approval = build(
-        options, receipt=digest, box_snapshots=named, waive=options.waive, expires=now + options.expires, now=now
-    )
+    expires = now + _lasts(options, named, store)
+    approval = build(options, receipt=digest, box_snapshots=named, waive=options.waive, expires=expires, now=now)
     risks: dict[str, AtRisk] = {}
     asked = [(box_snapshot, _verdict(box_snapshot, approval, options.verb, risks)) for box_snapshot in named]
     refused = [(box_snapshot, verdict) for box_snapshot, verdict in asked if not verdict.allowed]
@@ -131,6 +131,15 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), snapshot, {box_snapshot.box.name for box_snapshot in named})
     return Plan(merged, asked, kept, gone, risks, dying(store, named, options.verb))
+
+
+def _lasts(options: ApproveOptions, named: Sequence[BoxSnapshot], store: EvidenceStore | None) -> timedelta:
+    """How long the approval holds: as was asked for; but what is asked for by default is as long as the policy in force
+    allows, so that no option is needed for it."""
+    if options.expires != ApproveOptions.expires:
+        return options.expires
+    limits = [longest(copies_of(one.box.context(options.verb), store, one.seen), one.box.identity) for one in named]
+    return min([options.expires, *(limit for limit in limits if limit is not None)])
 
 
 def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:
