@@ -20,6 +20,7 @@ SECTIONS = (
     ("Results", ("pull", "verify", "results", "provenance", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
+    ("In a pipeline", ("ci",)),
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )
 """A command in none of these sections is shown last, under "More"."""

@@ -1,0 +1,115 @@
+"""The pipelines as files: templates beside this module, filled in for one repository."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.commands.ci.changes import git
+from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
+from sweepstack.cli.output import No
+from sweepstack.core.paths import installed
+from sweepstack.onbox.common.canonical import write_atomically
+
+TEMPLATES = Path(__file__).with_name("templates")
+SECRETS = (
+    BACKEND,
+    "PULUMI_CONFIG_PASSPHRASE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL",
+    PRIVATE_KEY,
+)
+"""What every repository may set: backend and evidence, and the SSH key for boxes. One that is not set is left out."""
+_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+_PLACE = re.compile(r"^( *)@SECRETS@\n", re.MULTILINE)
+
+Secret = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME",
+        help="A further secret that the jobs get: a platform's key, a job's secret. Repeatable.",
+    ),
+]
+SetUp = Annotated[
+    str | None, typer.Option("--setup", metavar="COMMAND", help="What makes .venv with sweepctl and the engine.")
+]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch that is brought up.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over files that are there and differ.")]
+
+
+def set_up(root: Path, given: str | None) -> str:
+    """The command that sets a fresh clone up: this repository's own, or pip in a project that `sweepctl init` made.
+
+    Raises No: several lines, or a project whose requirements.txt does not name sweepstack.
+    """
+    if given is not None:
+        if not given.strip() or "\n" in given:
+            raise No("--setup takes one command on one line; write a script for more")
+        return given.strip()
+    if not installed():
+        return "python3 scripts/setup --quiet"
+    needs = root / "requirements.txt"
+    if not needs.is_file() or "sweepstack" not in needs.read_text(encoding="utf-8"):
+        raise No(
+            "requirements.txt is not there, or does not name sweepstack: a fresh clone could not install it",
+            ["sweepctl ci github --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
+        )
+    return "python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt"
+
+
+def main_branch(root: Path, given: str | None) -> str:
+    """The branch that is brought up: the given one, else the remote's, else the one that is checked out.
+
+    Raises No for a name that a pipeline can't hold.
+    """
+    name = given or git(root, "rev-parse", "--abbrev-ref", "HEAD")
+    if given is None:
+        heads = git(root, "for-each-ref", "--format=%(symref:short)", "refs/remotes/origin/HEAD")
+        name = heads.removeprefix("origin/") or name
+    if not _BRANCH.fullmatch(name) or name == "HEAD":
+        raise No(f"{name!r} is no branch that a pipeline can name: --branch NAME")
+    return name
+
+
+def filled(template: str, *, setup: str, branch: str, secrets: Sequence[str], expression: str) -> str:
+    """A template's text. `expression`: how the forge writes a secret's value, with `{}` for its name; "" where its jobs
+    have all secrets as variables already.
+
+    Raises No for a secret whose name is none.
+    """
+    for name in secrets:
+        if not _NAME.fullmatch(name) or name.startswith(("GITHUB_", "GITLAB_", "CI_")):
+            raise No(f"{name!r} can't be a secret of a job: capitals, digits and _, and not of the forge itself")
+    names = dict.fromkeys((*SECRETS, *secrets))
+
+    def lines(found: re.Match[str]) -> str:
+        return "".join(f"{found[1]}{name}: {expression.format(name)}\n" for name in names)
+
+    text = _PLACE.sub(lines, (TEMPLATES / template).read_text(encoding="utf-8"))
+    return text.replace("@SETUP@", setup).replace("@BRANCH@", branch)
+
+
+def write(root: Path, files: dict[str, str], *, force: bool) -> list[str]:
+    """Writes the files, relative to the repository's root; returns those that changed. Idempotent.
+
+    Raises No where a file is there that differs, unless `force`: nothing was written then.
+    """
+    for name, text in files.items():
+        if (root / name).exists() and (root / name).read_text(encoding="utf-8") != text and not force:
+            raise No(
+                f"{name} is there and differs, so nothing was written",
+                ["git diff    (after --force, which writes over it)"],
+            )
+    changed = [n for n, t in files.items() if not (root / n).exists() or (root / n).read_text(encoding="utf-8") != t]
+    for name in changed:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(root / name, files[name].encode())
+    return changed

@@ -1,0 +1,73 @@
+"""`sweepctl ci post`: puts on the forge what a step has left, each thing once."""
+
+from __future__ import annotations
+
+from sweepstack.cli.commands.ci.forge import Forge, Job, State, begins
+from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.steps import From, Kind, Result, StackResult
+from sweepstack.cli.options import AsJson
+from sweepstack.cli.output import NO, UNSURE, YES, Out
+
+STATES: dict[int, State] = {YES: "success", NO: "failure", UNSURE: "error"}
+ISSUE = "<!-- sweepctl nightly -->"
+
+
+def status_name(kind: Kind, stack: str) -> str:
+    """The name of a stack's commit status."""
+    return f"sweepctl {kind}: {stack}"
+
+
+def status_text(one: StackResult) -> str:
+    """Its description: whether it may go on, and the digest of what was reviewed."""
+    return f"{one.words}; {one.digest}" if one.digest else one.words
+
+
+def command(left: From, json: AsJson = False) -> int:
+    """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
+    job, client = here()
+    result = Result.read(left)
+    out, done = Out(as_json=json), []
+    if result.kind == "nightly":
+        page = client().issue(ISSUE, result.title, f"{ISSUE}\n{result.body}", open=result.code != YES)
+        done.append(f"issue {page}" if page else "no issue is open, and none is needed")
+    elif result.stacks or job.change is not None:
+        done = _stacks(job, client(), result)
+    out.document({"posted": done})
+    for line in done or ["nothing to post"]:
+        out.line(line)
+    return YES
+
+
+def _stacks(job: Job, forge: Forge, result: Result) -> list[str]:
+    done = []
+    for one in result.stacks:
+        change = one.change if one.change is not None else job.change
+        if change is not None:
+            # `up` says what it did below the review, in a comment of its own: so the review stays to be read.
+            forge.comment(change, _marker(result.kind, one.stack), f"{_marker(result.kind, one.stack)}\n{one.body}")
+            done.append(f"comment of {one.stack} on {change}")
+        # The status comes last: where it stands, the comment does.
+        forge.set_status(job.head, status_name(result.kind, one.stack), STATES[one.code], status_text(one), job.url)
+        done.append(f"status of {one.stack}: {one.words}")
+    if result.kind == "review" and job.change is not None:
+        done += _outdated(forge, job.change, {one.stack for one in result.stacks})
+    return done
+
+
+def _outdated(forge: Forge, change: int, stacks: set[str]) -> list[str]:
+    """A stack that an earlier version of this change touched, and this one does not: its comment says so."""
+    done = []
+    for _, text in forge.comments(change):
+        marker = text.lstrip("\ufeff").split("\n", 1)[0].strip()
+        stack = marker.removeprefix("<!-- sweepctl review: ").removesuffix(" -->")
+        if stack == marker or stack in stacks or not begins(text, _marker("review", stack)):
+            continue
+        said = f"{_marker('review', stack)}\nThis change does not touch the stack {stack} any more.\n"
+        if text.replace("\r\n", "\n").strip() != said.strip():  # a forge may change the lines' ends
+            forge.comment(change, _marker("review", stack), said)
+            done.append(f"comment of {stack}, which is not touched any more")
+    return done
+
+
+def _marker(kind: Kind, stack: str) -> str:
+    return f"<!-- sweepctl {kind}: {stack} -->"

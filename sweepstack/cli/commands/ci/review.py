@@ -1,0 +1,78 @@
+"""`sweepctl ci review`: reviews each stack that a request touches. Its step has keys, and no token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweepstack.cli.commands.ci import steps
+from sweepstack.cli.commands.ci.changes import Touched, fork_point, touched
+from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.steps import Into, Result, StackResult
+from sweepstack.cli.options import AsJson
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.status.engine.call import find_project_root
+
+WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
+
+
+def command(into: Into, json: AsJson = False) -> int:
+    """Review each stack that this change touches, for the step that posts it. Changes nothing that runs."""
+    job, _ = here()
+    root = find_project_root(Path.cwd())
+    if job.foreign:
+        raise No(
+            "this change is from a fork: it is not reviewed with the keys of this repository. Push its branch here"
+        )
+    base = fork_point(root, job.target)
+    found = touched(root, base)
+    if found:
+        steps.need_backend(root)
+    into.mkdir(parents=True, exist_ok=True)
+    with steps.environment() as env:
+        results = [_of(root, env, into.resolve(), base, one) for one in found]
+    code = steps.worst([one.code for one in results])
+    Result("review", results, code).write(into)
+    out = Out(as_json=json)
+    out.document({"stacks": [{"stack": one.stack, "code": one.code, "digest": one.digest} for one in results]})
+    for one in results:
+        out.line(f"{one.stack}: {one.words}")
+    if not results:
+        out.line("this change touches no stack")
+    return code
+
+
+def _of(root: Path, env: dict[str, str], into: Path, base: str, one: Touched) -> StackResult:
+    if one.removed:
+        return _removed(root, env, one.stack)
+    if steps.open_stack(root, env, one.stack):
+        return StackResult(one.stack, UNSURE, "the backend could not be asked", "The backend could not be asked.\n")
+    return reviewed(root, env, into, one.stack, "--base", base)
+
+
+def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: str) -> StackResult:
+    """Runs `sweepctl review`, and reads what it wrote."""
+    markdown, document = into / f"{stack}.md", into / f"{stack}.json"
+    for old in (markdown, document):
+        old.unlink(missing_ok=True)
+    files = ("--md-file", str(markdown), "--json-file", str(document))
+    code = steps.sweepctl(root, env, "review", "--stack", stack, *words, *files).code
+    code = code if code in (YES, NO) else UNSURE
+    body = steps.text(markdown)
+    digest = str(steps.document(document).get("digest") or "")
+    if code == YES and not digest:
+        code = UNSURE  # what was reviewed can't be named, so nothing can be bound to it
+    if body.startswith("<!-- "):
+        body = body.partition("\n")[2]
+    body = body or f"`sweepctl review --stack {stack}` ended with {code} and wrote nothing: the job's log says why.\n"
+    return StackResult(stack, code, WORDS[code], body, digest)
+
+
+def _removed(root: Path, env: dict[str, str], stack: str) -> StackResult:
+    """A stack whose file this change removes: fine where the backend has nothing of it."""
+    exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null", "--non-interactive")
+    if exported.code:
+        words = "its file is removed, and the backend has no such stack, or did not say"
+        return StackResult(stack, UNSURE, words, f"{words.capitalize()}. Removing a stack file ends nothing.\n")
+    words = "its file is removed, and that ends nothing: its boxes bill on"
+    body = f"{words.capitalize()}. First `pulumi destroy --stack {stack}`, then `pulumi stack rm {stack}`.\n"
+    return StackResult(stack, NO, words, body)

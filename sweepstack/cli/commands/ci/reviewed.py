@@ -1,0 +1,62 @@
+"""`sweepctl ci reviewed`: which review each merged stack had. Its step has the token alone."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweepstack.cli.commands.ci.changes import git, last_commit, touched
+from sweepstack.cli.commands.ci.forge import Forge
+from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.post import status_name
+from sweepstack.cli.commands.ci.steps import REVIEWED, Into
+from sweepstack.cli.options import AsJson
+from sweepstack.cli.output import NO, YES, No, Out
+from sweepstack.onbox.common.canonical import DIGEST, write_atomically
+from sweepstack.status.engine.call import find_project_root
+
+
+def command(
+    into: Into,
+    only: Annotated[
+        str, typer.Option("--only", metavar="STACK", help="This stack alone, by hand, with --digest.")
+    ] = "",
+    digest: Annotated[str, typer.Option(metavar="sha256:…", help="The digest that a person has read.")] = "",
+    json: AsJson = False,
+) -> int:
+    """Write down which review each stack of this push had, by the status on its request's last commit."""
+    job, client = here()
+    root = find_project_root(Path.cwd())
+    if only or digest:
+        if not only or not DIGEST.fullmatch(digest):
+            raise No("by hand it takes both: the stack, and the whole digest (sha256: and 64 hex digits) of a review")
+        found: dict[str, dict[str, Any]] = {only: {"digest": digest, "change": None, "why": ""}}
+    else:
+        base = job.before or git(root, "rev-parse", "HEAD^1")
+        merged = [one for one in touched(root, base) if not one.removed]
+        api = client() if merged else None
+        found = {one.stack: _of(api, one.stack, last_commit(root, base, one.paths)) for one in merged if api}
+    into.mkdir(parents=True, exist_ok=True)
+    write_atomically(into / REVIEWED, json_module.dumps(found, indent=1).encode())
+    out = Out(as_json=json)
+    out.document({"stacks": found})
+    for stack, one in found.items():
+        out.line(f"{stack}: {one['digest'] or one['why']}")
+    return NO if any(one["why"] for one in found.values()) else YES
+
+
+def _of(api: Forge, stack: str, commit: str) -> dict[str, Any]:
+    """The digest of the review that said that this stack may go on; or why there is none."""
+    change = api.change_of(commit) if commit else None
+    if change is None:
+        return {"digest": "", "change": None, "why": f"{commit[:12] or 'its change'} came without a reviewed request"}
+    number, head = change
+    status = api.status(head, status_name("review", stack))
+    digest = DIGEST.search(status.text) if status else None
+    if status is None or status.state != "success" or digest is None:
+        said = f"{status.state}: {status.text}" if status else "none"
+        return {"digest": "", "change": number, "why": f"request {number} has no review that may go on ({said})"}
+    return {"digest": digest[0], "change": number, "why": ""}

@@ -1,0 +1,178 @@
+"""What the steps of a job share: they run commands, and leave files for the step that posts them.
+
+A step that has the keys of backend and platforms has no token of the forge, and the step that posts has no other key.
+So what a change runs (its program, its job) never sees the token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sweepstack.channel.ssh.keys import KEY_VARIABLE
+from sweepstack.cli.commands.ci.forge import TOKENS
+from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
+from sweepstack.config.file import read_document
+from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.status.engine.call import find_engine
+
+SECONDS = 6 * 3600.0
+"""No command of a job takes longer: GitHub ends a job after that."""
+PRIVATE_KEY = "SWEEPSTACK_SSH_PRIVATE_KEY"
+"""The SSH key for boxes, itself and not the path of its file: a forge's secrets are texts."""
+BACKEND = "PULUMI_BACKEND_URL"
+MAY_BE_EMPTY = frozenset({"PULUMI_CONFIG_PASSPHRASE"})
+RESULT = "result.json"
+REVIEWED = "reviewed.json"
+Kind = Literal["review", "up", "nightly"]
+
+Into = Annotated[Path, typer.Option("--into", metavar="FOLDER", help="Where the files for the next step go.")]
+From = Annotated[Path, typer.Option("--from", metavar="FOLDER", help="What a step before this one has left.")]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it printed on stdout (only where it was `captured`)."""
+
+    code: int
+    out: str = ""
+
+
+@dataclass(frozen=True)
+class StackResult:
+    """What a step found of one stack. `code`: 0 yes, 1 no, 2 could not tell. `body`: the comment's Markdown without its
+    marker; `digest`: of the change that was reviewed; `change`: where the comment goes, None: the job's own.
+    """
+
+    stack: str
+    code: int
+    words: str
+    body: str = ""
+    digest: str = ""
+    change: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step leaves. `title` and `body` are of an issue (`nightly`)."""
+
+    kind: Kind
+    stacks: list[StackResult] = field(default_factory=list)
+    code: int = YES
+    title: str = ""
+    body: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Writes it for the next step."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / RESULT, json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Result:
+        """What the step before has left. Raises Unsure where there is nothing, or it does not read."""
+        try:
+            document = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+            stacks = [StackResult(**one) for one in document.pop("stacks")]
+            return cls(stacks=stacks, **document)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise Unsure(f"the step before this one left no result in {folder} (its log says why): {error}") from error
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code for all: 1 where one said no, else 2 where one could not tell."""
+    return NO if NO in codes else UNSURE if any(codes) else YES
+
+
+@contextmanager
+def environment() -> Iterator[dict[str, str]]:
+    """The environment for commands: no token of the forge, no variable that is set to nothing (a secret that the forge
+    does not have), and the SSH key as a file that only this user reads, until this ends."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*TOKENS, PRIVATE_KEY) and (value or name in MAY_BE_EMPTY)
+    }
+    key = os.environ.get(PRIVATE_KEY, "")
+    if not key:
+        yield env
+        return
+    with tempfile.TemporaryDirectory(prefix="sweepctl-ci-") as folder:  # of mode 0700
+        file = Path(folder) / "key"
+        file.touch(mode=0o600)
+        file.write_text(key.rstrip("\n") + "\n", encoding="utf-8")
+        yield {**env, KEY_VARIABLE: str(file)}
+
+
+def need_backend(root: Path) -> None:
+    """Raises No where no backend is named: a fresh runner's own folder knows no stack, and `up` would rent anew."""
+    if os.environ.get(BACKEND):
+        return
+    project = read_document(root / "Pulumi.yaml", "Pulumi.yaml").data
+    if not project.get("backend"):
+        raise No(
+            f"{BACKEND} is not set, and Pulumi.yaml names no backend: this runner's own folder has no state of any "
+            "stack. Make it a secret of this job (docs/pipelines.md). A change from a fork or of a bot gets none"
+        )
+
+
+def sweepctl(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> Done:
+    """Runs a command of this sweepctl. With `captured` its stdout is not printed."""
+    return _run([str(Path(sys.executable).parent / "sweepctl"), *words], ("sweepctl", *words), root, env, captured)
+
+
+def pulumi(root: Path, env: dict[str, str], *words: str) -> Done:
+    """Runs a command of the engine."""
+    return _run([find_engine(), *words], ("pulumi", *words), root, env, False)
+
+
+def open_stack(root: Path, env: dict[str, str], stack: str) -> int:
+    """Selects the stack, and makes it in the backend where it is not there: an empty one, which costs nothing."""
+    return pulumi(root, env, "stack", "select", "--create", "--stack", stack, "--non-interactive").code
+
+
+def _run(command: Sequence[str], shown: Sequence[str], root: Path, env: dict[str, str], captured: bool) -> Done:
+    aside(f"$ {shlex.join(shown)}")
+    sys.stdout.flush()
+    try:
+        done = subprocess.run(
+            command,
+            cwd=root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if captured else None,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unsure(f"`{shlex.join(shown)}` did not end: {error}") from error
+    return Done(done.returncode, done.stdout or "")
+
+
+def document(path: Path) -> dict[str, Any]:
+    """A JSON document that a command wrote; empty where there is none that reads."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def text(path: Path) -> str:
+    """A text that a command wrote; "" where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""The pipelines that `sweepctl ci` writes, run as they stand."""

@@ -1,0 +1,109 @@
+"""Runs the jobs of a written workflow of GitHub, or of a written pipeline of GitLab, step by step on this machine.
+
+It knows only what these files use, and refuses anything else. `make proof` runs the same files by runners that others
+wrote (test_by_others.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+SECONDS = 300.0
+CHECKOUT = re.compile(r"actions/checkout@[0-9a-f]{40}")
+VALUE = re.compile(r"\$\{\{ ([\w.]+) \}\}")
+
+
+@dataclass
+class Ran:
+    """What ran: the names of the jobs, the worst exit code, and all that was printed."""
+
+    jobs: list[str] = field(default_factory=list)
+    code: int = 0
+    said: str = ""
+
+    def __str__(self) -> str:
+        return f"jobs {self.jobs}, code {self.code}\n{self.said}"
+
+
+def holds(condition: str, values: Mapping[str, str]) -> bool:
+    """Whether `a == b && c != 'd'` holds, for names of `values`."""
+
+    def value(word: str) -> str:
+        word = word.strip()
+        return word[1:-1] if word.startswith("'") else values.get(word, "")
+
+    for part in condition.split("&&"):
+        left, sign, right = re.split(r"(==|!=)", part)
+        if (value(left) == value(right)) is not (sign == "=="):
+            return False
+    return True
+
+
+def github(
+    clone: Path,
+    name: str,
+    event: Mapping[str, Any],
+    *,
+    values: Mapping[str, str],
+    secrets: Mapping[str, str],
+    machine: Mapping[str, str],
+) -> Ran:
+    """Runs a workflow in a fresh clone. `values`: what its expressions may name, such as `inputs.stack`; `machine`: the
+    variables of the runner. A step sees only the secrets that it names."""
+    workflow = yaml.safe_load((clone / ".github/workflows" / name).read_text())
+    assert workflow["permissions"] == {}, "each job names its own rights"
+    ran = Ran()
+    known = {**values, **{f"secrets.{key}": value for key, value in secrets.items()}}
+    temp = clone.parent / f"{clone.name}-temp"
+    temp.mkdir()
+    (temp / "event.json").write_text(json.dumps(event))
+    for key, job in workflow["jobs"].items():
+        if not holds(job["if"], known):
+            continue
+        ran.jobs.append(key)
+        failed = False
+        for step in job["steps"]:
+            if "uses" in step:
+                assert CHECKOUT.fullmatch(step["uses"]), step["uses"]
+                assert step["with"]["persist-credentials"] is False
+                continue
+            assert step.get("if") in (None, "success() || failure()"), step
+            if failed and "if" not in step:
+                continue
+            own = {one: _filled(text, known) for one, text in step.get("env", {}).items()}
+            env = {**machine, **own, "RUNNER_TEMP": str(temp), "GITHUB_EVENT_PATH": str(temp / "event.json")}
+            code, said = _run(["bash", "-e", "-c", step["run"]], clone, env)
+            ran.said += said
+            failed = failed or code != 0
+            ran.code = ran.code or code
+    return ran
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    filled = VALUE.sub(lambda found: known.get(found[1], ""), text)
+    assert "${{" not in filled, f"an expression that this reader does not know: {text}"
+    return filled
+
+
+def _run(command: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout

@@ -1,0 +1,428 @@
+"""`sweepctl ci`: what it writes, and what its steps post; against strict simulators of both forges."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from sweepstack.cli.commands.ci import forge as forges
+from sweepstack.cli.commands.ci import gitlab_api, nightly, post, reviewed, steps, up
+from sweepstack.cli.commands.ci.changes import last_commit, superseded, touched
+from sweepstack.cli.commands.ci.github import command as write_github
+from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
+from sweepstack.cli.commands.ci.review import command as review
+from sweepstack.cli.commands.ci.steps import REVIEWED, Result, StackResult
+from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown
+from tests.simulators.forges import TOKEN, Forge, serving
+
+DIGEST = "sha256:" + "ab" * 32
+HEAD, MERGE = "a" * 40, "b" * 40
+
+
+def git(folder: Path, *words: str) -> str:
+    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    env = {**os.environ, **who}
+    return subprocess.run(
+        ["git", *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in a repository with a remote: the stack `a` ships `job`, `b` ships a folder elsewhere."""
+    root = tmp_path / "project"
+    (root / "stacks").mkdir(parents=True)
+    (root / "job").mkdir()
+    (root / "job/train.py").write_text("1\n")
+    (root / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
+    for stack, workdir in (("a", "job"), ("b", "/elsewhere")):
+        (root / f"stacks/Pulumi.{stack}.yaml").write_text(
+            f"config:\n  sweepstack:sweep:\n    job: {{workdir: {workdir}}}\n"
+        )
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote.git")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "remote", "add", "origin", str(tmp_path / "remote.git"))
+    commit(root, "first")
+    git(root, "push", "-q", "origin", "main")
+    monkeypatch.chdir(root)
+    return root
+
+
+def commit(root: Path, message: str) -> str:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", message)
+    return git(root, "rev-parse", "HEAD")
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def forge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Forge]:
+    """A job of each forge: of the request 7, whose last commit is HEAD."""
+    for name in [name for name in os.environ if name.startswith(("CI_", "GITHUB_", "GITLAB_"))]:
+        monkeypatch.delenv(name)
+    with serving(request.param) as forge:
+        forge.request(7, HEAD)
+        as_job(forge, monkeypatch, tmp_path, change=7)
+        yield forge
+
+
+def as_job(
+    forge: Forge,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    *,
+    change: int | None = None,
+    before: str = "",
+    **more: Any,
+) -> None:
+    """The variables that the forge sets for a job: of a request, or of a push to main."""
+    if forge.kind == "gitlab":
+        variables = {
+            "GITLAB_CI": "true",
+            "CI_API_V4_URL": forge.url,
+            "CI_PROJECT_ID": "1217",
+            "CI_COMMIT_SHA": HEAD if change else MERGE,
+            "CI_COMMIT_BEFORE_SHA": before or "0" * 40,
+            "CI_DEFAULT_BRANCH": "main",
+            "CI_COMMIT_BRANCH": "" if change else "main",
+            "CI_MERGE_REQUEST_IID": str(change or ""),
+            "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main" if change else "",
+            "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": more.get("project", "1217") if change else "",
+            "CI_JOB_URL": "https://forge.invalid/1",
+            "GITLAB_TOKEN": TOKEN,
+        }
+    else:
+        head = {"sha": HEAD, "repo": {"full_name": more.get("project", forge.repository)}}
+        event = {"before": before, "repository": {"default_branch": "main"}}
+        if change:
+            event["pull_request"] = {"number": change, "head": head, "base": {"ref": "main"}}  # type: ignore[assignment]
+        (folder / "event.json").write_text(json.dumps(event))
+        variables = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": forge.url,
+            "GITHUB_REPOSITORY": forge.repository,
+            "GITHUB_SERVER_URL": "https://forge.invalid",
+            "GITHUB_EVENT_PATH": str(folder / "event.json"),
+            "GITHUB_SHA": MERGE,
+            "GITHUB_REF_NAME": "main",
+            "GITHUB_TOKEN": TOKEN,
+        }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+# what is written
+
+
+def test_the_written_files_are_safe(project: Path) -> None:
+    assert write_github(secret=["SOME_API_KEY"], setup="make env", branch="trunk") == YES
+    files = sorted((project / ".github/workflows").iterdir())
+    assert [file.stem for file in files] == ["sweeps-by-hand", "sweeps-nightly", "sweeps-review", "sweeps-up"]
+    for file in files:
+        text = file.read_text()
+        assert "@" not in re.sub(r"actions/checkout@[0-9a-f]{40} # v[\d.]+", "", text), "a placeholder, or an action"
+        workflow = yaml.safe_load(text)
+        on = workflow[True]  # YAML reads `on` as a boolean
+        assert "pull_request_target" not in on
+        assert "workflow_run" not in on
+        assert workflow["permissions"] == {}
+        for name, job in workflow["jobs"].items():
+            assert job["timeout-minutes"]
+            wrote = {right for right, level in job["permissions"].items() if level == "write"}
+            assert wrote <= {"pull-requests", "statuses", "issues"}, f"{file.name}: {name}"
+            for step in job["steps"]:
+                _step(step, in_fork=name == "fork")
+    review_file = yaml.safe_load((project / ".github/workflows/sweeps-review.yml").read_text())
+    same = "github.event.pull_request.head.repo.full_name == github.repository"
+    assert review_file["jobs"]["review"]["if"] == same
+    assert review_file["jobs"]["fork"]["permissions"] == {}
+
+
+def _step(step: dict[str, Any], *, in_fork: bool) -> None:
+    values = [str(value) for value in step.get("env", {}).values()]
+    assert "${{" not in step.get("run", ""), "an expression in a script is code that a stranger writes"
+    has_token = any("github.token" in value for value in values)
+    has_secrets = any("secrets." in value for value in values)
+    assert not (has_token and has_secrets), "a step with keys has no token"
+    assert not (in_fork and (has_token or has_secrets))
+    if "uses" in step:
+        assert step["with"] == {"fetch-depth": 0, "persist-credentials": False}
+
+
+def test_written_again_they_stay_and_an_edit_is_not_lost(project: Path) -> None:
+    write_github(setup="make env")
+    file = project / ".github/workflows/sweeps-up.yml"
+    before = file.stat().st_mtime_ns
+    write_github(setup="make env")
+    assert file.stat().st_mtime_ns == before
+    file.write_text("mine\n")
+    with pytest.raises(No, match="differs"):
+        write_github(setup="make env")
+    assert file.read_text() == "mine\n"
+    write_github(setup="make env", force=True)
+    assert "mine" not in file.read_text()
+
+
+def test_gitlab_keeps_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".gitlab-ci.yml").write_text("mine: {script: [true]}\n")
+    write_gitlab(setup="make env", branch="main")
+    assert (project / ".gitlab-ci.yml").read_text() == "mine: {script: [true]}\n"
+    assert "include" in capsys.readouterr().out
+    jobs = yaml.safe_load((project / ".gitlab/sweeps.yml").read_text())
+    own = "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID"
+    assert own in jobs["sweeps-review"]["rules"][0]["if"]
+    assert jobs["sweeps-destroy"]["rules"][0]["when"] == "manual"
+
+
+@pytest.mark.parametrize("name", ["lower", "GITHUB_TOKEN", "A-B", "", "X: y"])
+def test_a_name_that_is_no_secret_is_refused(project: Path, name: str) -> None:
+    with pytest.raises(No, match="secret"):
+        write_github(secret=[name], setup="make env")
+    assert not (project / ".github").exists()
+
+
+# which stacks a change touches
+
+
+def test_a_stack_is_touched_by_its_file_and_its_code(project: Path) -> None:
+    base = git(project, "rev-parse", "HEAD")
+    (project / "README.md").write_text("x")
+    commit(project, "no stack")
+    assert touched(project, base) == []
+    (project / "job/train.py").write_text("2\n")
+    code = commit(project, "code of a")
+    assert [(one.stack, one.removed) for one in touched(project, base)] == [("a", False)]
+    (project / "stacks/Pulumi.b.yaml").unlink()
+    (project / "stacks/Pulumi.c.yaml").write_text("config: {}\n")
+    commit(project, "b goes, c comes")
+    found = touched(project, base)
+    assert [(one.stack, one.removed) for one in found] == [("a", False), ("b", True), ("c", False)]
+    assert last_commit(project, base, found[0].paths) == code
+
+
+def test_a_newer_commit_of_the_branch_supersedes(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", "remote.git", "other")
+    paths = ("stacks/Pulumi.a.yaml", "job")
+    assert not superseded(project, "main", paths)
+    (other / "stacks/Pulumi.b.yaml").write_text("config: {}\n")
+    commit(other, "another stack")
+    git(other, "push", "-q", "origin", "main")
+    assert not superseded(project, "main", paths)
+    (other / "job/train.py").write_text("3\n")
+    commit(other, "this stack")
+    git(other, "push", "-q", "origin", "main")
+    assert superseded(project, "main", paths)
+
+
+# what is posted
+
+
+def left(folder: Path, *stacks: StackResult, **more: Any) -> Path:
+    kind = more.pop("kind", "review")
+    Result(
+        kind, list(stacks), steps.worst([one.code for one in stacks]) if stacks else more.pop("code", 0), **more
+    ).write(folder)
+    return folder
+
+
+def test_one_comment_is_updated_and_the_status_has_the_digest(forge: Forge, tmp_path: Path) -> None:
+    good = StackResult("a", YES, "may go on", "## fine\n", DIGEST)
+    assert post.command(left(tmp_path / "r", good)) == YES
+    post.command(left(tmp_path / "r", StackResult("a", NO, "may not go on", "## no\n", DIGEST)))
+    assert forge.texts(7) == ["<!-- sweepctl review: a -->\n## no\n"]
+    assert forge.comments[0].edits == 1
+    assert [one.state for one in forge.statuses] == ["success", {"github": "failure", "gitlab": "failed"}[forge.kind]]
+    assert forge.statuses[0].body == f"may go on; {DIGEST}"
+    post.command(left(tmp_path / "r"))
+    assert "does not touch the stack a any more" in forge.texts(7)[0]
+    asked = len(forge.asked)
+    post.command(left(tmp_path / "r"))
+    assert not any(line.startswith(("PATCH", "PUT", "POST")) for line in forge.asked[asked:]), "written once"
+
+
+def test_a_lost_answer_makes_no_second_comment(forge: Forge, tmp_path: Path) -> None:
+    forge.lose = 1
+    post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "x\n", DIGEST)))
+    assert len(forge.texts(7)) == 1
+    forge.lose = 2  # the edit is lost, and is no reason to say that all is well
+    with pytest.raises(OutcomeUnknown):
+        post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "y\n", DIGEST)))
+
+
+def test_a_long_review_fits_and_many_comments_are_read(forge: Forge, tmp_path: Path) -> None:
+    for number in range(130):
+        forge.comments.append(type(forge.requests[7])(forge.next_id(), body=f"talk {number}", of=7))
+    for text in ("x" * 70_000, "y" * 70_000):
+        post.command(left(tmp_path / "r", StackResult("a", UNSURE, "could not be told", text)))
+    assert len([text for text in forge.texts(7) if text.startswith("<!-- sweepctl")]) == 1
+
+
+def test_without_the_right_or_the_token_it_says_so_and_shows_none(
+    forge: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "GITHUB_TOKEN" if forge.kind == "github" else "GITLAB_TOKEN"
+    folder = left(tmp_path / "r", StackResult("a", YES, "may go on", "x\n", DIGEST))
+    monkeypatch.setenv(name, "ghs_another_token_1234")
+    with pytest.raises(NotAuthorized) as refused:
+        post.command(folder)
+    assert "another_token" not in str(refused.value)
+    monkeypatch.setenv(name, "")
+    with pytest.raises(Unsure, match=name):
+        post.command(folder)
+    with pytest.raises(Unsure, match="no result"):
+        post.command(tmp_path / "nowhere")
+
+
+def test_the_one_issue_is_opened_updated_and_closed(forge: Forge, tmp_path: Path) -> None:
+    for code, body in ((NO, "one"), (NO, "two"), (YES, "fine")):
+        post.command(left(tmp_path / "n", kind="nightly", code=code, title="Sweeps", body=body))
+    (issue,) = forge.issues
+    assert (issue.body.splitlines()[1], issue.state, issue.edits) == ("fine", "closed", 2)
+    post.command(left(tmp_path / "n", kind="nightly", code=YES, title="Sweeps", body="fine"))
+    assert len(forge.issues) == 1
+    post.command(left(tmp_path / "n", kind="nightly", code=NO, title="Sweeps", body="again"))
+    assert [one.state for one in forge.issues] == ["closed", "open"]
+
+
+# what is brought up
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (None, "no review that may go on (none)"),
+        (("failure", f"may not go on; {DIGEST}"), "no review that may go on"),
+        (("success", "may go on"), "no review that may go on"),
+        (("success", f"may go on; {DIGEST}"), ""),
+    ],
+)
+def test_only_what_was_reviewed_has_a_digest(
+    forge: Forge,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: tuple[str, str] | None,
+    why: str,
+) -> None:
+    before = git(project, "rev-parse", "HEAD")
+    (project / "stacks/Pulumi.a.yaml").write_text("config: {}\n")
+    merged = commit(project, "merged")
+    as_job(forge, monkeypatch, tmp_path, before=before)
+    if status:
+        state = {"failure": "failed"}.get(status[0], status[0]) if forge.kind == "gitlab" else status[0]
+        forge.statuses.append(
+            type(forge.requests[7])(1, state=state, body=status[1], name="sweepctl review: a", commit=HEAD)
+        )
+    assert reviewed.command(tmp_path / "r") == NO, "it came without a request"
+    forge.merge(7, merged)
+    code = reviewed.command(tmp_path / "r")
+    found = json.loads((tmp_path / "r" / REVIEWED).read_text())["a"]
+    assert (code, found["digest"]) == ((NO, "") if why else (YES, DIGEST))
+    assert why in found["why"]
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:abc", DIGEST + "0"])
+def test_by_hand_takes_the_whole_digest(forge: Forge, project: Path, tmp_path: Path, digest: str) -> None:
+    with pytest.raises(No, match="whole digest"):
+        reviewed.command(tmp_path / "r", only="a", digest=digest)
+
+
+def test_what_was_not_reviewed_is_not_brought_up(
+    forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+    as_job(forge, monkeypatch, tmp_path)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": "", "change": 7, "why": "no review"}}))
+    assert up.command(tmp_path / "r") == NO
+    forge.commits.add(MERGE)
+    post.command(tmp_path / "r")
+    assert "not brought up: it was not reviewed" in forge.texts(7)[0]
+    as_job(forge, monkeypatch, tmp_path, change=7)
+    with pytest.raises(No, match="only from main"):
+        up.command(tmp_path / "r")
+
+
+def test_a_fork_and_a_job_without_backend_are_refused(
+    forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    git(project, "checkout", "-q", "-b", "change")
+    (project / "stacks/Pulumi.a.yaml").write_text("config: {}\n")
+    commit(project, "change")
+    with pytest.raises(No, match="PULUMI_BACKEND_URL is not set"):
+        review(tmp_path / "r")
+    as_job(forge, monkeypatch, tmp_path, change=7, project="999" if forge.kind == "gitlab" else "evil/sweeps")
+    with pytest.raises(No, match="from a fork"):
+        review(tmp_path / "r")
+
+
+def test_no_command_of_a_job_sees_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*forges.TOKENS, steps.PRIVATE_KEY):
+        monkeypatch.setenv(name, "secret-of-the-forge")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "")
+    with steps.environment() as env:
+        assert "secret-of-the-forge" not in env.values()
+        assert "AWS_ENDPOINT_URL" not in env
+        assert env["PULUMI_CONFIG_PASSPHRASE"] == ""
+        key = Path(env["SWEEPSTACK_SSH_KEY"])
+        assert (key.read_text(), key.stat().st_mode & 0o777) == ("secret-of-the-forge\n", 0o600)
+    assert not key.exists()
+
+
+def test_outside_of_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("GITLAB_CI", raising=False)
+    with pytest.raises(Unsure, match="no job"):
+        post.command(tmp_path)
+
+
+def test_a_merged_results_pipeline_marks_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI_COMMIT_SHA", MERGE)
+    monkeypatch.setenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", HEAD)
+    assert gitlab_api.job().head == HEAD
+
+
+# the night
+
+
+@pytest.mark.parametrize(
+    ("seen", "code", "line"),
+    [
+        ({"bills": "nothing"}, YES, ""),
+        ({"bills": "yes", "alarms": ["the balance ends"]}, NO, "ALARM   the balance ends"),
+        ({"boxes": [{"name": "box-0", "alarms": ["hung"]}]}, NO, "ALARM   box-0: hung"),
+        ({"clocks": [{"box": "box-0", "what": "released", "left_seconds": 3600}]}, NO, "in 60 min"),
+        ({"clocks": [{"box": "box-0", "what": "released", "left_seconds": None}]}, NO, "not known when"),
+        ({"clocks": [{"box": "box-0", "what": "released", "left_seconds": 9e6}]}, YES, ""),
+        ({"budget": {"used": 1.2, "usd": 10, "spent_usd": 12}}, NO, "used up"),
+        ({"bills": "unknown"}, UNSURE, "not known"),
+        ({}, UNSURE, "no document"),
+    ],
+)
+def test_what_status_says_yes_to_and_a_person_must_know(seen: dict[str, Any], code: int, line: str) -> None:
+    found, lines = nightly.of_status(YES, seen)
+    assert found == code
+    assert line in "\n".join(lines)
+
+
+def test_the_issue_names_each_look_and_no_fence_ends_early() -> None:
+    looks = [
+        nightly.Look("sweepctl audit", NO, "box x\n````\n# not a title"),
+        nightly.Look("sweepctl doctor", YES, "ok"),
+    ]
+    text = nightly.issue_text(looks, "https://x")
+    assert "1 of 2 looks" in text
+    assert "| `sweepctl doctor` | fine |" in text
+    assert text.count("`````") == 2
+    assert "more lines" in nightly.fenced("x\n" * 500, 200)
