@@ -1,0 +1,132 @@
+"""`sweepctl receipt`: shows what a receipt says, or exports it for other tools."""
+
+from __future__ import annotations
+
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweepstack.cli.options import AsJson, Evidence, Stack
+from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
+from sweepstack.cli.sources import open_sources, usable
+from sweepstack.cli.target import Target
+from sweepstack.core.printable import visible
+from sweepstack.core.records import Receipt
+from sweepstack.evidence.statement import NeedsPassphrase, NotAKey, envelope, fingerprint, load_key, statement
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.canonical import DIGEST, canonical_json, write_atomically
+from sweepstack.onbox.common.errors import EvidenceError
+
+
+def command(
+    digest: Annotated[
+        str | None, typer.Argument(metavar="[sha256:…]", help="The receipt's whole digest; by default the latest.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Write it as an in-toto Statement, for other tools.")
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the export goes; by default stdout.")
+    ] = None,
+    sign: Annotated[
+        str | None,
+        typer.Option("--sign", metavar="KEY", help="Export a DSSE envelope, signed with this private key's file."),
+    ] = None,
+    stack: Stack = None,
+    evidence: Evidence = None,
+    json: AsJson = False,
+) -> int:
+    """Show a receipt, or export it as a signed in-toto statement that other tools verify."""
+    if (output or sign) and not export:
+        raise Unsure("--output and --sign belong to --export")
+    if export and json and output is None:
+        raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
+    target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
+    store = usable(open_sources(target), "receipt")
+    found = _receipt(target, store, digest)
+    return _export(target, found, output, sign, out) if export else _show(target, found, out)
+
+
+def _receipt(target: Target, store: EvidenceStore, digest: str | None) -> Receipt:
+    """The receipt of this digest, or the latest. Raises No if there is none, or if it is damaged."""
+    following = [] if target.evidence else [f"sweepctl verify --stack {target.stack}"]
+    if digest is not None and not DIGEST.fullmatch(digest):
+        raise No(f"{digest} is not a whole digest (sha256: and 64 hex digits)", following)
+    try:
+        digest = digest or store.latest_receipt()
+        if digest is None:
+            raise No("there is no receipt: nothing was verified yet", following)
+        return store.receipt(digest)
+    except EvidenceError as error:
+        raise No(str(error), following) from error
+
+
+def _show(target: Target, receipt: Receipt, out: Out) -> int:
+    following = [f"sweepctl receipt {target.named()} --export -o receipt.json    (for other tools)"]
+    out.document({"receipt": receipt.digest, **receipt.model_dump(mode="json", by_alias=True), "next": following})
+    rows = [
+        (
+            cell.name,
+            cell.state,
+            cell.box or "-",
+            count(len(cell.files), "file"),
+            size(sum(file.size for file in cell.files)),
+            visible("; ".join(cell.reasons)),
+        )
+        for cell in receipt.cells
+    ]
+    out.table(("CELL", "STATE", "BOX", "FILES", "SIZE", "NOTE"), rows)
+    out.line(f"{receipt.verified} of {receipt.total} verified   receipt {receipt.digest}", style="bold")
+    out.next(following)
+    return YES
+
+
+def _export(target: Target, receipt: Receipt, output: str | None, sign: str | None, out: Out) -> int:
+    """Writes the Statement, in an envelope if it is signed. Nothing is written where it can't be signed."""
+    found = statement(receipt)
+    subjects = len(found["subject"])
+    if not subjects:
+        raise No(
+            f"no cell of {receipt.digest} is verified: a statement about no file says nothing",
+            [] if target.evidence else [f"sweepctl pull --stack {target.stack} --verify"],
+        )
+    signed_by = None
+    written: dict[str, Any] = found
+    if sign is not None:
+        key = _key(sign)
+        written, signed_by = envelope(found, key), fingerprint(key)
+    text = canonical_json(written) + b"\n"
+    what = f"{receipt.digest}: {count(subjects, 'file')} of {count(receipt.verified, 'cell')}"
+    by = f"signed by {signed_by}" if signed_by else "not signed (--sign KEY)"
+    if output is None:
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+        aside(f"{what}, {by}")
+        return YES
+    try:
+        write_atomically(Path(output), text)
+    except OSError as error:
+        raise Unsure(f"{output} can't be written: {error.strerror}. Nothing was exported") from error
+    out.document({"receipt": receipt.digest, "file": output, "subjects": subjects, "signed_by": signed_by, "next": []})
+    out.line(f"written to {output}: {what}, {by}")
+    return YES
+
+
+def _key(path: str) -> Any:
+    """The private key; asks for its passphrase at a terminal. Raises No."""
+    try:
+        data = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise No(f"the key {path} can't be read: {error.strerror}. --sign takes the file of a private key") from error
+    try:
+        try:
+            return load_key(data, path)
+        except NeedsPassphrase as locked:
+            if not sys.stdin.isatty():
+                raise No(f"{locked}, and there is no terminal to ask at: use a key without one") from locked
+            return load_key(data, path, getpass(f"passphrase of {path}: ").encode())
+    except NotAKey as error:
+        raise No(str(error)) from error
