@@ -131,6 +131,19 @@ def status_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def review_rows(found: dict[str, Any]) -> Iterator[Row]:
+    took = found["seconds"]
+    yield Row(
+        f"sweepctl review of {found['cells']:,} cells on {found['boxes']} boxes, n={found['rounds']}",
+        seconds(took["review"]),
+        seconds(found["max_seconds"]["review"]),
+        f"the preview, which comes on top {seconds(took['preview'])}",
+        f"{found['ratio']:.2f}×",
+        f"≤ {found['limit']:g} s",
+        took["review"] <= found["limit"],
+    )
+
+
 def small_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
     name = f"sweepctl status of {found['cells']} cells, n={found['rounds']}"
@@ -298,6 +311,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "verify": verify_rows,
     "small": small_rows,
     "status": status_rows,
+    "review": review_rows,
     "overhead": overhead_rows,
     "s3": s3_rows,
     "renting": renting_rows,

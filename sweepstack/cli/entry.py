@@ -8,10 +8,13 @@ import os
 import sys
 import threading
 
+from sweepstack.cli.narrow_streams import widen
+
 
 def main() -> None:
     """Runs one command and ends the process, by `end`. An error that no command handles passes through."""
     _with_streams()
+    widen()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search reads the metadata of every distribution
     gc.disable()  # importing makes a hundred thousand objects, and no garbage
     from sweepstack.cli.app import app

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweepstack.cli.narrow_streams import is_narrow
 from sweepstack.cli.tables import printed
 from sweepstack.core.columns import fitted
 from sweepstack.core.printable import visible
@@ -59,7 +60,7 @@ class Out:
         global _documents
         if self.as_json:
             _documents += 1
-            print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+            print(json.dumps(value, indent=2, ensure_ascii=is_narrow(sys.stdout)), flush=True)
 
     def line(self, text: str = "", style: str | None = None, *, wrap: bool = True) -> None:
         """Prints a line for people, wrapped (`core.columns.fitted`); nothing with `--json`.

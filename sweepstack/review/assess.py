@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweepstack.review.cell_changes import cell_changes, compared
+from sweepstack.review.cell_changes import cell_changes, compared, first_words
 from sweepstack.review.digest import change_digest
-from sweepstack.review.endings import endings, left_behind
+from sweepstack.review.endings import endings, left_behind, unlocked
 from sweepstack.review.live import Live, LiveFact
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
 from sweepstack.review.money import made, money_of
 from sweepstack.review.plan import Plan
 from sweepstack.status.next_commands import give_up
 
+NAMED = 4
+"""So many are named in one line; the others are counted."""
+
 
 def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
     """The review. `expected`: the digest that an earlier review had; another one may not go on."""
     ends = endings(plan, live)
-    digest = change_digest(plan, live)
+    digest = None if plan.errors else change_digest(plan, live)
     problems = (*plan.problems, *live.problems)
     against = tuple(_against(plan, ends, digest, expected))
     code = MAY_NOT if against else UNTOLD if problems else MAY_GO_ON
@@ -26,11 +29,14 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
     review = Review(
         stack=live.stack,
         destroy=plan.destroy,
+        store=live.store,
         code=code,
         digest=digest,
         against=against,
         endings=ends,
+        unlocks=unlocked(plan),
         left=left_behind(plan, live),
+        away=tuple(_away(live, ends)),
         makes=made(plan),
         updates=len({step.urn for step in plan.steps if step.op == "update"}),
         evidence=live.evidence,
@@ -53,15 +59,30 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
     return replace(review, next=tuple(_next(review)))
 
 
-def _against(plan: Plan, ends: tuple[Ending, ...], digest: str, expected: str) -> Iterator[str]:
-    if expected and expected != digest:
+def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected: str) -> Iterator[str]:
+    if expected and digest is not None and expected != digest:
         yield f"the change is another one now: {digest}, and {expected} was reviewed"
+    locked: dict[tuple[str, str], list[Ending]] = {}
     for one in ends:
         if one.irreversible and not one.cleared:
-            yield f"{one.shown} is to be {one.verb}, and is not cleared: {'; '.join(one.why)}"
-    if plan.errors:
-        count = len(plan.errors)
-        yield f"the preview is refused{f', for {count} reasons' if count > 1 else ''}"
+            locked.setdefault((one.verb, "; ".join(one.why)), []).append(one)
+    for (verb, why), group in locked.items():
+        names = ", ".join(f"{one.what} {one.name}" for one in group[:NAMED])
+        more = f" and {len(group) - NAMED} more" if group[NAMED:] else ""
+        yield f"{names}{more} would be {verb}, and {'is' if len(group) == 1 else 'are'} not cleared: {why}"
+    for said in plan.errors[:1]:
+        more = f" (and {len(plan.errors) - 1} more)" if plan.errors[1:] else ""
+        yield f"the preview is refused{more}: {first_words(said.text)}"
+
+
+def _away(live: Live, ends: tuple[Ending, ...]) -> Iterator[str]:
+    """Boxes that are gone from their platform, and the cells that went with them."""
+    for box in live.boxes:
+        if box.exists == "gone" and not any(one.native_id == box.native_id for one in ends):
+            lost = [cell.name for cell in live.cells if cell.box == box.name and cell.state == "lost"]
+            named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if lost[NAMED:] else "")
+            cells = f"; lost with it, and run again: {named}" if lost else "; no cell is lost with it"
+            yield f"box {box.name} ({box.native_id}) is gone from {box.platform}{cells}"
 
 
 def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
@@ -92,6 +113,6 @@ def _next(review: Review) -> Iterator[str]:
     if locked and review.destroy:
         yield give_up(stack, locked)
     if review.refusals:
-        yield f"pulumi preview --stack {stack}    (once the stack file is changed: it shows the same refusal)"
+        yield f"sweepctl review --stack {stack}    (once the stack file is changed)"
     elif not seen:
         yield f"sweepctl review --stack {stack}{' --destroy' if review.destroy else ''}    (once that is mended)"

@@ -28,15 +28,15 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
     named = {one.name for one in found}
     moved = [
         CellChange(name, "moved", box, f"from {held[name]}{_why_moved(plan, held[name])}")
-        for name, box in sorted(planned.items())
+        for name, box in sorted(planned.items(), key=lambda one: _in_order(one[0]))
         if name not in named and name in held and held[name] != box
     ]
     return tuple(_refused(plan, [*placed, *moved]))
 
 
 def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
-    """What is another in the second roster, in the order of the names."""
-    for name in sorted({*before.cells, *after.cells, *after.dropped}):
+    """What is another in the second roster, by name, and `seed4` before `seed10`."""
+    for name in sorted({*before.cells, *after.cells, *after.dropped}, key=_in_order):
         was, now = before.cells.get(name), after.cells.get(name)
         if name in after.dropped:
             if name not in before.dropped:
@@ -47,6 +47,10 @@ def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
             yield CellChange(name, "taken out", why="no cell of the stack file has this name any more")
         elif was != now:
             yield CellChange(name, "changed", why="its config is another")
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _held(live: Live) -> dict[str, str]:
@@ -74,7 +78,7 @@ def _refused(plan: Plan, changes: Sequence[CellChange]) -> list[CellChange]:
     if not plan.errors:
         return list(changes)
     refused: Mapping[str, str] = {
-        one.name: next((_first_line(said.text) for said in plan.errors if _names(said.text, one.name)), "")
+        one.name: next((first_words(said.text) for said in plan.errors if _names(said.text, one.name)), "")
         for one in changes
     }
     return [
@@ -87,5 +91,6 @@ def _names(text: str, cell: str) -> bool:
     return re.search(rf"(?<!{_CELL_WORD}){re.escape(cell)}(?!{_CELL_WORD})", text) is not None
 
 
-def _first_line(text: str) -> str:
+def first_words(text: str) -> str:
+    """The first paragraph of a refusal, on one line."""
     return " ".join(text.split("\n\n")[0].split())[:300]

@@ -17,13 +17,27 @@ def endings(plan: Plan, live: Live) -> tuple[Ending, ...]:
     """Each box and volume once, by name: boxes that end, volumes that end, boxes that stop."""
     return (
         *sorted((_box(plan, live, step) for step in _ended(plan, "Box")), key=_by_name),
-        *(_volume(plan, live, step) for step in _ended(plan, "Volume") if _ends_it(live, step)),
+        *sorted((_volume(plan, live, step) for step in _ended(plan, "Volume") if _ends_it(live, step)), key=_by_name),
         *sorted(_stops(plan, live), key=_by_name),
     )
 
 
 def _by_name(one: Ending) -> tuple[str, str]:
     return one.name, one.native_id
+
+
+def unlocked(plan: Plan) -> tuple[str, ...]:
+    """The boxes and volumes that this change clears, and does not end: a destroy may end them from then on."""
+    return tuple(
+        f"{step.kind.lower()} {step.name}"
+        for kind in ("Box", "Volume")
+        for step in sorted(plan.of(kind, frozenset({"update"})), key=lambda step: step.name)
+        if _cleared(step.new) and not _cleared(step.old)
+    )
+
+
+def _cleared(inputs: Mapping[str, Any]) -> bool:
+    return str(inputs.get("clearance")).startswith("cleared")
 
 
 def left_behind(plan: Plan, live: Live) -> tuple[str, ...]:
@@ -120,7 +134,7 @@ def _volume(plan: Plan, live: Live, step: Step) -> Ending:
     volume = live.volume(step.native_id)
     why = ("it was not seen: look again",) if volume is None else volume.reasons
     cleared = volume is not None and volume.allowed
-    if cleared and plan.destroy and not str(step.before.get("clearance")).startswith("cleared"):
+    if cleared and plan.destroy and not _cleared(step.before):
         cleared, why = False, ("approved in the stack file, which no `pulumi up` has brought into the state yet",)
     used = ", ".join(volume.users) if volume is not None else ""
     return Ending(
@@ -167,7 +181,7 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
             dies=kills,
             survives=tuple(_tiers(box, box.stop_keeps)) if box else tuple(facts.get("keeps") or ()),
             cleared=not plan.errors,
-            way="the preview refuses a stop that is not approved, and did not" if not plan.errors else "",
+            way="the preview refuses a stop that kills what is nowhere else, and did not" if not plan.errors else "",
             why=() if not plan.errors else ("the preview failed",),
             gone=box is not None and box.exists == "gone",
             clocks=box.clocks if box else "",

@@ -135,6 +135,8 @@ class Live(Record):
     """The sweep now. `rosters`: `state`, `file`, and `base` where one was asked for. `problems`: what is not known."""
 
     stack: str
+    store: bool = False
+    """It is a stack of volumes, without cells and boxes."""
     now: datetime
     evidence: str = ""
     receipt: str | None = None
@@ -173,22 +175,27 @@ def live_of(
     in_no_copy: Mapping[str, str] | None = None,
     base: str = "",
     problems: Iterable[str] = (),
+    store: bool = False,
 ) -> Live:
     """The values of a picture. Pure. `volumes`: those that this stack keeps, with their verdicts; the others are taken
     from the state. `in_no_copy`: box → files that die with it and are in no copy."""
     shown = {box.native_id: box for box in view.boxes}
+    cells = tuple(LiveCell(name=c.name, state=c.state, box=c.box or "", note=c.note) for c in view.cells)
+    bad = {cell.name: cell for cell in cells if cell.state == "damaged"}
     judged = {volume.native_id: volume for volume in volumes}
     kept = [entry.price_per_month or 0.0 for entry in snapshot.state.volumes if not entry.kept]
     return Live(
         stack=snapshot.state.stack,
+        store=store,
         now=snapshot.now,
         evidence=snapshot.evidence or "",
         receipt=snapshot.receipt_digest,
-        cells=tuple(LiveCell(name=c.name, state=c.state, box=c.box or "", note=c.note) for c in view.cells),
+        cells=cells,
         boxes=tuple(
             _box(
                 one,
                 snapshot,
+                bad,
                 so_far=shown[one.box.native_id].cost,
                 idle=shown[one.box.native_id].idle,
                 note=shown[one.box.native_id].note,
@@ -228,14 +235,23 @@ def live_of(
             f"{' '.join(filter(None, (orphan.box, orphan.native_id))) or orphan.kind}: {orphan.why}"
             for orphan in view.unknown
         ),
-        notes=view.notes,
+        notes=() if store else view.notes,  # they are about cells and boxes
         problems=(*problems, *([snapshot.evidence_problem] if snapshot.evidence_problem else [])),
     )
 
 
 def _box(
-    one: BoxSnapshot, snapshot: Snapshot, *, so_far: float | None, idle: bool | None, note: str, in_no_copy: str
+    one: BoxSnapshot,
+    snapshot: Snapshot,
+    bad: Mapping[str, LiveCell],
+    *,
+    so_far: float | None,
+    idle: bool | None,
+    note: str,
+    in_no_copy: str,
 ) -> LiveBox:
+    """`bad`: cells whose verified copy is not what it was. The check that ends a box looks at copies only once it is
+    approved, and until then calls them verified."""
     box, verdict, stop = one.box, one.verdict, one.box.teardown.stop
     issue = box.teardown.issue
     return LiveBox(
@@ -264,7 +280,12 @@ def _box(
         proposed=one.proposed.allowed if one.proposed else None,
         proposed_reasons=tuple(one.proposed.reasons) if one.proposed else (),
         receipt=verdict.receipt,
-        cells=tuple(LiveCell(name=c.name, state=c.state, box=box.name, note=c.reason) for c in verdict.cells),
+        cells=tuple(
+            LiveCell(name=c.name, state=bad[c.name].state, box=box.name, note=bad[c.name].note)
+            if c.name in bad
+            else LiveCell(name=c.name, state=c.state, box=box.name, note=c.reason)
+            for c in verdict.cells
+        ),
         queue=tuple(sorted(one.queue.names)) if one.queue else (),
         unclaimed=verdict.unclaimed.words if verdict.unclaimed else "",
         in_no_copy=in_no_copy,

@@ -17,6 +17,7 @@ FOLD = 12
 LONGEST = 600
 """Characters of one cell of a table."""
 _CODE = re.compile(r"(`[^`\n]+`)")
+_REMARK = re.compile(r"\s{4,}\((.*)\)$")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9 ()._:/+,=%-]+")
 _SPECIAL = re.compile(r"([\\*_\[\]~|#])")
 
@@ -54,7 +55,7 @@ def _block(block: Block, most: int, *, top: bool) -> list[str]:
     if isinstance(block, Quoted):
         return [_fenced(block.text[: max(most, 10) * 1000])]
     if isinstance(block, Commands):
-        return [_fenced("\n".join(block.lines), "sh")]
+        return [_fenced("\n".join(_REMARK.sub(r"    # \1", line) for line in block.lines), "sh")]
     if isinstance(block, Listing):
         return _folded([f"- {_text(item)}" for item in block.items], block.noun, most, [])
     head = ["| " + " | ".join(block.headers) + " |", "|" + "---|" * len(block.headers)]

@@ -92,17 +92,22 @@ class Money:
 class Review:
     """All of it. `code`: may it go on: 0 yes, 1 no, 2 could not tell; `against`: why it may not.
 
-    `digest`: of the change (`sweepstack.review.digest`); `left`: volumes that leave the state and survive; `refusals`:
-    why the preview failed, in the engine's and the provider's words; `problems`: what could not be told.
+    `digest`: of the change (`sweepstack.review.digest`), None where the preview is refused, so that the change is not
+    known; `unlocks`: what it clears for a later destroy; `left`: volumes that leave the state and survive; `away`:
+    boxes that are gone from their platform, whatever this change does; `refusals`: why the preview failed, in the words
+    of the engine and the provider; `problems`: what could not be told.
     """
 
     stack: str
     destroy: bool
+    store: bool
     code: int
-    digest: str
+    digest: str | None
     against: tuple[str, ...] = ()
     endings: tuple[Ending, ...] = ()
+    unlocks: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     updates: int = 0
     evidence: str = ""
@@ -157,7 +162,9 @@ class Review:
             "endings": [
                 asdict(one) | {"lost": _cells(one.lost), "irreversible": one.irreversible} for one in self.endings
             ],
+            "unlocks": list(self.unlocks),
             "volumes_left": list(self.left),
+            "boxes_gone": list(self.away),
             "makes": list(self.makes),
             "updates": self.updates,
             "evidence": self.evidence or None,

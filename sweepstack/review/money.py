@@ -56,9 +56,10 @@ def _made(plan: Plan) -> list[Step]:
 
 
 def made(plan: Plan) -> tuple[str, ...]:
-    """The boxes and volumes that the plan makes."""
-    volumes = {step.urn: step for step in plan.of("Volume", MAKING) if not step.new.get("kept")}
-    return (*(f"box {step.name}" for step in _made(plan)), *(f"volume {step.name}" for step in volumes.values()))
+    """The boxes and volumes that the plan makes: `box box-2`."""
+    volumes = {step.urn: step for step in plan.of("Volume", MAKING) if step.new and not step.new.get("kept")}
+    boxes = sorted(f"box {step.name}" for step in _made(plan))
+    return (*boxes, *(f"volume {step.name}" for step in volumes.values()))
 
 
 def _price(plan: Plan, step: Step) -> float | None:

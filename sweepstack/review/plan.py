@@ -20,7 +20,7 @@ KNOWN = SAME | ENDING | MAKING | {"update", "read-replacement", "discard", "disc
 _OURS = "sweepstack:index:"
 _PRICE = re.compile(r"^box (\S+): .*\$(\d+(?:\.\d+)?)/h")
 """What the provider says of a box that would be rented (`market.describe`)."""
-_FAILED = re.compile(r"^error: (?:\S+ resource '[^']*' has a problem:\s*)?")
+_FAILED = re.compile(r"^error: (?:\S+ resource '[^']*'[^\n]*? has a problem:\s*)?")
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,7 @@ def written(review: Review) -> list[Block]:
         *_irreversible(review),
         Heading("What dies, what survives, and where"),
         *_fates(review),
-        Heading(f"Cells: {review.verified} of {len(review.cells)} verified"),
-        *_cells(review),
-        Heading("Cells that change"),
-        *_changes(review),
+        *([] if review.store else _cells(review)),
         *_refused(review),
         Heading("Money"),
         Listing(list(money_lines(review)), "line"),
@@ -38,14 +35,16 @@ def written(review: Review) -> list[Block]:
         *_more(review),
         Heading("Next"),
         Commands(review.next),
-        Line(f"change {review.digest}"),
+        Line(f"change {review.digest}" if review.digest else "change: without a digest, since its preview is refused"),
     ]
 
 
 def headline(review: Review) -> str:
     """`t: pulumi up DESTROYS 1 box`."""
     verb = "destroy" if review.destroy else "up"
-    return f"{review.stack}: pulumi {verb} {', '.join(_deeds(review)) or 'destroys nothing'}"
+    if review.refusals and not review.ended:
+        return f"{review.stack}: pulumi {verb} is REFUSED, and destroys nothing"
+    return f"{review.stack}: pulumi {verb} {', '.join(_deeds(review))}"
 
 
 def _deeds(review: Review) -> Iterator[str]:
@@ -56,11 +55,17 @@ def _deeds(review: Review) -> Iterator[str]:
             yield f"DESTROYS {counted(len(plain), what)}"
         if again:
             yield f"DESTROYS {counted(len(again), what)} to replace {'it' if len(again) == 1 else 'them'}"
-    stops = [one for one in review.endings if one.verb == "stopped"]
-    if stops and not review.ended:
+    if not review.ended:
         yield "destroys nothing"
+    stops = [one for one in review.endings if one.verb == "stopped"]
     if stops:
         yield f"stops {counted(len(stops), 'box')}"
+    rents = len(review.makes) - len([name for name in review.makes if not name.startswith("box ")])
+    again = [one for one in review.ended if one.what == "box" and one.verb == "replaced"]
+    if rents > len(again):
+        yield f"rents {counted(rents - len(again), 'box')}"
+    if review.unlocks:
+        yield f"UNLOCKS {len(review.unlocks)} for a destroy"
 
 
 def dies_line(review: Review) -> str:
@@ -69,7 +74,8 @@ def dies_line(review: Review) -> str:
     there = review.irreversible
     for one in there[:NAMED]:
         lost = f", and {_cells_lost(one)}" if one.lost else ""
-        parts.append(f"{one.shown}: its {', '.join(one.dies) or 'machine, and no tier'}{lost}")
+        its = f": its {', '.join(one.dies) or 'machine, and no tier'}" if one.what == "box" else f", and {one.dies[0]}"
+        parts.append(f"{one.shown}{its}{lost}")
     if there[NAMED:]:
         cells = sum(len(one.lost) for one in there[NAMED:])
         lost = f", with {counted(cells, 'cell')} without a verified copy" if cells else ""
@@ -80,6 +86,11 @@ def dies_line(review: Review) -> str:
     if review.left:
         leave, survive = ("leaves", "survives") if len(review.left) == 1 else ("leave", "survive")
         left = f" {counted(len(review.left), 'volume')} {leave} the state and {survive}."
+    if review.away:
+        after += f" Gone before: {'; '.join(review.away[:NAMED])}."
+    if review.unlocks:
+        more = f" and {len(review.unlocks) - NAMED} more" if review.unlocks[NAMED:] else ""
+        left += f" A destroy may end {', '.join(review.unlocks[:NAMED])}{more} from then on."
     if not parts:
         return f"DIES: nothing. No box and no volume ends by this change.{after}{left}"
     return f"DIES: {'; '.join(parts)}.{after}{left}"
@@ -98,8 +109,8 @@ def verdict_line(review: Review) -> str:
         return f"MAY GO ON: yes{cleared} (exit 0)"
     if review.code == MAY_NOT:
         more = f"; and {len(review.against) - 2} more" if review.against[2:] else ""
-        return f"MAY GO ON: NO. {'; '.join(review.against[:2])}{more} (exit 1)"
-    return f"MAY GO ON: could not tell. {'; '.join(review.problems[:2])} (exit 2)"
+        return f"MAY GO ON: NO: {'; '.join(review.against[:2])}{more} (exit 1)"
+    return f"MAY GO ON: could not tell: {'; '.join(review.problems[:2])} (exit 2)"
 
 
 def _irreversible(review: Review) -> Iterator[Block]:
@@ -126,7 +137,7 @@ def _fates(review: Review) -> Iterator[Block]:
                 f"{one.what} {one.name}",
                 ", ".join(one.dies) or "nothing",
                 "; ".join(one.survives) or "nothing",
-                f"{one.cells - len(one.lost)} of {one.cells} verified" if one.what == "box" else "-",
+                _share(one),
             )
             for one in fates
         ]
@@ -145,12 +156,20 @@ def _fates(review: Review) -> Iterator[Block]:
             if text:
                 told.append(f"{one.name}: {label}: {text}")
     told += [f"{one.shown} is gone already" for one in review.endings if one.gone]
+    told += list(review.away)
     told += [f"survives: {text}" for text in review.left]
     told.append(f"survives: the evidence at {review.evidence}" if review.evidence else "there is no evidence yet")
     yield Listing(told, "line")
 
 
+def _share(one: Ending) -> str:
+    if one.what == "volume" or one.verb == "stopped":
+        return "-"
+    return f"{one.cells - len(one.lost)} of {one.cells} verified" if one.cells else "it has none"
+
+
 def _cells(review: Review) -> Iterator[Block]:
+    yield Heading(f"Cells: {review.verified} of {len(review.cells)} verified")
     rest = [cell for cell in review.cells if cell.state != "verified"]
     if rest:
         yield Grid(("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell")
@@ -158,6 +177,8 @@ def _cells(review: Review) -> Iterator[Block]:
         yield Line(f"All are verified, by receipt {review.receipt}.")
     else:
         yield Line("There is no cell yet.")
+    yield Heading("Cells that change")
+    yield from _changes(review)
 
 
 def _changes(review: Review) -> Iterator[Block]:
@@ -202,12 +223,12 @@ def money_lines(review: Review) -> Iterator[str]:
     parts += [f"saves ${money.saves:.2f} an hour"] if money.saves else []
     if money.volumes:
         parts.append(f"{'adds' if money.volumes > 0 else 'saves'} ${abs(money.volumes):.2f} a month for volumes")
-    words = ", ".join(parts) or "changes nothing that is known"
-    yield f"this change {words}; after it: ${money.after:.2f} an hour"
+    words = ", ".join(parts) or ("adds and saves nothing" if not money.unknown else "has no known price")
+    at_least = " at least" if money.unknown else ""
+    yield f"this change {words}; after it: ${money.after:.2f} an hour{at_least}"
     if review.makes:
-        yield f"it makes {', '.join(review.makes[:NAMED])}" + (
-            f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
-        )
+        more = f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
+        yield f"it makes {', '.join(review.makes[:NAMED])}{more}"
     yield from (f"not known before it is rented: {text}" for text in money.unknown)
     yield f"idle: ${money.idle:.2f} an hour buys no training now" if money.idle else "idle: nothing bills for nothing"
     if money.at_the_end is not None:
@@ -242,7 +263,7 @@ def _approvals(review: Review) -> Iterator[Block]:
 
 def _given_up(one: LiveApproval) -> Iterator[str]:
     yield from (f"waived: cell {cell.name}: {cell.note}" for cell in one.waived)
-    yield from (f"ABANDONED: box {cell.name}: {cell.note}" for cell in one.abandoned)
+    yield from (f"ABANDONED: {cell.name}: {cell.note}" for cell in one.abandoned)
     yield from (f"let go: unclaimed files on {cell.name}: {cell.note}" for cell in one.unclaimed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -106,3 +107,16 @@ def test_pydantic_looks_for_no_plugins_unless_the_user_says_which(set_before: st
     code = PROCESS.format(action="print(os.environ['PYDANTIC_DISABLE_PLUGINS']), sys.exit(0)", before="", module="os")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
     assert done.stdout == f"{said}\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_takes_all_words(encoding: str) -> None:
+    """What it has no character for arrives in others; a document stays one that reads."""
+    words = "print('… and 3 more → \u4e16'), __import__('sweepstack.cli.output', fromlist=['x']).Out(as_json=True)"
+    code = PROCESS.format(action=f"{words}.document({{'a': '…'}}), sys.exit(0)", before="", module="os")
+    env = ENV | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, env=env)
+    first, _, document = done.stdout.decode(encoding).partition("\n")
+    assert done.returncode == 0, done.stderr
+    assert first == "... and 3 more -> ?"
+    assert json.loads(document) == {"a": "…"}

@@ -50,12 +50,12 @@ def gather(target: Target, *, destroy: bool, base: str) -> Gathered:
     Raises Unsure where neither the engine nor the sweep can be asked, No where the engine refuses every command.
     """
     earlier = _roster_of_revision(target, base) if base else None  # first: a mistake in it costs no preview
-    sources = open_sources(target)
-    require_engine(sources)
     words = ["destroy", "--preview-only"] if destroy else ["preview"]
     call = EngineCall(
         [engine_call.find_engine(), *words, "--stack", target.stack, "--json"], target.root, seconds=PREVIEW_SECONDS
     )
+    sources = open_sources(target)
+    require_engine(sources)
     problems: list[str] = []
     live = _live(sources, base, earlier, problems)
     code, out, complaint = call.answer()
@@ -100,6 +100,7 @@ def _live(sources: Sources, base: str, earlier: WholeRoster | None, problems: li
         in_no_copy=dying(sources.store, snapshot.box_snapshots, "destroy"),
         base=base,
         problems=problems,
+        store=target.is_store,
     )
 
 

@@ -1,0 +1,41 @@
+"""`sweepctl review` on the real engine: what it says of a destroy, and the destroy itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.commands import ok
+from tests.engine.harness import Stack
+from tests.engine.test_preview import everything
+from tests.screens import too_long
+
+
+def test_the_reviewed_destroy_is_the_one_that_happens(verified: Stack) -> None:
+    """Locked: no, and nothing changes by asking. Approved and up: yes, it is the same change, and it goes through."""
+    stack = verified
+    before = everything(stack)
+    locked = stack.sweepctl("review", "--destroy", "--json")
+    assert everything(stack) == before
+    assert locked.rc == 1, str(locked)
+    told = locked.json()
+    assert (told["may_go_on"], told["destroys"], told["cells"]["verified"]) == ("no", 2, 4)
+    assert sorted(one["native_id"] for one in told["endings"]) == stack.native_ids()
+    assert told["money"]["saves"] == 2.5
+    stack.approve()
+    unlocks = ok(stack.sweepctl("review", "--json")).json()
+    assert unlocks["unlocks"] == ["box box-0", "box box-1"]
+    assert unlocks["destroys"] == 0
+    ok(stack.up())
+    cleared = stack.sweepctl("review", "--destroy", "--expect", told["digest"], "--md")
+    assert cleared.rc == 0, str(cleared)
+    assert "DESTROYS 2 boxes" in cleared.out
+    ok(stack.destroy())
+    assert stack.native_ids() == []
+
+
+@pytest.mark.proof  # of the words of every kind of change: tests/unit/review/test_golden.py
+def test_a_terminal_of_any_width_takes_it(verified: Stack) -> None:
+    for columns in (80, 200):
+        screen = verified.terminal("sweepctl", "review", "--destroy", "--stack", verified.name, columns=columns)
+        assert screen.rc == 1, str(screen)
+        assert not too_long(screen.out, columns), str(screen)

@@ -1,0 +1,19 @@
+"""Prints what a review of the project here would be made of, as JSON. Run by `tests.unit.review.record`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from sweepstack.cli.commands.review.gather import gather
+from sweepstack.cli.target import Target
+
+
+def main(stack: str, destroy: str) -> None:
+    """`destroy`: "yes" for the review of a destroy."""
+    found = gather(Target.find(stack), destroy=destroy == "yes", base="")
+    print(json.dumps({"document": found.document, "live": found.live.model_dump(mode="json", exclude_defaults=True)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

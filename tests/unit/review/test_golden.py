@@ -1,0 +1,72 @@
+"""Golden reviews: what a review of each kind of change says, made of documents that the real engine printed.
+
+They are read for clarity by a person. After a change of the words, `python -m tests.unit.review.record words` writes
+them anew, and the diff is the review of that change.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sweepstack.review.markdown import MOST, markdown
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
+from tests.unit.review.record import GOLDEN, recorded
+
+REVIEWS = dict(recorded())
+MAY = {"add-cells", "approve", "destroy-all-verified", "drop", "grow", "new", "nothing", "shrink-cleared", "stop"} | {
+    "swap-cleared",
+    "vanished",
+}
+ENDS = {
+    "destroy-abandoned": 2,
+    "destroy-all-verified": 2,
+    "destroy-approved-not-up": 2,
+    "destroy-expired": 2,
+    "destroy-none-verified": 2,
+    "destroy-some-verified": 2,
+    "destroy-verified-not-approved": 2,
+    "shrink-cleared": 1,
+    "shrink-locked": 1,
+    "swap-cleared": 1,
+    "volume-removed": 1,
+    "volumes-destroyed": 2,
+    "volumes-destroyed-approved": 2,
+}
+REFUSED = {"change-started-cell", "move-platform", "policy-broken", "swap-locked", "take-out"}
+
+
+@pytest.mark.parametrize("name", sorted(REVIEWS))
+def test_golden_review(name: str) -> None:
+    """Word for word; and what it says of an end, and of going on, is what this change is."""
+    review: Review = REVIEWS[name]
+    text = markdown(review)
+    assert text == (GOLDEN / f"{name}.md").read_text(), "python -m tests.unit.review.record words"
+    assert review.code == (MAY_GO_ON if name in MAY else MAY_NOT)
+    assert len(review.ended) == ENDS.get(name, 0)
+    assert bool(review.refusals) is (name in REFUSED)
+    assert (review.digest is None) is (name in REFUSED)
+    first = "\n".join(text.splitlines()[1:6])
+    assert ("DESTROYS" in first) is (name in ENDS)
+    assert len(text) < MOST
+
+
+def test_every_kind_of_change_is_there() -> None:
+    assert set(ENDS) | REFUSED | MAY == set(REVIEWS)
+
+
+def test_each_change_has_a_digest_of_its_own() -> None:
+    digests = [review.digest for review in REVIEWS.values() if review.digest is not None]
+    destroys = [name for name in REVIEWS if name.startswith("destroy-")]
+    assert len({REVIEWS[name].digest for name in destroys}) == 2, (
+        "of two sweeps: cleared or not, the change is the same"
+    )
+    volumes = {REVIEWS[name].digest for name in REVIEWS if name.startswith("volumes-")}
+    assert len(volumes) == 1
+    assert len(set(digests)) == len(digests) - len(destroys) + 2 - 1
+
+
+def test_what_dies_is_told_with_its_copies() -> None:
+    """Of the sweep with a damaged copy, that cell alone has no verified one."""
+    review = REVIEWS["destroy-some-verified"]
+    assert [(cell.name, cell.state) for one in review.endings for cell in one.lost] == [("seed3", "damaged")]
+    assert review.verified == 3
