@@ -249,8 +249,8 @@ class Profile(Fact):
     detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
     spot_available: StrictBool | None
     spot_grace: Seconds
-    spot_refused: str = ""
-    """Why spot boxes are refused, for people, where the platform is said to have them."""
+    spot_note: str = ""
+    """What a person must know before spot boxes are rented there; each preview that has some says it."""
     shared_fs: StrictBool | None
     inode_cap: int | None
     free_egress: StrictBool | None

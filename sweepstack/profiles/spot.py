@@ -25,8 +25,7 @@ def spot_problems(config: StackConfig, profile: Profile) -> list[str]:
     problems = []
     where = _where(config)
     if where and profile.spot_available is not True:
-        why = profile.spot_refused or f"{profile.platform} has no spot boxes"
-        problems.append(f"{where}.spot: {why}")
+        problems.append(f"{where}.spot: {profile.platform} has no spot boxes")
     if config.bid is not None and not where:
         problems.append("bid is for spot boxes: write resources: {spot: true}, or leave it out")
     return problems
@@ -37,7 +36,7 @@ def spot_notes(config: StackConfig, profile: Profile, instead: str) -> list[str]
     where = _where(config)
     if not where:
         return []
-    notes = []
+    notes = [f"{where}.spot: {profile.spot_note}"] if profile.spot_note else []
     name, grace = profile.platform, profile.spot_grace
     if layout_of(config, profile).durable_tier(VERB) is None:
         notes.append(

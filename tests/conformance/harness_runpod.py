@@ -18,10 +18,17 @@ from sweepstack.platforms.runpod.api import FRESH_SECONDS
 from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
+from tests.simulators.runpod.spot import SPOT_CREATE
 
 REGION = "EU-RO-1"
 READ, ONE, ACTION = "GET /v2/pods*", "GET /v2/pods/{id}", "POST /v2/pods/{id}/action"
-WHERE = {"create": (CREATE,), "read": (READ,), "delete": (DELETE, ACTION), "start": (ACTION,)}
+WHERE = {
+    "create": (CREATE,),
+    "read": (READ,),
+    "delete": (DELETE, ACTION),
+    "start": (ACTION,),
+    "spot": (SPOT_CREATE,),
+}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "too_many": ("too_many", {}),
     "too_many_retry_after": ("too_many", {"retry_after": 1}),
@@ -47,6 +54,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_stays": ("delete_lingers", {"reads": None}),
     "zero_gpus": ("zero_gpus", {}),
     "no_room": ("start_no_gpus", {}),
+    "refused_yet_made": ("error_after", {"status": 500}),
 }
 ONLY = {
     "stale_list": ("read",),
@@ -61,6 +69,7 @@ ONLY = {
     "delete_stays": ("delete",),
     "zero_gpus": ("start",),
     "no_room": ("start",),
+    "refused_yet_made": ("spot",),
 }
 TIMEOUT = "30"
 """Seconds for an answer: it may wait for its turn on this machine."""
@@ -80,7 +89,7 @@ class Harness:
         {(fault, verb) for fault in KINDS for verb in ONLY.get(fault, ("create", "read", "delete"))}
         | {("foreign_account", "read"), ("foreign_account", "delete")}  # a create belongs to the account at hand
     )
-    impossible = frozenset({"says_no", "refused_yet_made"})  # its errors have a status; it rents us no spot pods
+    impossible = frozenset({"says_no"})  # its errors have a status
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         self._patch, self._machines = monkeypatch, machines
@@ -141,6 +150,10 @@ class Harness:
                 self.sim.faults.add(kind, place, times=times, **params)
         self._outlive_the_list()
 
+    def outbid(self, native_id: str) -> None:
+        self.sim.act("outbid", {"id": native_id})
+        self._outlive_the_list()
+
     def slow_boot(self, seconds: float) -> None:
         self.sim.pods.boot = Boot(reads=0, seconds=seconds)
 
@@ -176,6 +189,7 @@ class Harness:
         self._outlive_the_list()
         self.sim.pods.boot = Boot(reads=0)
         with self.sim.lock:
+            self.sim.stock.floors.clear()
             for pod in self.sim.pods.all.values():
                 pod.odd_status = None
                 if pod.lingers and pod.lingering is None:

@@ -59,7 +59,7 @@ def test_a_spot_box_without_a_bid_gets_one_that_holds(harness: Any, spot: Spot) 
 def test_a_bid_that_is_refused_leaves_no_contract(
     platform: Platform, harness: Any, spot: Spot, times: int | None
 ) -> None:
-    """vast.ai answers with an error and has made a stopped contract whose disk bills."""
+    """An error is answered, and yet there is a contract that bills, be it a stopped one."""
     harness.inject("refused_yet_made", "spot", times=times)
     try:
         said: BoxRecord | SweepstackError = spot(deadline=5, bid=0.50)

@@ -34,7 +34,8 @@ class Constraints:
 
     `gpu_memory_gb`: of each GPU. `disk_gb`: of the container disk. `regions`: the platform's own names (data centers,
     countries), one of which must match. `max_price`: USD per hour of the whole box with its disk. `volume`: the native
-    id of a volume that the box must be able to mount.
+    id of a volume that the box must be able to mount. `bid`: USD per hour of the whole spot box; None: the least that
+    is accepted.
     """
 
     gpu_names: tuple[str, ...] = ()
@@ -49,9 +50,17 @@ class Constraints:
     max_price: float | None = None
     min_reliability: float | None = None
     volume: str = ""
+    bid: float | None = None
 
     @classmethod
-    def of(cls, resources: Mapping[str, Any], *, max_price: float | None = None, volume: str = "") -> Constraints:
+    def of(
+        cls,
+        resources: Mapping[str, Any],
+        *,
+        max_price: float | None = None,
+        volume: str = "",
+        bid: float | None = None,
+    ) -> Constraints:
         """The constraints in a box's `resources` input (`sweepstack.config.model.Resources.as_inputs`)."""
         gpu = resources.get("gpu") or {}
         memory = parse_size(gpu["memory"]) if gpu.get("memory") else None
@@ -70,6 +79,7 @@ class Constraints:
             max_price=max_price,
             min_reliability=resources.get("reliability"),
             volume=volume,
+            bid=bid if resources.get("spot") else None,
         )
 
 

@@ -20,7 +20,7 @@ from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod import keys, legacy_query
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.legacy_query import LegacyPods, StillListed
+from sweepstack.platforms.runpod.legacy_query import LastChange, LegacyPods, StillListed
 from sweepstack.platforms.runpod.states import identifier
 
 QUOTA = Quota(60, 60.0)
@@ -88,6 +88,7 @@ class Session:
         self._owner = SingleFlight[str]()
         self._legacy = SingleFlight[LegacyPods]()
         self._pods = SingleFlight[Pods]()
+        self._changes = SingleFlight[Mapping[str, LastChange]]()
         self._volumes = SingleFlight[dict[str, Mapping[str, Any]]]()
         self._catalogs: dict[tuple[tuple[str, str], ...], SingleFlight[list[Any]]] = {}
         self._unlisted: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us (when, the pod), not yet in a list
@@ -172,6 +173,26 @@ class Session:
             with self._lock:
                 self._unlisted[native_id] = (time.monotonic(), dict(answer.data))
         return answer
+
+    def keep_made(self, pod: Mapping[str, Any]) -> None:
+        """Notes a pod that was made elsewhere than by `create_pod`: lists may lack it for a while."""
+        self._pods.forget()
+        with self._lock:
+            self._unlisted[identifier(pod)] = (time.monotonic(), dict(pod))
+
+    def forget_pods(self) -> None:
+        """The next list is read anew: a pod was changed elsewhere than by this class."""
+        self._pods.forget()
+
+    def last_changes(self, *, max_age: float = 0.0) -> Mapping[str, LastChange]:
+        """What the older interface says of each pod's last change. Raises Unreachable."""
+        return self._changes.get(self._ask_changes, max_age=max_age)
+
+    def spot_gpus(self, query: str) -> list[Any]:
+        """The GPU types of the older interface, which alone knows bids; `CATALOG_SECONDS` old at most."""
+        with self._lock:
+            shared = self._catalogs.setdefault((("query", query),), SingleFlight())
+        return shared.get(lambda: self._ask_spot(query), max_age=paced(CATALOG_SECONDS))
 
     def delete_pod(self, native_id: str) -> Answer:
         """DELETE /v2/pods/{id}. Irreversible. Accepted does not mean gone."""
@@ -284,6 +305,14 @@ class Session:
         listed = legacy_query.pods(self._key)
         self._owner.keep(begun, listed.account)
         return listed
+
+    def _ask_changes(self) -> Mapping[str, LastChange]:
+        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod what stopped its pods")
+        return legacy_query.last_changes(self._key)
+
+    def _ask_spot(self, query: str) -> list[Any]:
+        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its least bids")
+        return legacy_query.gpu_types(query, self._key)
 
     def _list_pods(self) -> Pods:
         entries = self._entries("/v2/pods", "pods", {})

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.box_layout import ON_START
+from sweepstack.onbox.common.box_layout import ON_START, RUNNER_PID
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
@@ -29,6 +29,13 @@ CLOUD = "SECURE"
 """Boxes are rented from the Secure Cloud only: network volumes need it, its addresses are stable, and v2 can't ask for
 a community host with a public address."""
 
+LAST_SECONDS = 4
+HEED = (
+    f'p=$(tr -dc "0-9," < {ROOT}/{RUNNER_PID} 2> /dev/null | cut -d, -f1); [ -z "$p" ] || kill -TERM $p 2> /dev/null; '
+    f'n=0; while [ -n "$p" ] && [ $n -lt {LAST_SECONDS} ] && kill -0 $p 2> /dev/null; do sleep 1; n=$((n + 1)); done'
+)
+"""Upon SIGTERM, which RunPod sends to a container's first process alone: passes it on to the runner, and waits for it.
+RunPod kills a spot pod 5 s after the signal."""
 START = (
     f"mkdir -p {ROOT}/data {ROOT}/scratch {ROOT}/mnt/durable /run/sshd /root/.ssh; chmod 700 /root/.ssh; "
     'printf "%s\\n" "$PUBLIC_KEY" > /root/.ssh/authorized_keys; chmod 600 /root/.ssh/authorized_keys; '
@@ -39,13 +46,15 @@ START = (
     "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A; "
     "/usr/sbin/sshd -o PasswordAuthentication=no -o PermitRootLogin=prohibit-password; "
     f"[ ! -x {ROOT}/{ON_START} ] || {ROOT}/{ON_START}; "
-    'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
+    f"end() {{ {HEED}; exit 0; }}; trap end TERM; while :; do sleep 3600 & wait $!; done"
 )
 """The start command: starts sshd for the key in $PUBLIC_KEY, with new host keys at each start, and keeps running. It
 holds no secret, and no single quote, since it is sent as one quoted argument of `sh -c`."""
 
 
-def create_pod(request: BoxRequest, offer: Offer, data_centers: list[str], volume_id: str = "") -> dict[str, Any]:
+def create_pod(
+    request: BoxRequest, offer: Offer, gpu_id: str, data_centers: list[str], volume_id: str = ""
+) -> dict[str, Any]:
     """The body of POST /v2/pods. `volume_id`: the network volume behind the request's mount, if it has one.
 
     Without a volume the box's root is a volume disk, which a stop keeps; with one the root is the container disk, which
@@ -68,7 +77,7 @@ def create_pod(request: BoxRequest, offer: Offer, data_centers: list[str], volum
     body: dict[str, Any] = {
         "name": request.tag,
         "image": request.image or IMAGE,
-        "gpu": _gpu(wanted, offer.key),
+        "gpu": _gpu(wanted, gpu_id),
         "cloud": CLOUD,
         "disk": disk,
         "mounts": mounts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +26,12 @@ from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
-from sweepstack.platforms.runpod import bodies
+from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, problem, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.lookup import LOOKS, by_id, by_tag, mounts_of, recorded
-from sweepstack.platforms.runpod.offers import candidates, must_be_possible
+from sweepstack.platforms.runpod.offers import Candidate, candidates, must_be_possible
 from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
 from sweepstack.platforms.runpod.volumes import Placed, for_box
 
@@ -108,7 +109,11 @@ def _granted(
     wanted, begin = request.constraints, time.monotonic()
     refusals: list[str] = []
     reasons: list[PlatformError] = []
-    tries = candidates(session.gpus(bodies.catalog_params(wanted)), wanted, volume.data_center if volume else "")
+    center = volume.data_center if volume else ""
+    if wanted.spot:
+        tries = spot.candidates(session, wanted, center)
+    else:
+        tries = candidates(session.gpus(bodies.catalog_params(wanted)), wanted, center)
     if request.offer:
         if request.offer not in [one.offer.key for one in tries]:
             refusals.append(f"{request.offer}: not in the market now, or above the price that you allow")
@@ -122,10 +127,10 @@ def _granted(
         if left <= 0:
             raise _too_late(request, refusals, reasons, wait.deadline)
         wait.progress(f"{request.name}: asking RunPod for {what} ({offer.region})")
-        body = bodies.create_pod(request, offer, list(one.data_centers), volume.id if volume else "")
+        body = bodies.create_pod(request, offer, one.gpu_id, list(one.data_centers), volume.id if volume else "")
         memory.sending()
         try:
-            answer = session.create_pod(body, Deadline(left, wait.cancelled))
+            made = _asked(session, body, one, what, Deadline(left, wait.cancelled))
         except OutcomeUnknown as error:
             wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
             found = look_again(lambda: by_tag(session, request.tag, max_age=0), LOOKS, wait.cancelled)
@@ -136,13 +141,22 @@ def _granted(
             if not reasons or wait.cancelled.is_set():
                 raise
             raise _too_late(request, refusals, reasons, wait.deadline) from error
-        if answer.ok:
-            return dict(answer.data)
-        reason = _refusal(session, answer, what)
-        refusals.append(f"{offer.key}: {problem(reason)}")
-        reasons.append(reason)
-        wait.progress(f"{request.name}: {problem(reason)}")
+        if not isinstance(made, PlatformError):
+            return made
+        refusals.append(f"{offer.key}: {problem(made)}")
+        reasons.append(made)
+        wait.progress(f"{request.name}: {problem(made)}")
     raise _none_left(request, refusals, reasons)
+
+
+def _asked(
+    session: Session, body: Mapping[str, Any], one: Candidate, what: str, deadline: Deadline
+) -> dict[str, Any] | PlatformError:
+    """The pod, or the refusal where the next offer is worth a try. Raises what no other offer can do better."""
+    if one.offer.spot:
+        return spot.rent(session, body, one.offer, deadline)
+    answer = session.create_pod(body, deadline)
+    return dict(answer.data) if answer.ok else _refusal(session, answer, what)
 
 
 def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Placed | None) -> None:

@@ -7,14 +7,14 @@ import re
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 
-_NO_CAPACITY = re.compile(
+NO_CAPACITY = re.compile(
     r"no longer any instances available"
     r"|no instances (?:are )?(?:currently )?available"
     r"|not enough free gpus"
     r"|does not have the resources to deploy",
     re.IGNORECASE,
 )
-_NO_FUNDS = re.compile(r"insufficient (?:balance|funds|credit)|balance (?:is )?too low|spend(?:ing)?[ -]?limit", re.I)
+NO_FUNDS = re.compile(r"insufficient (?:balance|funds|credit)|balance (?:is )?too low|spend(?:ing)?[ -]?limit", re.I)
 
 
 def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
@@ -25,9 +25,9 @@ def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
     text.
     """
     text = answer.text or "no reason given"
-    if answer.status in (400, 403, 409) and _NO_FUNDS.search(text):
+    if answer.status in (400, 403, 409) and NO_FUNDS.search(text):
         return InsufficientFunds(f"RunPod: {text}. Top up the account, or raise its limit, for {asked}")
-    if answer.status in (400, 409) and _NO_CAPACITY.search(text):
+    if answer.status in (400, 409) and NO_CAPACITY.search(text):
         return NoCapacity(f"RunPod has no room for {asked}: {text}")
     if answer.status == 403:
         return NotAuthorized(

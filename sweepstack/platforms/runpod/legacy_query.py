@@ -1,7 +1,8 @@
-"""RunPod's older query interface, through the official SDK: the key's account, its pods, its balance.
+"""RunPod's older query interface, through the official SDK: account, pods, balance, least bids.
 
 It is a second source for which pods there are: REST lists can lag behind, and can belong to another account than the
-key's. So a pod counts as absent only when this interface lacks it, too. We read from it and never write (docs/adr/009).
+key's. So a pod counts as absent only when this interface lacks it, too. This module only reads; the one thing that we
+write there is in `spot` (docs/adr/009).
 An error of the SDK can carry the whole query: we take only its message.
 """
 
@@ -9,21 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import retried
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import keys, sdk
 from sweepstack.platforms.runpod.states import MARKER
 
+Told = TypeVar("Told")
 ASK_SECONDS = 60.0
 """Limit for one query, with all its retries."""
 
 
 class StillListed(Unreachable):
     """REST does not show the pod and the older interface does: whether it still exists is not known."""
+
+
+@dataclass(frozen=True)
+class LastChange:
+    """`text`: "Exited by user: …", as it is, None when it is not said. `price`: USD per hour when it ran last."""
+
+    text: str | None
+    price: float | None
 
 
 @dataclass(frozen=True)
@@ -42,10 +53,28 @@ def myself(what: str, fields: str, key: str) -> Mapping[str, Any]:
     """Queries `fields` of the key's account now. `what`: their name in messages. Blocks. Raises NotAuthorized,
     Unreachable; never an error of the SDK, which could hold the query."""
 
-    def once() -> Mapping[str, Any]:
-        answer, failure = _asked(what, f"query {{ myself {{ {fields} }} }}", key)
+    return dict(_told(what, "myself", f"query {{ myself {{ {fields} }} }}", key, dict))
+
+
+def gpu_types(query: str, key: str) -> list[Any]:
+    """The GPU types that `query` (a selection `gpuTypes {…}`) asks for. Raises what `myself` raises."""
+    return list(_told("least bids", "gpuTypes", f"query {{ {query} }}", key, list))
+
+
+def last_changes(key: str) -> dict[str, LastChange]:
+    """The last change of each pod of the account. Raises what `myself` raises."""
+    said = myself("pods", "pods { id lastStatusChange costPerHr }", key).get("pods")
+    pods = [pod for pod in said if isinstance(pod, dict)] if isinstance(said, list) else []
+    return {str(pod.get("id")): LastChange(_words(pod), number(pod.get("costPerHr"))) for pod in pods}
+
+
+def _told(what: str, root: str, query: str, key: str, kind: type[Told]) -> Told:
+    def once() -> Told:
+        answer, failure = _asked(what, root, query, key)
         if failure:
             raise failure
+        if not isinstance(answer, kind):
+            raise Unreachable(f"RunPod gave no usable answer when asked for the {what}. Try again")
         return answer
 
     return retried(once, Deadline(ASK_SECONDS), f"RunPod to tell the {what}")
@@ -68,14 +97,14 @@ def pods(key: str) -> LegacyPods:
         raise Unreachable("RunPod gave no usable answer when asked for the pods. Try again") from None
 
 
-def _asked(what: str, query: str, key: str) -> tuple[Mapping[str, Any], PlatformError | None]:
+def _asked(what: str, root: str, query: str, key: str) -> tuple[Any, PlatformError | None]:
     """The answer, or our error for what the SDK raised. The caller raises it, so that the SDK's error is not
     chained."""
     import requests
 
     run, error = sdk.module("api.graphql").run_graphql_query, sdk.module("error")
     try:
-        return dict(run(query, api_key=key)["data"]["myself"]), None
+        return run(query, api_key=key)["data"][root], None
     except error.AuthenticationError:
         return {}, NotAuthorized(f"RunPod does not accept the key (asked for the {what}): check {keys.KEY_HINT}")
     except error.QueryError as refused:
@@ -92,6 +121,11 @@ def _names(pod: Mapping[str, Any]) -> frozenset[str]:
     said = [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
     marks = [entry.partition("=")[2] for entry in said if entry.startswith(f"{MARKER}=")]
     return frozenset([str(pod.get("name") or ""), *marks])
+
+
+def _words(pod: Mapping[str, Any]) -> str | None:
+    said = pod.get("lastStatusChange")
+    return said if isinstance(said, str) else None
 
 
 def _text(value: Any) -> str:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.runpod.api import Session, checked_id
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod.api import FRESH_SECONDS, Session, checked_id
 from sweepstack.platforms.runpod.legacy_query import StillListed
-from sweepstack.platforms.runpod.states import carries, created_at, identifier, record_of, volume_of
+from sweepstack.platforms.runpod.states import (
+    NOT_SAID,
+    bid_of,
+    carries,
+    created_at,
+    identifier,
+    record_of,
+    volume_of,
+    why_still,
+)
 
+AGAIN_SECONDS = 1.0
+"""An answer of this age is new enough for all boxes of one list."""
 LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 """Seconds before each look for a pod whose create may have been carried out."""
 
@@ -78,7 +91,24 @@ def by_id(session: Session, native_id: str) -> BoxRecord | None:
 
 def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
     """The pod as a record; ENDING when this process had its delete accepted."""
-    return record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
+    record = record_of(pod, session.account(), ending=session.is_ending(identifier(pod)))
+    if record.phase is not Phase.STOPPED or bid_of(pod) is None:
+        return record
+    why = _why_still(session, record.native_id)
+    return replace(record, note="; ".join(part for part in (why, record.note) if part))
+
+
+def _why_still(session: Session, native_id: str) -> str:
+    """The note of a spot pod that stands still. An answer from before it stopped does not say why, so then it is asked
+    for again. Raises nothing."""
+    why = NOT_SAID
+    with contextlib.suppress(PlatformError):
+        for age in (FRESH_SECONDS, AGAIN_SECONDS):
+            change = session.last_changes(max_age=paced(age)).get(native_id)
+            why = why_still(change.text if change is not None else None)
+            if why != NOT_SAID:
+                break
+    return why
 
 
 def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:

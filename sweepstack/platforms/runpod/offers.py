@@ -7,7 +7,7 @@ id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +22,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """An offer, and the data centers to ask for it in; empty when any will do."""
+    """An offer, and the data centers to ask for it in; empty when any will do. `gpu_id`: what a create names."""
 
     offer: Offer
     data_centers: tuple[str, ...]
+    gpu_id: str
 
 
 def must_be_possible(wanted: Constraints) -> None:
     """Raises Unsupported for constraints that RunPod can never meet. Sends no request."""
-    if wanted.spot:
-        raise Unsupported(
-            "RunPod is withdrawing spot pods: its current API can't rent one. Take `spot` out, or let another "
-            "candidate have it"
-        )
     if wanted.min_reliability is not None:
         raise Unsupported(
             "RunPod publishes no reliability of its hosts (boxes are rented from its Secure Cloud only): take "
@@ -65,10 +61,7 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
     most = _secure(gpu, "maxCount")
     if most is not None and most < count:
         return None
-    names = [text for text in (key, name) if isinstance(text, str)]
-    if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in names):
-        return None
-    if wanted.gpu_memory_gb and (memory is None or not wanted.gpu_memory_gb.admits(memory, slack=0.02)):
+    if not fits([key, name], memory, wanted):
         return None
     stock = gpu.get("availability")
     if stock == NOWHERE:
@@ -91,7 +84,16 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
         cuda=wanted.cuda,
         stock=stock.lower() if isinstance(stock, str) else "",
     )
-    return Candidate(offer, there if regions else ())
+    return Candidate(offer, there if regions else (), key)
+
+
+def fits(names: Sequence[Any], memory: float | None, wanted: Constraints) -> bool:
+    """Whether a GPU with one of these names, and so much memory (GB), is asked for."""
+    texts = [text for text in names if isinstance(text, str)]
+    if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in texts):
+        return False
+    bound = wanted.gpu_memory_gb
+    return not bound or (memory is not None and bound.admits(memory, slack=0.02))
 
 
 def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 A pod's name and a variable in its environment hold its tag. Without a volume the box's files are on the pod's volume
 disk, which a stop keeps and a destroy deletes; with one they are on the container disk, which a stop wipes, and the
-network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/adr/009.
+network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/adr/009. Spot pods: `spot`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, VolumeRecord, Wait
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import offers as market
-from sweepstack.platforms.runpod import power, volumes
+from sweepstack.platforms.runpod import power, spot, volumes
 from sweepstack.platforms.runpod.api import checked_id, session
 from sweepstack.platforms.runpod.balance import balance, billed
 from sweepstack.platforms.runpod.bodies import catalog_params
@@ -46,13 +46,12 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, HasVolumes):
+class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, HasVolumes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
     over_ssh = True
     lacks: ClassVar[Mapping[type, str]] = {
-        RentsSpot: "RunPod is withdrawing spot pods, so there is no bid to change: its boxes have one price",
         ReadsVolumes: "a network volume of RunPod can't be read without a pod that mounts it: rent a box in its data "
         "center with {native_id} mounted, or read it through RunPod's S3 interface",
     }
@@ -81,6 +80,9 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Has
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         return power.start(session(), native_id, account, wait)
 
+    def change_bid(self, native_id: str, account: str, bid: float) -> None:
+        power.change_bid(session(), native_id, account, bid)
+
     def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         return power.own_stop(native_id)
 
@@ -91,6 +93,8 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Has
         market.must_be_possible(constraints)
         at_hand = session()
         center = volumes.placed(at_hand, constraints.volume).data_center if constraints.volume else ""
+        if constraints.spot:
+            return [one.offer for one in spot.candidates(at_hand, constraints, center)]
         gpus = at_hand.gpus(catalog_params(constraints))
         return [one.offer for one in market.candidates(gpus, constraints, center)]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
+    NoCapacity,
     NotYetGone,
     NotYetStopped,
     OutcomeUnknown,
@@ -15,14 +17,19 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
+from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.runpod import spot
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.create import until_ready
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.keys import base_url
 from sweepstack.platforms.runpod.lookup import get
+from sweepstack.platforms.runpod.states import TAKEN, bid_of, gpus_of
 
 STOP_SECONDS = 20.0
+MOST_BID = 1000.0
+_SAME = 1e-4
 OWN_STOP = "mutation Stop($id: String!) { podStop(input: {podId: $id}) { id desiredStatus } }"
 
 
@@ -95,16 +102,64 @@ def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxReco
         raise Unreachable(f"{native_id} is not started, since its state is not known: {record.note}")
     if restarted:
         try:
-            answer = session.act(native_id, "start")
+            answer = _asked_to_start(session, native_id)
         except OutcomeUnknown as error:
             wait.progress(f"{native_id}: {error}; looking what came of it")
         else:
-            if not answer.ok:
+            if answer is not None and not answer.ok:
                 seen = get(session, native_id, account)
                 if seen.phase not in (Phase.RUNNING, Phase.CREATING):
                     raise refused(session.http, answer, f"a start of {native_id} (it stays {seen.phase})")
         wait.progress(f"{native_id} is started again")
     return until_ready(session, native_id, record, wait, restarted=restarted)
+
+
+def _asked_to_start(session: Session, native_id: str) -> Answer | None:
+    """Asks for the pod again: for its last bid, if it is a spot pod (then None), which can't be had on demand."""
+    pod = session.pod(native_id) or {}
+    bid = bid_of(pod)
+    if bid is None:
+        return session.act(native_id, "start")
+    count = gpus_of(pod)
+    change = session.last_changes().get(native_id)
+    if change is not None and change.price is not None:  # it may have been resumed for more than it was rented for
+        bid = max(bid, spot.per_gpu(change.price, count))
+    _resume(session, native_id, pod, bid)
+    return None
+
+
+def change_bid(session: Session, native_id: str, account: str, bid: float) -> None:
+    """See `RentsSpot.change_bid`. RunPod takes a bid only as it rents or resumes a pod: this resumes one that it took
+    away, and refuses everything else that would change anything."""
+    record = _living(session, native_id, account, "change the bid of")
+    pod = session.pod(native_id) or {}
+    if bid_of(pod) is None:
+        raise RequestRefused(
+            f"{native_id} was rented on demand, at its own price: only a spot box has a bid, and a box can't become "
+            "one. Take `bid` out"
+        )
+    if not 0 < bid <= MOST_BID:
+        raise RequestRefused(f"a bid of {bid:g} USD/h for {native_id}: above 0 and up to {MOST_BID:g} is possible")
+    if record.phase is Phase.STOPPED and record.note.startswith(TAKEN):
+        _resume(session, native_id, pod, spot.per_gpu(bid, gpus_of(pod)))
+        return
+    if record.price_per_hour is not None and abs(record.price_per_hour - bid) < _SAME * gpus_of(pod):
+        return
+    raise RequestRefused(
+        f"RunPod takes another bid only for a pod that it has taken away, and {native_id} is {record.phase}: write "
+        "`bid` as it was, until it is preempted"
+    )
+
+
+def _resume(session: Session, native_id: str, pod: Mapping[str, Any], bid: float) -> None:
+    """`bid`: USD per hour and GPU. Raises NoCapacity with the bid that would do, where RunPod says it."""
+    gpu, count = pod.get("gpu"), gpus_of(pod)
+    try:
+        spot.resume(session, native_id, bid, count)
+    except NoCapacity as error:
+        least = spot.floor(session, str(gpu.get("id") if isinstance(gpu, dict) else ""), count)
+        more = f" Set `bid` to {least:.4f} USD/h or more, then pulumi up." if least and least > bid * count else ""
+        raise NoCapacity(f"{error}{more}") from error
 
 
 def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:

@@ -22,6 +22,10 @@ MARKER = "SWEEPSTACK_TAG"
 it."""
 PRICE = "SWEEPSTACK_PRICE_PER_HOUR"
 """The variable that holds the price at which the pod was offered (USD per hour): a stopped pod says that it costs 0."""
+BID = "SWEEPSTACK_BID_PER_GPU"
+"""The variable that holds the bid at which a spot pod was rented (USD per hour and GPU); other pods have none."""
+TAKEN = "preempted: RunPod gave its GPUs to another customer; what lies on its volume is kept, and bills"
+NOT_SAID = "whether a person stopped it or RunPod took it away is not known: RunPod does not say it now"
 SSH_PORT = "22/tcp"
 STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
 """USD per GB and month of a stopped pod's volume disk (2026-11): twice the price of a running one."""
@@ -65,6 +69,24 @@ def carries(pod: Mapping[str, Any], tag: str) -> bool:
     """
     marker = marked(pod)
     return marker == tag or (marker is None and pod.get("name") == tag)
+
+
+def bid_of(pod: Mapping[str, Any]) -> float | None:
+    """The bid at which a spot pod was rented, USD per hour and GPU; None for a pod that is none."""
+    env = pod.get("env")
+    try:
+        return number(float(env[BID])) if isinstance(env, dict) and BID in env else None
+    except (ValueError, TypeError):
+        return None
+
+
+def why_still(change: str | None) -> str:
+    """The note of a spot pod that stands still. `change`: the older interface's text of its last change ("Exited by
+    user: …", "Exited by Runpod: …"; seen 2026-11, not documented); None when it did not say."""
+    words = (change or "").lower()
+    if words.startswith("exited by user"):
+        return ""
+    return TAKEN if words.startswith("exited by runpod") else NOT_SAID
 
 
 def created_at(pod: Mapping[str, Any]) -> datetime | None:
@@ -159,6 +181,13 @@ def _address(pod: Mapping[str, Any], kind: str) -> SshEndpoint | None:
         return None
     start = pod.get("startedAt") or pod.get("createdAt") or ""
     return SshEndpoint(host, port, user, proxied=kind == "proxy", start=str(start))
+
+
+def gpus_of(pod: Mapping[str, Any]) -> int:
+    """The number of GPUs that it was rented with."""
+    gpu = pod.get("gpu")
+    count = gpu.get("count") if isinstance(gpu, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 1
 
 
 def _gpu_count(pod: Mapping[str, Any]) -> int | None:

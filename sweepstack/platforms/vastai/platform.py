@@ -127,7 +127,7 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
         if constraints.volume:
             machine = _machine(session, constraints.volume)
         market = market_at(session.client.source)
-        asks = market.asks(session.client, constraints, session.deadline, machine=machine)
+        asks = market.asks(session.client, constraints, session.deadline, bid=constraints.bid, machine=machine)
         return [ask.offer for ask in asks]
 
     def balance(self) -> Balance | None:

@@ -170,7 +170,7 @@ def _request(
     places: dict[str, dict[str, Any]],
     asking: Asking,
 ) -> BoxRequest:
-    most = market.ceiling(op, inputs, Constraints.of(inputs.resources, max_price=inputs.max_price))
+    most = market.ceiling(op, inputs, Constraints.of(inputs.resources, max_price=inputs.max_price, bid=inputs.bid))
     return BoxRequest(
         tag=birth.tag,
         name=inputs.name,

@@ -81,7 +81,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         return []
     raw = inputs.get("placed")
     placed = Placed.model_validate(raw) if isinstance(raw, dict) else None
-    constraints = Constraints.of(resources, max_price=inputs.get("max_price"))
+    constraints = Constraints.of(resources, max_price=inputs.get("max_price"), bid=inputs.get("bid"))
     volume = _mounted(adapter, inputs)
     try:
         found = offers_for(adapter, replace(constraints, volume=volume.native_id) if volume else constraints)
@@ -158,7 +158,7 @@ def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float
 def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: NoCapacity, most: float | None) -> str:
     """The message when nothing could be rented: what was tried, what could be had instead, and the next command. Asks
     the market once more."""
-    constraints = Constraints.of(inputs.resources, max_price=inputs.max_price)
+    constraints = Constraints.of(inputs.resources, max_price=inputs.max_price, bid=inputs.bid)
     try:
         found = need(platform, HasMarket).offers(constraints)
     except PlatformError:

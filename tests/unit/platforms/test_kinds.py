@@ -27,14 +27,6 @@ def test_without_words_of_its_own(tmp_path: Path, kind: type[Platform], words: s
     assert str(caught.value) == words
 
 
-def test_a_bid_where_spot_boxes_are_being_withdrawn() -> None:
-    with pytest.raises(Unsupported) as caught:
-        need(load_platform("runpod"), RentsSpot)
-    assert str(caught.value) == (
-        "RunPod is withdrawing spot pods, so there is no bid to change: its boxes have one price"
-    )
-
-
 @pytest.mark.parametrize(
     ("adapter", "words"),
     [

@@ -34,7 +34,7 @@ def request(**changes: Any) -> BoxRequest:
 
 
 def body(name: str, centers: list[str] | None = None) -> dict[str, Any]:
-    return bodies.create_pod(request(**REQUESTS[name]), L4, centers or [], "vol1" if name == "volume" else "")
+    return bodies.create_pod(request(**REQUESTS[name]), L4, L4.key, centers or [], "vol1" if name == "volume" else "")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -77,7 +77,7 @@ def test_cards_cuda_and_cores_are_asked_for() -> None:
 
 def test_two_mounts_are_refused() -> None:
     with pytest.raises(RequestRefused, match="one volume"):
-        bodies.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), L4, [], "v1")
+        bodies.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), L4, L4.key, [], "v1")
 
 
 def test_stock_is_asked_for_together_with_the_product() -> None:

@@ -145,13 +145,14 @@ def test_a_mounted_volume_is_another_layout(tmp_path: Path) -> None:
     assert "wipes data, where the queue lives" in refusal(tmp_path, stopped, other=rented())
 
 
-def test_spot_is_refused_with_the_profile_s_reason(tmp_path: Path) -> None:
+def test_spot_is_refused_where_there_is_none_and_the_profile_s_note_is_told(tmp_path: Path) -> None:
     text = only().replace("cpu: 1", "cpu: 1\n        spot: true")
     if "spot" not in text:
         text = only().replace("resources:", "resources:\n        spot: true", 1)
-    why = "spot boxes are being withdrawn there"
-    assert why in refusal(tmp_path, text, other=rented(spot_refused=why))
-    assert plan(tmp_path, text, other=rented(spot_available=True)).platform == "other"
+    assert "other has no spot boxes" in refusal(tmp_path, text, other=rented())
+    made = plan(tmp_path, text, other=rented(spot_available=True, spot_note="spot boxes are being withdrawn there"))
+    assert made.platform == "other"
+    assert any(note.endswith(".spot: spot boxes are being withdrawn there") for note in made.notes)
     assert "bid is for spot boxes" in refusal(tmp_path, only("    bid: 0.4\n"), other=rented())
 
 

@@ -82,7 +82,9 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         known: dict[Constraints, list[Offer]] = {}
         for box in _to_place(config, rented):
             resources = resources_of(config, box).as_inputs()
-            wanted = market.asked[box] = Constraints.of(resources, max_price=config.max_price, volume=volume)
+            wanted = market.asked[box] = Constraints.of(
+                resources, max_price=config.max_price, volume=volume, bid=config.bid
+            )
             if wanted not in known:
                 known[wanted] = platform.offers(wanted)
             market.offers[box] = known[wanted]

@@ -101,6 +101,8 @@ def _without(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:
     """The key of each constraint, and what is asked for without it; those that fail most often come first."""
     if wanted.max_price is not None:
         yield "max_price", replace(wanted, max_price=None)
+    if wanted.bid is not None:
+        yield "bid", replace(wanted, bid=None)
     if wanted.regions:
         yield "regions", replace(wanted, regions=())
     if wanted.gpu_names:
@@ -127,6 +129,7 @@ def _why(key: str, wanted: Constraints, offer: Offer) -> str:
     has = f", it has {offer.gpu_memory_gb:.0f} GB" if offer.gpu_memory_gb else ""
     words = {
         "max_price": f"max_price is ${wanted.max_price or 0:.3f}",
+        "bid": f"bid is ${wanted.bid or 0:.3f}",
         "regions": f"regions asks for {', '.join(wanted.regions)}",
         "gpu.name": f"gpu.name asks for {' or '.join(wanted.gpu_names)}",
         "gpu.memory": f"gpu.memory asks for {memory.value if memory else 0:g} GB{has}",
