@@ -20,7 +20,7 @@ class NoStamps(Exception):
 
 
 def propose(profile: Path, answers: Sequence[Answer], day: date, *, proved_live: bool) -> str:
-    """A unified diff against `profiles/NAME.md` for `git apply`; "" when nothing changes.
+    """A unified diff against the profile, for `git apply`; "" when nothing changes.
 
     A fact gets a stamp only where all answers to it agree. `proved_live`: the whole loop was played. Raises NoStamps
     where the profile can't be changed so: its lines are not as expected, or it would not load.
