@@ -7,6 +7,7 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from pydantic import (
 )
 
 from sweepstack.core.loader_names import Loader
+from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
 from sweepstack.onbox.common.canonical import DIGEST, digest_of
 
@@ -197,8 +199,9 @@ class UnclaimedWaiver(Record):
 class Approval(Record):
     """A person approves named actions on the ground of one receipt. It stands in the stack config, as `approval`.
 
-    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed` is
-    left out of what is written where there is none, so that approvals given before it came keep their digest.
+    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed`,
+    `signatures` and `until` are left out of what is written where there is none, so that approvals given before they
+    came keep their digest. `until`: a clearance made from it holds no longer; not signed, since it only takes away.
     """
 
     receipt: Digest | None = None
@@ -210,6 +213,18 @@ class Approval(Record):
     by: str
     at: Moment
     expires: Moment
+    signatures: tuple[Signature, ...] = ()
+    until: Moment | None = None
+
+    @property
+    def ends(self) -> datetime:
+        """From when on it counts no more."""
+        return self.expires if self.until is None else min(self.expires, self.until)
+
+    @property
+    def unsigned(self) -> dict[str, Any]:
+        """What the person said, as JSON: all that a signature covers."""
+        return self.model_dump(mode="json", exclude={"signatures", "until"})
 
     @staticmethod
     def digest_waivers(
@@ -230,7 +245,8 @@ class Approval(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialize(self).items() if name != "unclaimed" or value}
+        later = ("unclaimed", "signatures", "until")
+        return {name: value for name, value in serialize(self).items() if name not in later or value}
 
 
 class ReceiptFile(Record):
@@ -341,34 +357,12 @@ class Launch(Record):
     """Cells that had started here and that a person dropped since → the reason."""
 
 
-class Retry(Record):
-    """A person asks that a cell runs again. `retry` counts these requests; 1 is the first.
-
-    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
-    `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
-    """
-
-    retry: int = Field(ge=1)
-    salt: int = Field(ge=0)
-    code: Digest | None = None
-    manifest: Digest | None = None
-    by: str
-    at: Moment
-    reason: str = ""
-
-
 class Again(Record):
     """What of a `Retry` a box is told."""
 
     retry: int = Field(ge=1)
     salt: int = Field(default=0, ge=0)
     manifest: Digest | None = None
-
-
-class Retries(Record):
-    """All retries that were ever asked for, by cell: the last one of each."""
-
-    cells: dict[str, Retry] = Field(default={})
 
 
 class Teardown(Record):

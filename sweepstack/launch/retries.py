@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweepstack.core.records import Retries, Retry
+from sweepstack.core.retry_records import Retries, Retry
 from sweepstack.evidence.store import EvidenceStore
 
 RECORD = "retries.json"

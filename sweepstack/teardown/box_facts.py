@@ -28,3 +28,5 @@ class BoxFacts:
     costs: BoxCosts | None = None
     policy: str | None = None
     """The copy of the policy that the state has (`sweepstack.core.policy_chain`), as text."""
+    urn: str = ""
+    """Of the box, or of a resource on it, as the engine calls it now; "" where that is not known."""

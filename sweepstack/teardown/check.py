@@ -30,6 +30,7 @@ from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unna
 from sweepstack.teardown.policy_check import ask_policy, copies_of
 from sweepstack.teardown.receipt_check import receipt_problems
 from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
+from sweepstack.teardown.signatures import signature_problems, sweep_of
 from sweepstack.teardown.unclaimed import Unclaimed
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def may_end(
         if seen.existence is Existence.UNKNOWN and seen.note:
             verdict.reasons.append(f"what is on it now is not known: {seen.note}")
         return verdict
-    problems = approval_problems(facts, approval)
+    problems = approval_problems(facts, approval) or signature_problems(approval, sweep_of(facts, store), None, at=now)
     if problems:
         verdict.reasons[:0] = problems
         return verdict
@@ -238,11 +239,11 @@ def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
 
 def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | None, now: datetime) -> str:
     """Why the approval has expired; "" while it holds. A teardown that has begun may be finished after the expiry."""
-    if now < approval.expires:
+    if now < approval.ends:
         return ""
     if store and _begun(store, facts, approval):
         return ""
-    return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+    return f"the approval expired at {approval.ends:%Y-%m-%d %H:%M} UTC"
 
 
 def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
@@ -253,7 +254,7 @@ def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
         teardown = store.teardown()
     except EvidenceError:
         return False
-    if teardown is None or teardown.begun_at > approval.expires:
+    if teardown is None or teardown.begun_at > approval.ends:
         return False
     return teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
 

@@ -30,8 +30,8 @@ class Revocation(Record):
 
 
 def approval_digest(approval: Approval) -> str:
-    """The digest by which the record names an approval."""
-    return digest_of(approval.model_dump(mode="json"))
+    """The digest by which the record names an approval, with or without signatures."""
+    return digest_of(approval.unsigned)
 
 
 def revocation_problem(store: RecordFiles, approval: Approval) -> str:

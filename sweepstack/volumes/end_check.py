@@ -18,6 +18,7 @@ from typing import Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -28,6 +29,7 @@ from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy
 from sweepstack.teardown.policy_copies import in_evidence, in_state
 from sweepstack.teardown.revocation import revocation_problem
+from sweepstack.teardown.signatures import signature_problems
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
 
@@ -148,7 +150,8 @@ def may_delete(
     if approval is None:
         verdict.reasons += ["not approved", *seen.alive]
         return verdict
-    problem = approval_problem(facts, approval, now or datetime.now(UTC)) or _revoked(volume, approval)
+    now = now or datetime.now(UTC)
+    problem = approval_problem(facts, approval, now) or _revoked(volume, approval) or _unsigned(facts, approval, now)
     if problem:
         verdict.reasons.append(problem)
         return verdict
@@ -176,8 +179,8 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
         return f"the approval is for {named[0].native_id}, and this volume is {facts.native_id}"
     if not any(action.verb == VERB for action in ours):
         return f"the approval allows {ours[0].verb}, not {VERB}"
-    if now >= approval.expires:
-        return f"the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC"
+    if now >= approval.ends:
+        return f"the approval expired at {approval.ends:%Y-%m-%d %H:%M} UTC"
     return ""
 
 
@@ -194,6 +197,12 @@ def _revoked(volume: VolumeContext, approval: Approval) -> str:
         return revocation_problem(volume.store, approval)
     except EvidenceError:  # it can't be on record; what needs evidence is refused for that
         return ""
+
+
+def _unsigned(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
+    """Why a signature under the approval is not good; "" if all are, or if there is none."""
+    sweep = SweepName(project="", stack="", identity=facts.identity)
+    return "; ".join(signature_problems(approval, sweep, None, at=now))
 
 
 def abandoned(facts: VolumeFacts, approval: Approval) -> bool:

@@ -19,7 +19,7 @@ from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
-from sweepstack.core.records import Retry
+from sweepstack.core.retry_records import Retry
 from sweepstack.launch.retries import add, on_record
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView

@@ -146,6 +146,7 @@ def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
 def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState | GateState) -> Judgement:
     """Returns the judgement if it allows the end; else raises TeardownRefused with all that a person needs. Closes the
     records of a box that is gone already."""
+    box = box.about(replace(box.facts, urn=op.urn))  # a signature is for the stack by its name
     judgement = by_records(judge(box, state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
         facts = with_costs(op, judgement.box, state, judgement.seen)

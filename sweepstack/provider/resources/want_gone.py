@@ -99,6 +99,8 @@ def take_back(evidence: Evidence, withdrawn: Approval, kept: Approval | None) ->
 
 def for_this_change(approval: Approval) -> Approval:
     """The approval, for an hour at most. The deletes come within minutes, and a clearance that an interrupted change
-    leaves must not count for days."""
+    leaves must not count for days. What was signed stays as it is."""
     soon = datetime.now(UTC) + LASTS
+    if approval.signatures:
+        return approval.model_copy(update={"until": soon})
     return approval.model_copy(update={"expires": min(approval.expires, soon)})

@@ -165,6 +165,7 @@ class BoxEntry(_WithApproval):
             artifacts_digest=self.artifacts_digest,
             price_per_hour=self.price_per_hour,
             created_at=self.created_at,
+            urn=self.urn,
             policy=self.policy,
         )
 

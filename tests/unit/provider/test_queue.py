@@ -10,7 +10,8 @@ import pytest
 
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.journal import parse_journal
-from sweepstack.core.records import Again, Cell, Retry, Teardown
+from sweepstack.core.records import Again, Cell, Teardown
+from sweepstack.core.retry_records import Retry
 from sweepstack.core.workdir import NO_CODE, collect
 from sweepstack.launch.retries import add
 from sweepstack.onbox.agent.local_channel import LocalChannel

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from sweepstack.core.records import Retries, Retry
+from sweepstack.core.retry_records import Retries, Retry
 from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox
 from sweepstack.launch.retries import RECORD

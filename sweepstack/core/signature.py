@@ -1,0 +1,34 @@
+"""The signature of one person under an approval, as it stands beside it in the stack file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+@%-]{0,253}$")]
+"""Who signed, as the first column of an allowed_signers file has it: usually an address, never a pattern."""
+
+
+class SweepName(BaseModel):
+    """Which sweep, or stack of volumes: project and stack as the engine calls them, and the id in its evidence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    project: str
+    stack: str
+    identity: str
+
+    def __str__(self) -> str:
+        return f"{self.project or '?'}/{self.stack or '?'} ({self.identity})"
+
+
+class Signature(BaseModel):
+    """One signature. `sweep`: what it was given for, which is part of what was signed. `signature`: the armored SSHSIG
+    that `ssh-keygen -Y sign` wrote. What was signed: `sweepstack.teardown.signatures.document`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    principal: Principal
+    sweep: SweepName
+    signature: str = Field(max_length=16384)
