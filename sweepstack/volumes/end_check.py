@@ -157,7 +157,8 @@ def may_delete(
         return verdict
     given_up = abandoned(facts, approval)
     policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC))
-    verdict.reasons += [*seen.alive, *policy.problems]
+    verdict.reasons += seen.alive
+    verdict.reasons += policy.problems
     if not verdict.reasons and given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict

@@ -36,4 +36,9 @@ POLICY = (
         (Patch(IN_FORCE, "if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:", "if False:"),),
         (TESTS + "test_an_approval_counts_for_one_change_of_one_sweep",),
     ),
+    Mutant(
+        "policy: it is not asked about the end of a volume",
+        (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += policy.problems\n", ""),),
+        ("tests/unit/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
+    ),
 )
