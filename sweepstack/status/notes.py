@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sweepstack.status.snapshot import Orphan, Snapshot
+from sweepstack.status.unexplained import unexplained_stop
 
 MOST_NAMED = 5
 """Cells that one note names."""
@@ -47,6 +48,9 @@ def notes_of(snapshot: Snapshot) -> list[str]:
             )
         elif box_snapshot.box.to_delete:
             notes.append(f"box {box_snapshot.box.name} ({box_snapshot.box.native_id}) was replaced and still bills")
+        bill = snapshot.spent.of(box_snapshot.box.native_id) if snapshot.spent is not None else None
+        if trace := unexplained_stop(box_snapshot, bill, snapshot.now):
+            notes.append(trace)
         if box_snapshot.copied:
             notes.append(
                 f"box {box_snapshot.box.name} can't be reached: its cells are as of the last copy of its journal"
