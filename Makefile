@@ -43,7 +43,7 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py
+	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py tests/pipelines/test_lint.py
 
 proof:
 	@$(SETUP) --dev --torch --s3 --ssh --quiet
