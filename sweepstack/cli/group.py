@@ -17,7 +17,7 @@ SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "policy")),
     ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
-    ("Results", ("pull", "verify", "results", "provenance", "receipt", "publish")),
+    ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),

@@ -77,9 +77,17 @@ class Patrol:
 def parse_patrol(tail: bytes, interval: float = INTERVAL) -> Patrol | None:
     """The last whole line of `tail` that reads, which may begin and end in the middle of one; None without one."""
     lines = (row for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines()) if (row := _row(line)) is not None)
-    last, time = next(lines, ({}, None))
-    if time is None:
-        return None
+    found = next(lines, None)
+    return None if found is None else _patrol(*found, interval)
+
+
+def parse_patrols(data: bytes) -> list[Patrol]:
+    """All lines of `data` that read, in their order; it may begin and end in the middle of one."""
+    rows = (_row(line) for line in data[: data.rfind(b"\n") + 1].splitlines())
+    return [_patrol(*row, INTERVAL) for row in rows if row is not None]
+
+
+def _patrol(last: Mapping[str, Any], time: datetime, interval: float) -> Patrol:
     disk, memory, blocked = _mapping(last.get("disk")), _mapping(last.get("memory")), last.get("blocked")
     return Patrol(
         time=time,

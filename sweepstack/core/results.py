@@ -149,5 +149,29 @@ def short_codes(codes: Iterable[str]) -> dict[str, str]:
     return {code: text[:length] for code, text in digits.items()}
 
 
+def text(value: Any) -> str:
+    """A value in a table: numbers with four digits, "" if it is missing."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def mean_text(mean: Mean | None) -> str:
+    """`0.9123 ± 0.0042`; `nan (1 of 3)` if one value is not finite."""
+    if mean is None:
+        return ""
+    if mean.mean is None:
+        return f"nan ({mean.not_finite} of {mean.n})"
+    return f"{mean.mean:.4g}" + ("" if mean.std is None else f" ± {mean.std:.2g}")
+
+
+def n_text(group: Group) -> str:
+    """`3`; `2/3` if one is missing; with a mark if some are not verified."""
+    here = str(len(group.cells)) if len(group.cells) == len(group.wanted) else f"{len(group.cells)}/{len(group.wanted)}"
+    return here if group.verified == len(group.cells) else f"{here} ({group.verified} verified)"
+
+
 def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)

@@ -1,4 +1,4 @@
-"""Copies a box's own logs (runner, set-up) before it ends: their last part, secrets masked.
+"""Copies a box's own logs (runner, patrol, set-up) before it ends: their last part, secrets masked.
 
 They lie in `box-logs/<box>-g<generation>/`, for a person who asks why a box that is gone did nothing. They prove
 nothing, and no end waits for them: what can't be copied is named, and that is all.
@@ -36,6 +36,7 @@ SETUPS = 8
 LAST_SECONDS = 20.0
 """What the last copy may take of the time in which a box is ended."""
 _FILES, _SECONDS = 1000, 5.0
+_ALWAYS = (box_layout.RUNNER_LOG, box_layout.PATROL)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.log")
 
 
@@ -150,10 +151,11 @@ def _read(channel: Channel, before: BoxLogs) -> tuple[dict[str, tuple[int, bytes
     logs = [
         (at, path) for path, _, at in listing.files if _NAME.fullmatch(path.removeprefix(f"{box_layout.SETUP_LOGS}/"))
     ]
-    order = [box_layout.RUNNER_LOG, *(path for _, path in sorted(logs)[-SETUPS:])]
-    if new := [path for path in order[1:] if path not in found]:
+    order = [*_ALWAYS, *(path for _, path in sorted(logs)[-SETUPS:])]
+    if new := [path for path in order[len(_ALWAYS) :] if path not in found]:
         found |= channel.tails(new, MOST_BYTES)
-    problems = [why for path in order if path not in found and (why := _why(channel, path))]
+    asked = [path for path in order if path != box_layout.PATROL]  # which is not there yet on a box that just began
+    problems = [why for path in asked if path not in found and (why := _why(channel, path))]
     if listing.problem:
         problems.append(f"{box_layout.SETUP_LOGS}: {listing.problem}")
     return found, [path for path in order if path in found], problems
@@ -173,7 +175,7 @@ def _why(channel: Channel, path: str) -> str:
 
 
 def _paths(before: BoxLogs) -> list[str]:
-    return [box_layout.RUNNER_LOG, *(log.path for log in before.logs if log.path != box_layout.RUNNER_LOG)]
+    return [*_ALWAYS, *(log.path for log in before.logs if log.path not in _ALWAYS)]
 
 
 def _notice(start: int) -> bytes:

@@ -73,6 +73,8 @@ class Lines:
     curves: Sequence[Curve]
     times: bool = False
     find: bool = True
+    percent: bool = False
+    """y is a share in percent, and the axis goes from 0 to 100."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,14 @@ def as_data(plot: Plot) -> dict[str, Any]:
             number = xs.setdefault(tuple(curve.x), len(xs))
             curves.append([curve.name, number, _short(curve.y), [curve.of.get(axis, "") for axis in plot.axes]])
         shared = [list(x) for x in xs]
-        kind = {"kind": "lines", "x": plot.x, "y": plot.y, "times": plot.times, "find": plot.find}
+        kind = {
+            "kind": "lines",
+            "x": plot.x,
+            "y": plot.y,
+            "times": plot.times,
+            "find": plot.find,
+            "percent": plot.percent,
+        }
         return kind | {"axes": list(plot.axes), "xs": shared, "curves": curves}
     if isinstance(plot, Spans):
         lane = {name: number for number, name in enumerate(plot.lanes)}

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const COLOURS = ["#2f81c9", "#d9820f", "#1f9d6b", "#c2569b", "#c94f3d", "#8a6fd1", "#8c8c3a", "#4aa3b5"];
-  const TONES = {good: "#1f9d6b", work: "#2f81c9", warn: "#d9820f", bad: "#c94f3d", still: "#8c959f", other: "#8a6fd1"};
+  const TONES = {good: "#1f9d6b", work: "#2f81c9", warn: "#d9820f", bad: "#c94f3d", still: "#8c959f", bill: "#4aa3b5", other: "#8a6fd1"};
   const MOST_NAMED = 24; // a legend of more names hides the plot
   const hosts = [...document.querySelectorAll(".plot")];
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -30,7 +30,8 @@
     fig.xgrid.grid_line_color = fig.ygrid.grid_line_color = line;
     fig.toolbar.logo = null;
     fig.toolbar.active_scroll = null; // the wheel scrolls the page until a reader turns zooming on
-    if (coarse) fig.toolbar.active_drag = null; // so does a finger
+    // A finger scrolls the page, too; a mouse that is dragged zooms.
+    fig.toolbar.active_drag = coarse ? null : fig.toolbar.tools.find((tool) => tool instanceof Bokeh.BoxZoomTool);
     return fig;
   }
 
@@ -54,7 +55,9 @@
   }
 
   function lines(data, id) {
-    const fig = figure(data, data.times ? {x_axis_type: "datetime"} : {});
+    const options = data.times ? {x_axis_type: "datetime"} : {};
+    if (data.percent) options.y_range = new Bokeh.Range1d({start: 0, end: 101});
+    const fig = figure(data, options);
     fig.xaxis.axis_label = plain(data.x);
     fig.yaxis.axis_label = plain(data.y);
     const axis = choice[id] || 0;
@@ -76,7 +79,7 @@
         drawn.push(fig.scatter({x: {field: "x"}, y: {field: "y"}, source: points, fill_color: colour, line_color: colour}));
       }
       renderers.push(...drawn);
-      if (data.axes.length) entries.push([`${data.axes[axis]} ${group}`, drawn]);
+      if (data.axes.length) entries.push([group.startsWith(data.axes[axis]) ? group : `${data.axes[axis]} ${group}`, drawn]);
     }
     const across = data.times ? "$snap_x{%F %T} UTC" : "$snap_x{0.[0000]}";
     fig.add_tools(new Bokeh.HoverTool({

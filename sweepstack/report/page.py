@@ -19,6 +19,10 @@ from sweepstack.core.printable import visible
 from sweepstack.report.blocks import Areas, Block, Code, Facts, Lines, Section, Spans, Table, Text, as_data
 from sweepstack.report.library import library
 
+MARK = '<meta name="generator" content="sweepctl">'
+"""Among the first 4096 bytes of each page: what may be written over."""
+LONG = 48
+"""A longer text of a table is broken into lines."""
 TALL = 12
 """A table of more rows scrolls by itself on a screen."""
 
@@ -42,7 +46,7 @@ def page(title: str, sections: Sequence[Section], *, subtitle: str = "", find: s
     names = [_name(section.title, used) for section in sections]
     numbers = iter(range(len(plots)))
     parts = [
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{MARK}\n',
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
@@ -123,11 +127,12 @@ def _table(block: Table) -> str:
         for number in range(len(block.headers))
     ]
     cells = [f' class="{kind}"' if kind else "" for kind in kinds]
-    head = "".join(f'<th scope="col"{mark}>{said(text)}</th>' for mark, text in zip(cells, block.headers, strict=True))
+    heads = [' class="right"' if number in block.right else "" for number in range(len(kinds))]
+    head = "".join(f'<th scope="col"{mark}>{said(text)}</th>' for mark, text in zip(heads, block.headers, strict=True))
     rows = []
     for row in block.rows:
         first, *rest = zip(cells, row, strict=True)
-        others = "".join(f"<td{mark}>{said(text)}</td>" for mark, text in rest)
+        others = "".join(f"<td{mark or _wide(text)}>{said(text)}</td>" for mark, text in rest)
         rows.append(f'<tr><th scope="row"{first[0]}>{said(first[1])}</th>{others}</tr>\n')
     tall = " tall" if len(block.rows) > TALL else ""
     region = f'<div class="table{tall}" tabindex="0" role="region" aria-label="{said(block.caption)}">'
@@ -136,6 +141,10 @@ def _table(block: Table) -> str:
     if block.folded:
         return f"<details><summary>{said(block.caption)}</summary>{table}</details>\n"
     return f"<h3>{said(block.caption)}</h3>\n{table}"
+
+
+def _wide(text: str) -> str:
+    return ' class="long"' if len(text) > LONG else ""
 
 
 def _plot(block: Lines | Spans | Areas, number: int) -> str:

@@ -13,17 +13,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_file import CellFile, find_copy, find_file
+from sweepstack.cli.cell_results import gather
 from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
-from sweepstack.cli.sources import Sources, open_sources
+from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
-from sweepstack.core.metrics import last_rows
-from sweepstack.core.records import SETTLED, Cell, Manifest
+from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     CellResult,
     Group,
@@ -31,21 +29,16 @@ from sweepstack.core.results import (
     Scalar,
     axes_of,
     columns_of,
-    combine,
     groups,
-    scalars,
+    mean_text,
+    n_text,
     short_codes,
+    text,
 )
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import CellView, compose
-from sweepstack.status.snapshot import Snapshot
 
 Style = Literal["table", "csv", "markdown"]
-MOST_BYTES = 16 << 20
-"""A larger JSON artifact is not read as results; and so much of a metrics file's end is searched for a row."""
-END_BYTES = 64 << 10
-"""The bytes of its end that are read first: a row is seldom longer."""
 LISTED = 20
 SEED = "seed"
 NONE = "none"
@@ -93,7 +86,7 @@ def results(
         axes = axes_of(cells)
         averaged = _over(over, axes)
         states = {cell.name: cell for cell in view.cells}
-        found, absent = _gather(sources, snapshot, cells, states, everything)
+        found, absent = gather(sources, snapshot, cells, states, everything)
     columns = _columns(found, metrics)
     made = groups(cells, found, averaged)
     codes = short_codes(result.code for result in found if result.code)
@@ -133,81 +126,6 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted)) or columns
 
 
-def _gather(
-    sources: Sources, snapshot: Snapshot, cells: Sequence[Cell], states: dict[str, CellView], everything: bool
-) -> tuple[list[CellResult], set[str]]:
-    """The results, and the names of the missing cells."""
-    found, absent = [], {cell.name for cell in states.values()}
-    for cell in cells:
-        state = states[cell.name].state
-        if state != "verified" and not everything:
-            continue
-        result = _read(sources, snapshot, cell, state)
-        if result is not None:
-            found.append(result)
-            absent.discard(cell.name)
-    return found, absent
-
-
-def _read(sources: Sources, snapshot: Snapshot, cell: Cell, state: str) -> CellResult | None:
-    """All scalars of one cell. A verified cell is read only from its verified copy."""
-    artifacts, metrics = files_of(sources.target, snapshot, cell.name)
-    files: list[tuple[str, dict[str, Scalar]]] = []
-    for artifact in artifacts:
-        if artifact.load == "json" and (file := _file(sources, snapshot, cell.name, state, artifact.path)) is not None:
-            files.append((artifact.path, scalars(_json(file))))
-    if metrics is not None and (file := _file(sources, snapshot, cell.name, state, metrics.file)) is not None:
-        last = _last_row(file, metrics.file)
-        files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
-    if not files and state != "verified":
-        return None
-    values = combine(files, cell.params)
-    return CellResult(cell.name, cell.params, state, values, _code(sources, snapshot, cell.name, state))
-
-
-def _file(sources: Sources, snapshot: Snapshot, cell: str, state: str, path: str) -> CellFile | None:
-    try:
-        if state == "verified":
-            return find_copy(sources, cell, None, path)
-        return find_file(sources, snapshot, cell, None, path)
-    except (SweepstackError, OSError):
-        return None
-
-
-def _json(file: CellFile) -> Any:
-    try:
-        return json.loads(file.whole(MOST_BYTES))
-    except (SweepstackError, OSError, ValueError, RecursionError):
-        return None
-
-
-def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
-    try:
-        size = file.size()
-        read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
-        rows = last_rows(read, size, name, END_BYTES)
-        if not rows and size > END_BYTES:  # the row may be longer than that
-            rows = last_rows(read, size, name, MOST_BYTES)
-    except (SweepstackError, OSError):
-        return {}
-    return scalars(dict(rows[-1])) if rows else {}
-
-
-def _code(sources: Sources, snapshot: Snapshot, cell: str, state: str) -> str | None:
-    """The version of the code that made it, by the copy's manifest, else by the box's journal."""
-    if state == "verified" and sources.store is not None:
-        try:
-            data = sources.store.copies.manifest(cell)
-            return Manifest.model_validate_json(data).code if data is not None else None
-        except (SweepstackError, OSError, ValueError):
-            return None
-    for box_snapshot in snapshot.box_snapshots:
-        progress = box_snapshot.progress(cell)
-        if progress is not None and progress.code:
-            return progress.code
-    return None
-
-
 # Printing
 
 
@@ -219,19 +137,13 @@ def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, st
     rows = [
         (
             *(text(group.axes[axis]) for axis in axes),
-            _n(group),
+            n_text(group),
             *(mean_text(group.values.get(name)) for name in shown),
             *([_codes(group.codes, codes)] if mixed else []),
         )
         for group in made
     ]
     return Table(headers, rows)
-
-
-def _n(group: Group) -> str:
-    """`3`; `2/3` if one is missing; with a mark if some are not verified."""
-    here = str(len(group.cells)) if len(group.cells) == len(group.wanted) else f"{len(group.cells)}/{len(group.wanted)}"
-    return here if group.verified == len(group.cells) else f"{here} ({group.verified} verified)"
 
 
 def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
@@ -278,27 +190,9 @@ def _codes(group: Sequence[str], codes: dict[str, str]) -> str:
     return ("mixed " if len(group) > 1 else "") + "/".join(codes[code] for code in group)
 
 
-def text(value: Any) -> str:
-    """A value in a table: numbers with four digits, "" if it is missing."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def full(value: Any) -> str:
     """A value for a program, with all its digits."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def mean_text(mean: Mean | None) -> str:
-    """`0.9123 ± 0.0042`; `nan (1 of 3)` if one value is not finite."""
-    if mean is None:
-        return ""
-    if mean.mean is None:
-        return f"nan ({mean.not_finite} of {mean.n})"
-    return f"{mean.mean:.4g}" + ("" if mean.std is None else f" ± {mean.std:.2g}")
 
 
 def _print(table: Table, style: Style, out: Out) -> None:

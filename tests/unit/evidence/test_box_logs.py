@@ -189,6 +189,16 @@ def test_they_come_in_the_round_trip_of_the_journal(world: World) -> None:
     assert channel.trips == ["prefetch"]
 
 
+def test_the_patrol_comes_with_the_logs(world: World) -> None:
+    """So the report of a sweep that is over has GPUs, memory and disk."""
+    write(world.box, box_layout.PATROL, b'{"time": "2026-11-21T09:00:00+00:00"}\n')
+    world.box.log("setup-started", setup=SETUP, code="c")
+    channel = Counting(world.box)
+    pull(world, channel)
+    (kept,) = [log for log in known(world.store, "box-0", 1).logs if log.path == box_layout.PATROL]
+    assert b"2026-11-21" in (read(world.store, known(world.store, "box-0", 1), kept) or b"")
+
+
 def test_a_box_that_does_not_answer_any_more_ends_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(box_logs, "LAST_SECONDS", 0.1)
     never = threading.Event()

@@ -1,0 +1,56 @@
+"""Everything that a sweep's page is made of, as it was gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sweepstack.core.heartbeat import Patrol
+from sweepstack.core.journal import Journal
+from sweepstack.core.metrics import Series
+from sweepstack.core.records import Approval
+from sweepstack.core.results import CellResult
+from sweepstack.core.retry_records import Retry
+from sweepstack.status.model import SweepView
+from sweepstack.status.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class BoxStory:
+    """One generation of a box that was ever rented. `journal`: the box's own, else the last copy; None: neither reads.
+
+    `working`: its runner is alive now; None where that is not known. `patrols`: some of its patrol's lines, by time.
+    """
+
+    box: str
+    generation: int
+    native_id: str
+    journal: Journal | None
+    working: bool | None = False
+    patrols: tuple[Patrol, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`box-0`, and for a later machine of that name `box-0-g2`."""
+        return self.box if self.generation == 1 else f"{self.box}-g{self.generation}"
+
+
+@dataclass(frozen=True)
+class SweepFacts:
+    """`results`: of the cells that left values; `curves`: metric → the curves of cells, thinned out.
+
+    `sampled`: cells of whose metrics files only pieces were read. `not_read`: cells that are not verified, and whose
+    files were not fetched for this page. `clearances`: native id → the approval that its box was cleared with.
+    """
+
+    snapshot: Snapshot
+    view: SweepView
+    boxes: tuple[BoxStory, ...]
+    results: tuple[CellResult, ...]
+    x: str
+    curves: Mapping[str, tuple[Series, ...]]
+    clearances: Mapping[str, Approval] = field(default_factory=dict)
+    retries: Mapping[str, Retry] = field(default_factory=dict)
+    sampled: int = 0
+    not_read: int = 0
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,92 @@
+"""What the boxes' patrols measured: GPUs, memory, disk, inodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sweepstack.core.heartbeat import Patrol
+from sweepstack.report.blocks import Block, Curve, Lines, Table, Text
+from sweepstack.report.facts import BoxStory, SweepFacts
+from sweepstack.report.timeline import millis
+
+Measure = Callable[[Patrol], dict[str, float | None]]
+"""One line of a patrol → name of the curve, after that of its box ("" for the box's own) → value."""
+
+
+def machines(facts: SweepFacts) -> list[Block]:
+    """The section on what the machines did: a plot a measure, and what the patrols raised."""
+    stories = [story for story in facts.boxes if story.patrols]
+    if not stories:
+        return [Text("No line of a patrol could be read: boxes that are gone had their logs not copied, or none ran.")]
+    blocks: list[Block] = []
+    for title, unit, measure in _MEASURES:
+        curves = [curve for story in stories for curve in _curves(story, measure)]
+        if curves:
+            blocks.append(
+                Lines(title, "time (UTC)", unit, ["box"], curves, times=True, find=False, percent="%" in unit)
+            )
+    raised = [row for story in stories for row in _raised(story)]
+    if raised:
+        blocks.append(Table("What the patrols raised", ("box", "alarm", "first", "last"), raised, find=False))
+    missing = [story.label for story in facts.boxes if not story.patrols]
+    if missing:
+        blocks.append(Text(f"Without a reading: {', '.join(missing)}."))
+    return blocks
+
+
+def _curves(story: BoxStory, measure: Measure) -> Iterator[Curve]:
+    rows = [(millis(patrol.time), measure(patrol)) for patrol in story.patrols]
+    for name in dict.fromkeys(name for _, values in rows for name, value in values.items() if value is not None):
+        found = [(at, values.get(name)) for at, values in rows]
+        ys = [math.nan if value is None else value for _, value in found]
+        yield Curve(f"{story.label} {name}".strip(), [at for at, _ in found], ys, {"box": story.label})
+
+
+def _gpus(key: str) -> Measure:
+    return lambda patrol: {f"GPU {gpu.get('index', '?')}": _number(gpu.get(key)) for gpu in patrol.gpus}
+
+
+def _gpu_memory(patrol: Patrol) -> dict[str, float | None]:
+    return {
+        f"GPU {gpu.get('index', '?')}": _share(_number(gpu.get("memory_used")), _number(gpu.get("memory_total")))
+        for gpu in patrol.gpus
+    }
+
+
+def _memory(patrol: Patrol) -> dict[str, float | None]:
+    return {"": _share(patrol.memory.get("used"), patrol.memory.get("limit"))}
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _share(used: float | None, total: float | None) -> float | None:
+    return None if used is None or not total else 100 * used / total
+
+
+def _number(value: Any) -> float | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None
+
+
+_MEASURES: tuple[tuple[str, str, Measure], ...] = (
+    ("GPU in use", "% of the time", _gpus("util")),
+    ("GPU memory", "% of it", _gpu_memory),
+    ("GPU temperature", "degrees C", _gpus("temperature")),
+    ("Memory", "% of the limit", _memory),
+    ("Disk", "% used", lambda patrol: {"": _percent(patrol.disk.used)}),
+    ("Inodes", "% used", lambda patrol: {"": _percent(patrol.inodes.used)}),
+)
+
+
+def _raised(story: BoxStory) -> Iterator[tuple[str, ...]]:
+    """Each alarm once, with the first and the last line that has it."""
+    seen: dict[str, list[Patrol]] = {}
+    for patrol in story.patrols:
+        for alarm in patrol.alarms:
+            seen.setdefault(alarm, []).append(patrol)
+    for alarm, patrols in seen.items():
+        yield story.label, alarm, f"{patrols[0].time:%Y-%m-%d %H:%M}", f"{patrols[-1].time:%Y-%m-%d %H:%M}"
