@@ -25,6 +25,15 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Items:
+    """Statements below each other. `caption`: what they are; shown where the list is `folded` (closed until opened)."""
+
+    caption: str
+    items: Sequence[str]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines that a person copies, such as the next commands."""
 
@@ -111,7 +120,7 @@ class Areas:
 
 
 Plot = Lines | Spans | Areas
-Block = Text | Facts | Code | Table | Plot
+Block = Text | Facts | Items | Code | Table | Plot
 
 
 @dataclass(frozen=True)

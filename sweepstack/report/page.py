@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from sweepstack.core.printable import visible
-from sweepstack.report.blocks import Areas, Block, Code, Facts, Lines, Section, Spans, Table, Text, as_data
+from sweepstack.report.blocks import Areas, Block, Code, Facts, Items, Lines, Section, Spans, Table, Text, as_data
 from sweepstack.report.library import library
 
 MARK = '<meta name="generator" content="sweepctl">'
@@ -117,6 +117,11 @@ def _facts(block: Facts) -> str:
     return f"<dl>{''.join(f'<dt>{said(name)}</dt><dd>{said(value)}</dd>' for name, value in block.pairs)}</dl>\n"
 
 
+def _items(block: Items) -> str:
+    items = f"<ul>{''.join(f'<li>{said(item)}</li>' for item in block.items)}</ul>\n"
+    return _folded(block.caption, items) if block.folded else items
+
+
 def _code(block: Code) -> str:
     return f'<pre tabindex="0">{said(chr(10).join(block.lines))}</pre>\n'
 
@@ -139,8 +144,12 @@ def _table(block: Table) -> str:
     finds = " data-find" if block.find else ""
     table = f"{region}<table{finds}><thead><tr>{head}</tr></thead><tbody>\n{''.join(rows)}</tbody></table></div>\n"
     if block.folded:
-        return f"<details><summary>{said(block.caption)}</summary>{table}</details>\n"
+        return _folded(block.caption, table)
     return f"<h3>{said(block.caption)}</h3>\n{table}"
+
+
+def _folded(caption: str, html: str) -> str:
+    return f"<details><summary>{said(caption)}</summary>{html}</details>\n"
 
 
 def _wide(text: str) -> str:
@@ -157,7 +166,7 @@ def _plot(block: Lines | Spans | Areas, number: int) -> str:
     )
 
 
-_WRITERS: dict[type, Callable[[Any], str]] = {Text: _text, Facts: _facts, Code: _code, Table: _table}
+_WRITERS: dict[type, Callable[[Any], str]] = {Text: _text, Facts: _facts, Items: _items, Code: _code, Table: _table}
 
 
 def _name(title: str, used: set[str]) -> str:

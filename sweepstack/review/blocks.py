@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+FOLD = 12
+"""A list of more is folded in a comment and on a page."""
+
 
 @dataclass(frozen=True)
 class Heading:

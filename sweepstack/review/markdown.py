@@ -6,14 +6,12 @@ import re
 from collections.abc import Sequence
 
 from sweepstack.core.printable import visible
-from sweepstack.review.blocks import Block, Commands, Heading, Line, Listing, Quoted
+from sweepstack.review.blocks import FOLD, Block, Commands, Heading, Line, Listing, Quoted
 from sweepstack.review.model import Review
 from sweepstack.review.words import counted, written
 
 MOST = 60_000
 """Characters. GitHub takes 65,536 in a comment."""
-FOLD = 12
-"""A list of more is folded."""
 LONGEST = 600
 """Characters of one cell of a table."""
 _CODE = re.compile(r"(`[^`\n]+`)")

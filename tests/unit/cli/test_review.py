@@ -50,8 +50,9 @@ def test_a_destroy_is_reviewed_by_the_check_and_not_by_the_preview(world: World,
     assert world.run("approve", types="yes").code == 0
     assert "which no `pulumi up` has brought" in world.run("review", "--destroy", "--json").json["against"][0]
     world.up()
-    md, whole = tmp_path / "new" / "review.md", tmp_path / "review.json"
-    result = world.run("review", "--destroy", "--md-file", str(md), "--json-file", str(whole))
+    md, html, whole = tmp_path / "new" / "review.md", tmp_path / "review.html", tmp_path / "review.json"
+    files = ("--md-file", str(md), "--html-file", str(html), "--json-file", str(whole))
+    result = world.run("review", "--destroy", *files)
     assert result.code == 0, result
     assert "all that can't be undone is cleared" in result.out
     assert md.read_text().startswith(marker(STACK) + "\n")
@@ -59,6 +60,8 @@ def test_a_destroy_is_reviewed_by_the_check_and_not_by_the_preview(world: World,
     made = json.loads(whole.read_text())
     assert (made["may_go_on"], made["digest"]) == ("yes", first.json["digest"])
     assert world.run("review", "--destroy", "--md").out == md.read_text()
+    assert "DESTROYS 2 boxes</h1>" in html.read_text()
+    assert world.run("review", "--destroy", "--html").out == html.read_text()
     assert world.calls()[-1] == f"destroy --preview-only --stack {STACK} --json --non-interactive"
 
 
@@ -138,4 +141,7 @@ def test_a_box_that_can_not_be_seen_does_not_go(world: World) -> None:
 
 
 def test_two_answers_on_one_stdout_are_none(world: World) -> None:
-    assert world.run("review", "--md", "--json").code == 2
+    for two in (("--md", "--json"), ("--md", "--html"), ("--html", "--json")):
+        result = world.run("review", *two)
+        assert result.code == 2
+        assert f"{' and '.join(two)} are 2 answers on one stdout" in result.err, result

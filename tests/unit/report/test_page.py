@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweepstack.report import library
-from sweepstack.report.blocks import Areas, Block, Code, Curve, Facts, Lines, Section, Span, Spans, Table, Text
+from sweepstack.report.blocks import Areas, Block, Code, Curve, Facts, Items, Lines, Section, Span, Spans, Table, Text
 from sweepstack.report.page import in_script, page
 
 HOSTILE = "</script><script>alert(1)</script><!--\"'><img src=x onerror=alert(2)>\u2028\u202e$$x$$"
@@ -24,6 +24,8 @@ def every_block(text: str) -> list[Block]:
     return [
         Text(text, "bad"),
         Facts([(text, text)]),
+        Items(text, [text]),
+        Items(text, [text], folded=True),
         Code([text]),
         Table(text, [text, text], [(text, text)], mono=frozenset({1})),
         Table(text, [text], [(text,)], folded=True),

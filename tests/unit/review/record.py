@@ -159,7 +159,16 @@ def of_volumes(take: Recorder, stack: Stack) -> None:
     take.take("volumes-destroyed-approved", stack, of="keep", destroy=True)
 
 
-SCENES: tuple[Scene, ...] = (of_a_finished_sweep, of_a_verified_sweep, of_volumes)
+def of_a_policy(take: Recorder, stack: Stack) -> None:
+    """A new sweep beside a policy of its project, which it does not keep to."""
+    stack.write_config()
+    stack.edit_config(lambda sweep: sweep.update(max_price=5.0))
+    (stack.checkout / "policy.yaml").write_text("max_price_per_hour: 1.00\nregions: [EU-RO-1]\n")
+    stack.init()
+    take.take("policy-file-broken", stack)
+
+
+SCENES: tuple[Scene, ...] = (of_a_finished_sweep, of_a_verified_sweep, of_volumes, of_a_policy)
 
 
 def recorded() -> Iterator[tuple[str, Review]]:

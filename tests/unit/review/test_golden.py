@@ -32,7 +32,7 @@ ENDS = {
     "volumes-destroyed": 2,
     "volumes-destroyed-approved": 2,
 }
-REFUSED = {"change-started-cell", "move-platform", "policy-broken", "swap-locked", "take-out"}
+REFUSED = {"change-started-cell", "move-platform", "policy-broken", "policy-file-broken", "swap-locked", "take-out"}
 
 
 @pytest.mark.parametrize("name", sorted(REVIEWS))

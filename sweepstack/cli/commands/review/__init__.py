@@ -19,7 +19,9 @@ def command(
         str, typer.Option(metavar="sha256:…", help="Say no if the change is another than the one with this digest.")
     ] = "",
     markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a comment on a pull request.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page.")] = False,
     md_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the Markdown here.")] = None,
+    html_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the HTML page here.")] = None,
     json_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the JSON document here.")] = None,
     stack: Stack = None,
     json: AsJson = False,
@@ -29,5 +31,5 @@ def command(
     from sweepstack.cli.output import Out
     from sweepstack.cli.target import Target
 
-    wanted = Wanted(destroy, base, expect, markdown, md_file, json_file)
+    wanted = Wanted(destroy, base, expect, markdown, html, md_file, html_file, json_file)
     return review(Target.find(stack), wanted, Out(as_json=json))

@@ -1,4 +1,4 @@
-"""`sweepctl review`: gathers, makes the review, and writes it: to a terminal, as Markdown, as JSON."""
+"""`sweepctl review`: gathers, makes the review, and writes it: to a terminal, as Markdown, HTML or JSON."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sweepstack.review.assess import assess
 from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
 from sweepstack.review.markdown import markdown
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
+from sweepstack.review.page import page
 from sweepstack.review.plan import read_plan
 from sweepstack.review.words import counted, written
 
@@ -32,7 +33,9 @@ class Wanted:
     base: str = ""
     expect: str = ""
     markdown: bool = False
+    html: bool = False
     md_file: Path | None = None
+    html_file: Path | None = None
     json_file: Path | None = None
 
 
@@ -40,18 +43,28 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
     """Exit 0: the change may go on; 1: it may not; 2: could not tell. Writes only the files that were asked for."""
     if wanted.expect and not DIGEST.fullmatch(wanted.expect):
         raise Unsure(f"--expect {wanted.expect}: not a whole digest (sha256: and 64 hex digits), as a review prints it")
-    if wanted.markdown and out.as_json:
-        raise Unsure("--md and --json are two answers on one stdout: write one with --md-file or --json-file")
+    answers = {"--md": wanted.markdown, "--html": wanted.html, "--json": out.as_json}
+    asked = [option for option, is_asked in answers.items() if is_asked]
+    if len(asked) > 1:
+        files = [f"{option}-file" for option in asked]
+        raise Unsure(
+            f"{' and '.join(asked)} are {len(asked)} answers on one stdout: write all but one with {' or '.join(files)}"
+        )
     with Progress("the engine's preview, and a look at the boxes"):
         found = gather(target, destroy=wanted.destroy, base=wanted.base)
         made = assess(read_plan(found.document, destroy=wanted.destroy), found.live, expected=wanted.expect)
     if wanted.md_file is not None:
         _write(wanted.md_file, markdown(made))
+    if wanted.html_file is not None:
+        _write(wanted.html_file, page(made))
     if wanted.json_file is not None:
         _write(wanted.json_file, json.dumps(made.as_json(), indent=2, ensure_ascii=False) + "\n")
     out.document(made.as_json())
     if wanted.markdown:
         sys.stdout.write(markdown(made))
+    elif wanted.html:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(page(made).encode())  # the page says that it is UTF-8, whatever the terminal takes
     else:
         show(made, out)
     return made.code
