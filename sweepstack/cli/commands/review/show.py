@@ -1,4 +1,4 @@
-"""`sweepctl review`: gathers, makes the review, and writes it: to a terminal, as Markdown, HTML or JSON."""
+"""`sweepctl review`: gathers, makes the review, writes it to a terminal, as Markdown, HTML or JSON."""
 
 from __future__ import annotations
 
