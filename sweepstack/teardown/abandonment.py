@@ -30,7 +30,10 @@ class Kept:
 
 
 def alone(approval: Approval, entry: Abandonment) -> Approval:
-    """The part of `approval` that gives up this one box, as an approval of its own."""
+    """The part of `approval` that gives up this one box, as an approval of its own. One that is signed stays whole,
+    since its signatures cover nothing less; the check of a box asks it for that box alone."""
+    if approval.signatures:
+        return approval
     return Approval(
         receipt=None,
         actions=(Action(verb=entry.verb, box=entry.box, native_id=entry.native_id),),

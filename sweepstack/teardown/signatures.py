@@ -102,13 +102,10 @@ def sweep_of(facts: BoxFacts, store: EvidenceStore | None) -> SweepName:
     return SweepName(project=project, stack=stack, identity=facts.identity)
 
 
-def signed_words(approval: Approval, allowed_signers: str | None = None) -> str:
-    """`signed by ann@lab.org and bob@lab.org (…)`, "" if there is no signature: for people."""
-    if not approval.signatures:
-        return ""
+def signed_words(approval: Approval) -> str:
+    """`signed by ann@lab.org and bob@lab.org`, as the signatures say, unchecked; "" if there is none: for people."""
     names = " and ".join(dict.fromkeys(signature.principal for signature in approval.signatures))
-    unchecked = " (whose keys: not checked, no policy names who may sign)" if allowed_signers is None else ""
-    return f"signed by {names}{unchecked}"
+    return f"signed by {names}" if names else ""
 
 
 def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_signers: str | None, at: datetime) -> str:

@@ -8,8 +8,10 @@ import typer
 from typer.core import TyperCommand
 
 from sweepstack.cli import completion
+from sweepstack.cli.commands.approve.cosign import cosign_store, cosign_sweep
 from sweepstack.cli.commands.approve.options import ApproveOptions, pair_reasons
 from sweepstack.cli.commands.approve.revoke import revoke as take_back
+from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.approve.sweep import approve
 from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Stack
@@ -55,15 +57,47 @@ def command(
     expires: Expires = "72h",
     accept_fact: AcceptFact = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
+    sign: Annotated[bool, typer.Option("--sign", help="Sign the approval with your SSH key.")] = False,
+    cosign: Annotated[
+        bool, typer.Option("--cosign", help="Sign the approval that stands in the stack file, as one more person.")
+    ] = False,
+    approval: Annotated[
+        str | None,
+        typer.Option(metavar="sha256:…", help="With --cosign: the whole digest of the approval, which is your yes."),
+    ] = None,
+    signing_key: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="The key; default: git's user.signingkey, else SWEEPSTACK_SSH_KEY."),
+    ] = None,
+    signer: Annotated[str | None, typer.Option(metavar="NAME", help="Who signs; default: git's user.email.")] = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Approve ending the named boxes on the ground of one receipt. There is no --yes."""
     target, out = Target.find(stack), Out(as_json=json)
     if revoke:
-        if receipt or box or waive or abandon or waive_unclaimed or reason or accept_fact:
+        if receipt or box or waive or abandon or waive_unclaimed or reason or accept_fact or sign or cosign:
             raise Unsure("--revoke takes the whole approval back: use it without other options")
         return take_back(target, out)
+    if (signing_key or signer) and not (sign or cosign):
+        raise Unsure("--signing-key and --signer are for --sign and --cosign")
+    if approval and not cosign:
+        raise Unsure("--approval is for --cosign; --receipt names what a new approval stands on")
+    if cosign:
+        if (
+            receipt
+            or box
+            or waive
+            or abandon
+            or waive_unclaimed
+            or reason
+            or accept_fact
+            or sign
+            or (verb, expires) != ("destroy", "72h")
+        ):
+            raise Unsure("--cosign signs the approval as it stands: use it without options that make another one")
+        who = signer_of(target.root, "--cosign", signing_key, signer)
+        return (cosign_store if target.is_store else cosign_sweep)(target, who, approval, out)
     if verb not in ("destroy", "stop"):
         raise Unsure(f'--verb "{verb}": it is destroy or stop')
     if verb == "stop" and not (box or abandon):
@@ -80,5 +114,6 @@ def command(
         verb,
         unclaimed=why.unclaimed,
         accept_facts=tuple(dict.fromkeys(accept_fact or ())),
+        signer=signer_of(target.root, "--sign", signing_key, signer) if sign else None,
     )
     return (approve_store if target.is_store else approve)(target, options, out)

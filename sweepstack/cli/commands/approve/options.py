@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from shlex import quote
 
+from sweepstack.cli.commands.approve.sign import Signer
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.own_words import own_words
 
@@ -29,6 +30,13 @@ class ApproveOptions:
     unclaimed: dict[str, str] = field(default_factory=dict)
     accept_facts: tuple[str, ...] = ()
     """old facts of the platform's profile that count all the same: names, as `profile stale` shows them"""
+    signer: Signer | None = None
+    """who signs what is written; None: it is not signed"""
+
+    @property
+    def signing(self) -> str:
+        """The options that sign, as they are typed, after a space; "" without."""
+        return f" {self.signer.options}" if self.signer else ""
 
     def spelled(self, stack: str, more_facts: Sequence[str] = ()) -> str:
         """The command with these options, as a person types it, and with more facts accepted."""
@@ -50,7 +58,8 @@ class ApproveOptions:
             if lasts != 72 * 3600
             else []
         )
-        return " ".join([*words, *(f"--accept-fact {name}" for name in (*self.accept_facts, *more_facts))])
+        words += [f"--accept-fact {name}" for name in (*self.accept_facts, *more_facts)]
+        return " ".join(words) + self.signing
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,23 @@ from datetime import UTC, date, datetime
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.commands.approve.options import ApproveOptions
+from sweepstack.cli.commands.approve.preview import show_signing
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import Target, approval_of
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.project import project_name
 from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import given_at
+from sweepstack.teardown.signatures import signed_words
 from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.records import VERB, Inventory, write_inventory
@@ -58,14 +62,14 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
     digest = _kept(sources, inventory, options, facts)
     approval = _build(options, facts, digest, given_at(sources.store, datetime.now(UTC)))
     with Progress("checking"):
-        asked = [_ask_check(volume, approval, found) for volume in volumes]
+        asked = [ask_check(volume, approval, found) for volume in volumes]
     asked = [one for one in asked if one.verdict.way != "gone"]
     if not asked:
         out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
         out.line("every volume named is gone already: nothing to approve")
         out.next([f"pulumi up --stack {target.stack}"])
         return YES
-    _show(asked, inventory, digest, out)
+    show_volumes(asked, inventory, digest, out)
     refused = [one for one in asked if not one.verdict.allowed]
     if refused:
         raise _refusal(target, refused)
@@ -76,8 +80,11 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
         )
     old_facts = volume_facts_relied_on(target, options, volumes)
     old_facts.show(out)
+    show_signing(options.signer, approval_of(target), out)
     if options.receipt is None:
         _ask(asked, digest, options, target)
+    if options.signer is not None:
+        approval = options.signer.sign(approval, sweep_of_volumes(target, facts[0]))
     old_facts.write(target)
     target.file.write_approval(approval)
     following = [
@@ -94,9 +101,16 @@ def approve_store(target: Target, options: ApproveOptions, out: Out) -> int:
             "next": following,
         }
     )
+    if approval.signatures:
+        out.line(signed_words(approval))
     out.line(f"written to {target.file.shown}; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC")
     out.next(following)
     return YES
+
+
+def sweep_of_volumes(target: Target, facts: VolumeFacts) -> SweepName:
+    """The stack of volumes that a signature is for."""
+    return SweepName(project=project_name(target.root), stack=target.stack.split("/")[-1], identity=facts.identity)
 
 
 def volume_facts_relied_on(
@@ -164,12 +178,12 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
     )
 
 
-def _ask_check(volume: VolumeContext, approval: Approval, found: Survey) -> Asked:
+def ask_check(volume: VolumeContext, approval: Approval, found: Survey) -> Asked:
     seen, _ = observe_volume(volume, found.of(volume.facts.native_id))
     return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False))
 
 
-def _show(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:
+def show_volumes(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:
     """Prints what is on each volume by the records, which receipts prove that copies exist elsewhere, and the cost."""
     out.line(f"inventory  {digest or 'none: it could not be stored'}", style="bold")
     rows = []
@@ -211,7 +225,7 @@ def _ask(asked: Sequence[Asked], digest: str | None, options: ApproveOptions, ta
         if set(names) <= set(given_up):
             return
         command = f"sweepctl approve --stack {target.stack} --receipt {digest}"
-        command += "".join(f" --accept-fact {name}" for name in options.accept_facts)
+        command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
         command += "".join(f" --box {name}" for name in names if name not in given_up)
         command += "".join(f' --abandon {name} --reason "{options.abandon[name]}"' for name in given_up)
         raise No(

@@ -15,7 +15,7 @@ from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.build import build, merge
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.approve.preview import Plan, dying, show, stops, what_next
+from sweepstack.cli.commands.approve.preview import Plan, dying, show, show_signing, stops, what_next
 from sweepstack.cli.commands.approve.record import put_on_record
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.forgotten_boxes import with_forgotten
@@ -25,7 +25,9 @@ from sweepstack.cli.prompt import answer
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target, approval_of
+from sweepstack.config.project import project_name
 from sweepstack.core.records import Approval, Receipt
+from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
@@ -40,6 +42,7 @@ from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.policy_check import copies_of, longest
 from sweepstack.teardown.refusal import of_another_account
 from sweepstack.teardown.revocation import given_at
+from sweepstack.teardown.signatures import signed_words, sweep_of
 from sweepstack.teardown.stop_check import AtRisk
 
 
@@ -78,8 +81,11 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     old_facts = facts_relied_on(target, options, [box_snapshot for box_snapshot, _ in plan.asked])
     show(plan, snapshot, target, out)
     old_facts.show(out)
+    show_signing(options.signer, approval_of(target), out)
     if not _given(plan, options):
         _ask(plan, options, target)
+    if options.signer is not None:
+        plan.approval = options.signer.sign(plan.approval, sweep_of_boxes(target, plan, store))
     where, problems = put_on_record(plan, old_facts, target, snapshot, store)
     following = what_next(plan, target, options, snapshot, store)
     out.document(
@@ -96,9 +102,20 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     )
     for problem in problems:
         out.line(f"note      not recorded there: {problem}", style="yellow")
+    if plan.approval.signatures:
+        out.line(signed_words(plan.approval))
     out.line(f"written to {', '.join(where)}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
     out.next(following)
     return YES
+
+
+def sweep_of_boxes(target: Target, plan: Plan, store: EvidenceStore | None) -> SweepName:
+    """The sweep that a signature is for, as the check of these boxes will name it."""
+    box = (*plan.asked, *plan.kept)[0][0].box
+    known = sweep_of(box.facts(), store)
+    if known.project and known.stack:
+        return known
+    return SweepName(project=project_name(target.root), stack=target.stack.split("/")[-1], identity=known.identity)
 
 
 def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[BoxSnapshot], command: str = "") -> Relied:
@@ -121,7 +138,7 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
     expires = now + _lasts(options, named, store)
     approval = build(options, receipt=digest, box_snapshots=named, waive=options.waive, expires=expires, now=now)
     risks: dict[str, AtRisk] = {}
-    asked = [(box_snapshot, _verdict(box_snapshot, approval, options.verb, risks)) for box_snapshot in named]
+    asked = [(box_snapshot, verdict_of(box_snapshot, approval, options.verb, risks)) for box_snapshot in named]
     refused = [(box_snapshot, verdict) for box_snapshot, verdict in asked if not verdict.allowed]
     if refused:
         raise _refusal(target, options, refused, receipt, digest)
@@ -150,11 +167,11 @@ def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:
     return [
         box_snapshot.box.name
         for box_snapshot in named
-        if _verdict(box_snapshot, None, STOP, {}).way == "nothing-at-risk"
+        if verdict_of(box_snapshot, None, STOP, {}).way == "nothing-at-risk"
     ]
 
 
-def _verdict(box_snapshot: BoxSnapshot, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
+def verdict_of(box_snapshot: BoxSnapshot, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
     """The answer of the verb's own check for the box and this approval."""
     box = box_snapshot.box.context(verb)
     if verb != STOP:
@@ -349,7 +366,7 @@ def _instead(plan: Plan) -> str:
 def _command(plan: Plan, options: ApproveOptions, target: Target) -> str:
     """The command that approves without a terminal."""
     command = f"sweepctl approve --stack {target.stack}"
-    command += "".join(f" --accept-fact {name}" for name in options.accept_facts)
+    command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
     if any(action.verb == STOP for action in plan.approval.actions):
         command += f" --verb {STOP}"
     if plan.approval.receipt is not None:

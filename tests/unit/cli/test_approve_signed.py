@@ -1,0 +1,231 @@
+"""`sweepctl approve --sign` and `--cosign`, with keys of ssh-keygen: what is signed, what is refused, what is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
+from sweepstack.status.engine.state import parse_export
+from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.revocation import approval_digest
+from sweepstack.teardown.signatures import verified_signers
+from tests.unit.cli.support import IDENTITY, STACK, World
+from tests.unit.cli.test_approve import approval, untouched
+
+SWEEP = SweepName(project="sweepstack", stack=STACK, identity=IDENTITY)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys `ann` and `bob` without a passphrase, and `locked`, which has one."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name, passphrase in (("ann", ""), ("bob", ""), ("locked", "a passphrase")):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_settings(world: World, tmp_path: Path) -> Path:
+    """Git knows no person here, and there is no agent and no key. Returns git's settings file, which is empty."""
+    settings = tmp_path / "gitconfig"
+    settings.write_text("")
+    world.monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    world.monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in ("SWEEPSTACK_SSH_KEY", "SSH_AUTH_SOCK", "SSH_ASKPASS", "DISPLAY"):
+        world.monkeypatch.delenv(name, raising=False)
+    return settings
+
+
+def by(keys: Path, name: str, how: str = "--sign") -> list[str]:
+    return [how, "--signing-key", str(keys / name), "--signer", f"{name}@lab.org"]
+
+
+def signers(word: Approval) -> list[str]:
+    """Who signed, all good, for this sweep."""
+    found = verified_signers(word, SWEEP, None, at=datetime.now(UTC))
+    assert not found.problems
+    return list(found.principals)
+
+
+def test_what_a_person_said_yes_to_is_written_signed(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    untouched(world, *by(keys, "ann"), types="no")
+    result = world.run("approve", *by(keys, "ann"), types="yes")
+    assert result.code == 0, result
+    assert "signing   as ann@lab.org, after your yes" in result.out
+    assert "signed by ann@lab.org" in result.out.splitlines()
+    assert approval(world).receipt == receipt
+    assert signers(approval(world)) == ["ann@lab.org"]
+    world.up()
+    seen = world.run("status", "--json").json
+    assert [gate["state"] for gate in seen["gates"]] == ["cleared", "cleared"]
+    text = world.file.path.read_text()
+    world.file.path.write_text(text.replace("destroy", "stop", 1))
+    assert text != world.file.path.read_text()
+    assert not verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).principals
+
+
+def test_without_a_terminal_a_digest_is_the_yes_and_the_command_shown_signs(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    command = (
+        f"sweepctl approve --stack {STACK} {' '.join(by(keys, 'ann'))} --receipt {receipt} --box box-0 --box box-1"
+    )
+    assert command in untouched(world, *by(keys, "ann")).replace("\n", " ")
+    assert world.run("approve", *command.split()[4:]).code == 0
+    assert signers(approval(world)) == ["ann@lab.org"]
+
+
+def test_who_signs_and_with_what_comes_from_git(world: World, keys: Path, no_settings: Path) -> None:
+    *_, receipt = world.verified()
+    world.monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(keys / "bob"))
+    no_settings.write_text(f"[user]\n email = carol@lab.org\n signingkey = {keys / 'ann'}.pub\n[gpg]\n format = ssh\n")
+    assert world.run("approve", "--sign", "--receipt", receipt).code == 0
+    assert signers(approval(world)) == ["carol@lab.org"]
+    with_ann = verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).valid["carol@lab.org"]
+    no_settings.write_text("[user]\n email = carol@lab.org\n signingkey = ABCDEF\n")  # a key of GnuPG
+    assert world.run("approve", "--sign", "--receipt", receipt).code == 0
+    assert verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).valid["carol@lab.org"] != with_ann
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--signer", "ann@lab.org"], "--signing-key PATH"),
+        (["--signing-key", "ann"], "--signer NAME"),
+        (["--signing-key", "ann", "--signer", "*@lab.org"], "can't stand in a list of signers"),
+        (["--signing-key", "-----BEGIN OPENSSH PRIVATE KEY-----abc", "--signer", "ann"], "is a private key itself"),
+    ],
+)
+def test_what_is_missing_to_sign_is_said_before_anything_is_asked(
+    world: World, arguments: list[str], words: str
+) -> None:
+    world.verified()
+    before = world.file.path.read_bytes()
+    for how in ("--sign", "--cosign"):
+        result = world.run("approve", how, *arguments, types="yes")
+        assert result.code == 2
+        assert words in result.err.replace("\n", " ")
+        assert "abc" not in result.err
+    assert world.file.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("key", "words"), [("locked", "could not be used"), ("nokey", "there is no key")])
+def test_a_key_that_can_not_sign_writes_nothing(world: World, keys: Path, key: str, words: str) -> None:
+    first, _, receipt = world.verified()
+    said = untouched(world, *by(keys, key), "--receipt", receipt)
+    assert "nothing was written" in said
+    assert words in said.replace("\n", " ")
+    untouched(world, *by(keys, key), "--abandon", "box-0", "--reason", "broken")
+    assert world.store.clearance(first.native_id) is None
+
+
+def test_a_second_person_signs_what_stands_and_changes_nothing_else(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    first = approval(world)
+    untouched(world, *by(keys, "bob", "--cosign"), types="no")
+    untouched(world, *by(keys, "bob", "--cosign"), "--approval", receipt)
+    asked = untouched(world, *by(keys, "bob", "--cosign"))
+    assert f"--signer bob@lab.org --approval {approval_digest(first)}" in asked.replace("\n", " ")
+    result = world.run("approve", *by(keys, "bob", "--cosign"), types="yes")
+    assert result.code == 0, result
+    for words in (receipt, f"approval {approval_digest(first)}", "signed    by ann@lab.org: it verifies", first.by):
+        assert words in result.out
+    assert "signed by ann@lab.org and bob@lab.org" in result.out.splitlines()
+    assert approval(world).unsigned == first.unsigned
+    assert approval(world).signatures[:1] == first.signatures
+    assert signers(approval(world)) == ["ann@lab.org", "bob@lab.org"]
+
+
+def test_without_a_terminal_a_second_person_names_the_whole_approval(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", "--receipt", receipt)
+    digest = approval_digest(approval(world))
+    result = world.run("approve", *by(keys, "bob", "--cosign"), "--approval", digest, "--json")
+    assert result.code == 0, result
+    assert [entry["principal"] for entry in result.json["approval"]["signatures"]] == ["bob@lab.org"]
+    assert signers(approval(world)) == ["bob@lab.org"]
+
+
+def test_one_person_signs_once(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    assert "ann@lab.org has signed this approval already" in untouched(
+        world, "--cosign", "--signing-key", str(keys / "bob"), "--signer", "ann@lab.org", types="yes"
+    )
+    assert "one key is one person" in untouched(
+        world, "--cosign", "--signing-key", str(keys / "ann"), "--signer", "bob@lab.org", types="yes"
+    )
+
+
+def test_nothing_is_added_to_an_approval_that_ends_nothing(world: World, keys: Path) -> None:
+    first, _, receipt = world.verified()
+    assert "there is no approval" in untouched(world, *by(keys, "bob", "--cosign"), types="yes")
+    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    written = world.file.path.read_text()
+    world.file.path.write_text(written.replace(approval(world).by, "eve@lab"))
+    assert "edited" in untouched(world, *by(keys, "bob", "--cosign"), types="yes")
+    world.file.path.write_text(written)
+    first.log("runner-started", pid=1)
+    assert "went on after the receipt" in untouched(world, *by(keys, "bob", "--cosign"), types="yes")
+
+
+def test_an_approval_that_takes_the_place_of_a_signed_one_says_so(world: World, keys: Path) -> None:
+    *_, receipt = world.verified()
+    world.run("approve", *by(keys, "ann"), "--receipt", receipt, "--box", "box-0")
+    result = world.run("approve", "--receipt", receipt, "--box", "box-1")
+    assert "this replaces an approval that was signed by ann@lab.org" in result.out
+    assert not approval(world).signatures
+
+
+def test_an_abandonment_on_record_keeps_all_signatures(world: World, keys: Path) -> None:
+    """Also beside another box, which it does not let go."""
+    first, second, receipt = world.verified()
+    world.run("approve", "--receipt", receipt, "--box", "box-1")
+    given_up = ["--abandon", "box-0", "--reason", "broken"]
+    assert world.run("approve", *by(keys, "ann"), *given_up).code == 0
+    untouched(world, *by(keys, "bob", "--cosign"), types="yes")
+    result = world.run("approve", *by(keys, "bob", "--cosign"), types="box-0")
+    assert result.code == 0, result
+    assert "given up  box-0 (destroy): broken" in result.out
+    kept = world.store.clearance(first.native_id)
+    assert kept == approval(world)
+    assert signers(kept) == ["ann@lab.org", "bob@lab.org"]
+    assert world.store.clearance(second.native_id) is None
+    box = parse_export(STACK, world.export()).boxes[0]
+    on_it = next(on_record(box.context()))
+    assert on_it == kept
+    assert may_end(box.context(), on_it, Observation(Existence.EXISTS), full=True).way == "abandoned"
+
+
+def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> None:
+    world.full()
+    world.run("approve", *by(keys, "ann"), "--abandon", "box-0", "--reason", "broken")
+    written = world.file.path.read_bytes()
+    world.run("approve", "--revoke")
+    world.file.path.write_bytes(written)
+    assert "revoked" in untouched(world, *by(keys, "bob", "--cosign"), types="box-0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--signer", "ann"],
+        ["--approval", "sha256:" + "0" * 64],
+        ["--cosign", "--sign"],
+        ["--cosign", "--box", "box-0"],
+        ["--cosign", "--expires", "2h"],
+        ["--revoke", "--sign"],
+    ],
+)
+def test_options_that_do_not_go_together(world: World, arguments: list[str]) -> None:
+    world.verified()
+    assert world.run("approve", *arguments, types="yes").code == 2
