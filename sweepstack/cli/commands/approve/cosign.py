@@ -1,4 +1,4 @@
-"""`sweepctl approve --cosign`: one more person signs the approval that stands, and changes nothing else."""
+"""`sweepctl approve --cosign`: one more person signs the approval that stands in the stack file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs an approval with a person's SSH key, once the person has said yes (docs/teardown.md#signed-approvals)."""
+"""Signs an approval with an SSH key, once the person has said yes (docs/teardown.md)."""
 
 from __future__ import annotations
 
