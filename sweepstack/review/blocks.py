@@ -34,11 +34,12 @@ class Listing:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; its first column holds names."""
+    """A table; its first column holds names. `noun`: what a row is; `of`: which ones they are, as the caption says."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     noun: str
+    of: str = ""
 
 
 @dataclass(frozen=True)

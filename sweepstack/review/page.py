@@ -44,6 +44,6 @@ def _block(block: Block, tone: shown.Tone) -> shown.Block:
     if isinstance(block, Listing):
         return shown.Items(counted(len(block.items), block.noun), block.items, folded=len(block.items) > FOLD)
     if isinstance(block, Grid):
-        caption = counted(len(block.rows), block.noun)
+        caption = f"{counted(len(block.rows), block.noun)} {block.of}".strip()
         return shown.Table(caption, block.headers, block.rows, find=False, folded=len(block.rows) > FOLD)
     raise TypeError(f"{type(block).__name__} is no part of a section")

@@ -126,7 +126,7 @@ def _irreversible(review: Review) -> Iterator[Block]:
         )
         for one in review.irreversible
     ]
-    yield Grid(("WHAT", "IS", "CLEARED", "BY, OR WHY NOT"), rows, "end")
+    yield Grid(("WHAT", "IS", "CLEARED", "BY, OR WHY NOT"), rows, "end", "that can't be undone")
 
 
 def _fates(review: Review) -> Iterator[Block]:
@@ -144,7 +144,7 @@ def _fates(review: Review) -> Iterator[Block]:
         yield Grid(("WHAT", "DIES", "SURVIVES", "CELLS"), rows, "end")
     lost = [(cell.name, one.name, cell.state, cell.note) for one in fates for cell in one.lost]
     if lost:
-        yield Grid(("WITHOUT A VERIFIED COPY", "BOX", "STATE", "WHY"), lost, "cell")
+        yield Grid(("WITHOUT A VERIFIED COPY", "BOX", "STATE", "WHY"), lost, "cell", "without a verified copy")
     told = []
     for one in fates:
         for label, text in (
@@ -172,7 +172,9 @@ def _cells(review: Review) -> Iterator[Block]:
     yield Heading(f"Cells: {review.verified} of {len(review.cells)} verified")
     rest = [cell for cell in review.cells if cell.state != "verified"]
     if rest:
-        yield Grid(("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell")
+        yield Grid(
+            ("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell", "not verified"
+        )
     elif review.cells:
         yield Line(f"All are verified, by receipt {review.receipt}.")
     else:
@@ -185,13 +187,13 @@ def _changes(review: Review) -> Iterator[Block]:
     if review.base:
         yield Line(f"Against the stack file of {review.base}: {summary(review.base_changes)}")
         if review.base_changes:
-            yield _change_grid(review.base_changes)
+            yield _change_grid(review.base_changes, f"of cells against {review.base}")
     if review.destroy:
         yield Line("A destroy changes no list of cells.")
         return
     yield Line(f"Against what is up: {summary(review.changes)}" if review.base else summary(review.changes))
     if review.changes:
-        yield _change_grid(review.changes)
+        yield _change_grid(review.changes, "of cells")
 
 
 def summary(changes: Sequence[CellChange]) -> str:
@@ -202,8 +204,8 @@ def summary(changes: Sequence[CellChange]) -> str:
     return ", ".join(f"{number} {change}" for change, number in counts.items()) or "none"
 
 
-def _change_grid(changes: Sequence[CellChange]) -> Grid:
-    return Grid(("CELL", "CHANGE", "BOX", "WHY"), [(c.name, c.change, c.box, c.why) for c in changes], "cell")
+def _change_grid(changes: Sequence[CellChange], of: str) -> Grid:
+    return Grid(("CELL", "CHANGE", "BOX", "WHY"), [(c.name, c.change, c.box, c.why) for c in changes], "change", of)
 
 
 def _refused(review: Review) -> Iterator[Block]:

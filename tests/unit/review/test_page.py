@@ -61,6 +61,8 @@ def test_it_says_what_the_comment_says(name: str) -> None:
     assert first_heading(text) == headline(review)
     assert ("DESTROYS" in first_heading(text)) is bool(review.ended)
     assert ('class="good"' in text) is (review.code == 0 and not review.irreversible)
+    captions = re.findall(r'aria-label="([^"]+)"', text)
+    assert len(set(captions)) == len(captions), "each table is called something else"
     assert "<script" not in text
     assert len(text) < 40_000
 
@@ -75,7 +77,7 @@ def test_long_lists_fold_and_are_whole() -> None:
     """A comment is cut at 60,000 characters; the page has every cell."""
     assert "<details>" not in page(destroyed("x", cells=FOLD))
     text = page(destroyed("x", cells=1000))
-    assert "<summary>1000 cells</summary>" in text
+    assert "<summary>1000 cells without a verified copy</summary>" in text
     assert all(f">cell-{n} x<" in text for n in range(1000))
 
 
