@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
@@ -18,6 +19,7 @@ from sweepstack.teardown.revocation import approval_digest
 from sweepstack.teardown.signatures import verified_signers
 from tests.unit.cli.support import IDENTITY, STACK, World
 from tests.unit.cli.test_approve import approval, untouched
+from tests.unit.cli.test_store_commands import KEEPER, Keep
 
 SWEEP = SweepName(project="sweepstack", stack=STACK, identity=IDENTITY)
 
@@ -229,3 +231,28 @@ def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> 
 def test_options_that_do_not_go_together(world: World, arguments: list[str]) -> None:
     world.verified()
     assert world.run("approve", *arguments, types="yes").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "yes"),
+    [([], "yes"), (["--abandon", "abl", "--reason", "not needed"], "abl")],
+    ids=["whole", "abandoned"],
+)
+def test_two_people_sign_for_a_stack_of_volumes(world: World, keys: Path, arguments: list[str], yes: str) -> None:
+    keep = Keep(world)
+    file = Target.find("keep").file
+    assert keep.run("approve", *arguments, *by(keys, "ann"), types=yes).code == 0
+    first = file.approval()
+    assert keep.run("approve", *by(keys, "bob", "--cosign"), types="no").code == 1
+    assert file.approval() == first
+    result = keep.run("approve", *by(keys, "bob", "--cosign"), types=yes)
+    assert result.code == 0, result
+    assert "signed    by ann@lab.org: it verifies" in result.out
+    word = file.approval()
+    assert first is not None
+    assert word is not None
+    assert word.unsigned == first.unsigned
+    found = verified_signers(word, SweepName(project="sweepstack", stack="keep", identity=KEEPER), None, at=word.at)
+    assert found.principals == ("ann@lab.org", "bob@lab.org")
+    world.file.path.with_name("Pulumi.keep.yaml").write_text(file.path.read_text().replace(word.by, "eve@lab"))
+    assert "edited" in keep.run("approve", *by(keys, "locked", "--cosign"), types=yes).err
