@@ -18,10 +18,12 @@ import pytest
 
 from sweepstack.onbox.common.processes import Process
 from sweepstack.onbox.runner import hang, lease
+from sweepstack.onbox.runner import off as off_module
 from sweepstack.onbox.runner.off import issue
 from tests.onbox.harness import Box, alive, wait_for
 
 KEY = "rpa_NEVER_IN_A_LOG"
+YEAR = 365 * 86_400.0
 
 
 def leased(box: Box, seconds: float = 0.5, *, kills: tuple[str, ...] = (), **more: Any) -> Path:
@@ -314,18 +316,38 @@ def test_without_the_key_it_says_which_is_missing(box: Box, vendor: Vendor) -> N
     assert vendor.asked == []
 
 
-def test_a_jump_of_the_clock_ends_no_lease(box: Box) -> None:
-    mark = leased(box, 600)
-    box.add("a")
-    box.run("a")
-    wait_for(lambda: bool(watcher(box)), box.log)
-    pid = watcher(box)[0]
-    wait_for((box.home / "looked").exists, box.log)
-    for jump in (-30, 30):
-        os.utime(box.home / "looked", (time.time() + jump * 86400,) * 2)
-        time.sleep(0.3)
-    assert alive(pid)
-    assert not mark.exists()
+@pytest.mark.parametrize("jump", [-YEAR, YEAR], ids=["back", "forward"])
+def test_a_clock_that_moves_by_a_year_neither_ends_nor_prolongs_a_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Rounds of 100 s and a lease of 1000 s: the clock moves, a look comes by the new clock, and it moves back."""
+    home = tmp_path / "box" / "data" / "sweep"
+    home.mkdir(parents=True)
+    needed = {"schema": 1, "identity": "i", "box": "b", "native_id": "n", "generation": 1, "durable": "mnt"}
+    how = {"by": "ssh", "native": "off", "command": "exit 1"}
+    spec = {**needed, "python": "python3", "artifacts": [], "lease": {"seconds": 1000, "how": how, "kills": []}}
+    (home / "spec.json").write_text(json.dumps(spec | {"off_again_seconds": [600.0]}))
+    boot, wall, moves, looks_at, tried = [0.0], [time.time()], {300: jump, 800: -jump}, 500, []
+
+    def pause(_: float) -> None:
+        boot[0] += 100.0
+        wall[0] += 100.0 + moves.get(int(boot[0]), 0.0)
+        if boot[0] == looks_at:
+            os.utime(home / "looked", (wall[0], wall[0]))
+        assert boot[0] < 5000, "it never ends"
+
+    def stop(*_: Any, **__: Any) -> bool:
+        tried.append(boot[0])
+        (home / "spec.json").write_text(json.dumps(spec | {"lease": None}))
+        return True
+
+    for module in (lease, off_module, hang):
+        monkeypatch.setattr(module, "boot_time", lambda: boot[0])
+        shown = SimpleNamespace(sleep=pause, time=lambda: wall[0], time_ns=lambda: int(wall[0] * 1e9))
+        monkeypatch.setattr(module, "time", shown)
+    monkeypatch.setattr(lease, "issue", stop)
+    assert lease.Watcher(home).run() == 0
+    assert tried == [looks_at + 1000.0]
 
 
 @pytest.mark.parametrize("sign", ["writes", "gpu"])
@@ -496,7 +518,8 @@ def test_without_a_file_or_a_process_it_tries_again_and_says_so(
             raise OSError(24, "Too many open files")
         return real(*words, **more)
 
-    monkeypatch.setattr(lease, "boot_time", lambda: clock[0])
+    for module in (lease, off_module):
+        monkeypatch.setattr(module, "boot_time", lambda: clock[0])
     monkeypatch.setattr(lease, "issue", no_file)
     monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=pause))
     assert lease.Watcher(home).run() == 0

@@ -11,13 +11,15 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweepstack.onbox.runner import off
-from sweepstack.onbox.runner.off import last_sign
 from tests.onbox.harness import SECONDS, Box, wait_for
+
+YEAR = 365 * 86_400.0
 
 
 def armed(box: Box, **more: Any) -> Path:
@@ -127,14 +129,32 @@ def test_another_box_of_which_nothing_is_known_keeps_it_on(box: Box) -> None:
     assert mark.exists()
 
 
-def test_somebody_who_pulls_keeps_it_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, sign = time.time(), tmp_path / "keep-on"
-    begun = now - 500
-    assert last_sign(tmp_path, begun) == begun
-    sign.touch()
-    for seen, counts in {now - 100: now - 100, now - 900: begun, now + 3600: begun}.items():
-        os.utime(sign, (seen, seen))
-        assert last_sign(tmp_path, begun) == pytest.approx(counts)
+@pytest.mark.parametrize("jump", [-YEAR, 0, YEAR], ids=["back", "as it was", "forward"])
+def test_a_pull_keeps_it_on_and_no_change_of_the_clock_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """It waits 600 s from the last pull, which wrote `keep-on`, by whatever clock the file system has."""
+    now, wall, pulls = [50.0], [time.time()], {3: 0.0, 5: jump}
+    rounds: list[float] = []
+
+    def pause(_: float) -> None:
+        now[0] += 100.0
+        wall[0] += 100.0 + (jump if len(rounds) == 1 else 0.0)
+        rounds.append(now[0])
+        assert len(rounds) < 20, "it never ends"
+        if len(rounds) in pulls:
+            (tmp_path / "keep-on").touch()
+            moment = wall[0] + pulls[len(rounds)]
+            os.utime(tmp_path / "keep-on", (moment, moment))
+
+    tried: list[float] = []
+    monkeypatch.setattr(off, "boot_time", lambda: now[0])
+    monkeypatch.setattr(off, "time", SimpleNamespace(sleep=pause, monotonic=lambda: now[0], time=lambda: wall[0]))
+    monkeypatch.setattr(off, "issue", lambda *_, **__: tried.append(now[0]))
+    asked = {"when_drained": {"native": "power-off", "command": "true"}, "off_seconds": 600}
+    (tmp_path / "queue.jsonl").write_text("x")
+    assert not off.power_off(tmp_path, asked, SimpleNamespace(), 1, bool)  # type: ignore[arg-type]
+    assert tried == [50.0 + 500.0 + 600.0]
 
 
 def test_a_command_that_fails_is_journaled_and_tried_again(box: Box) -> None:

@@ -180,6 +180,43 @@ def test_a_stop_does_not_wait_for_the_bucket(make_box: Callable[..., Box], uri: 
     box.run("a")
 
 
+def test_a_box_whose_lease_is_over_stays_until_its_bucket_has_the_cell(
+    make_box: Callable[..., Box], uri: str, server: S3Server
+) -> None:
+    """A stop would end the upload, and the next runner would run the cell again."""
+    how = {"by": "ssh", "native": "power-off", "command": "exit 1"}
+    leased = {"lease": {"seconds": 0.3, "how": how, "kills": []}, "off_again_seconds": [600], "patrol_seconds": 0.2}
+    box = make_box({"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}, stall_seconds=0.5, **leased)
+    hold = box.hold("a")
+    box.add("a", f"while [ -e {hold} ]; do echo; sleep 0.05; done; printf '[]' > {{out}}/result.json")
+    runner = box.start()
+    box.pid("a")
+    server.stop()
+    try:
+        hold.unlink()
+        wait_for(lambda: any(waited(line) > 4 for line in box.patrol()), box.log, SECONDS)  # many rounds of the watcher
+        assert any("wait for the bucket" in alarm for alarm in box.patrol()[-1]["alarms"]), "it tells"
+        assert runner.process.poll() is None, box.log()
+        assert not box.events("box-off"), box.log()
+    finally:
+        server.start()
+    assert runner.ended(SECONDS) == 0, box.log()
+    wait_for(lambda: bool(box.events("box-off")), box.log, SECONDS)
+    told = [
+        entry["event"]
+        for entry in box.journal().entries
+        if entry["event"] in ("cell-started", "cell-sealed", "box-off")
+    ]
+    assert told == ["cell-started", "cell-sealed", "box-off"]
+    assert any(key.startswith(f"{IDENTITY}/sealed/a/1-") and key.endswith("manifest.json") for key in keys(server, uri))
+
+
+def waited(line: dict[str, Any]) -> float:
+    """Seconds that the bucket has kept a cell waiting, as a patrol line has it."""
+    uploads = line.get("uploads") or {}
+    return float(uploads["seconds"]) if uploads.get("why") else 0.0
+
+
 def test_a_mount_is_read_by_cells_and_goes_with_its_process(
     make_box: Callable[..., Box], prefix: str, server: S3Server
 ) -> None:

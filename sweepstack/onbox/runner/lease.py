@@ -27,7 +27,7 @@ from sweepstack.onbox.common.processes import Process, end_all
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import of_cells
 from sweepstack.onbox.runner.hang import STUCK_SECONDS, Beat, Hang, LeftBehind, boot_time
-from sweepstack.onbox.runner.off import AGAIN_SECONDS, at_work, issue
+from sweepstack.onbox.runner.off import AGAIN_SECONDS, Sign, at_work, issue
 from sweepstack.onbox.runner.patrol import STALL_SECONDS
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, say
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
@@ -50,23 +50,12 @@ class Lease:
     """How long ago the last look was, by this process: it begins to count when it is made. For one thread."""
 
     def __init__(self, home: Path) -> None:
-        self._path = home / LOOKED
-        self._seen, self._at = self._mark(), boot_time()
+        self._looked = Sign(home / LOOKED)
 
     def over(self, spec: Mapping[str, Any]) -> bool:
         """Whether `spec` has a lease, and it has run out."""
-        mark = self._mark()
-        if mark != self._seen:
-            self._seen, self._at = mark, boot_time()
-        seconds = seconds_of(spec)
-        return seconds is not None and boot_time() - self._at >= seconds
-
-    def _mark(self) -> tuple[int, int]:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return 0, 0
-        return status.st_mtime_ns, status.st_ino
+        age, seconds = self._looked.age(), seconds_of(spec)
+        return seconds is not None and age >= seconds
 
 
 def seconds_of(spec: Mapping[str, Any]) -> float | None:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.runner import vendor_stop
+from sweepstack.onbox.runner.hang import boot_time
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Journal, say
 
 GRACE_SECONDS = 600.0
@@ -28,6 +29,30 @@ SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 COMMAND_SECONDS = 120.0
 ACCEPTED = "it was accepted, and the box still runs"
 LOOK_SECONDS = 0.2
+KEEP_ON = "keep-on"
+
+
+class Sign:
+    """How long ago a file was last touched, as this process saw it: a change of the box's clock neither ends nor
+    prolongs a bill. It begins to count when it is made. For one thread, which asks often."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen, self._at = self._mark(), boot_time()
+
+    def age(self) -> float:
+        """In seconds."""
+        mark = self._mark()
+        if mark != self._seen:
+            self._seen, self._at = mark, boot_time()
+        return boot_time() - self._at
+
+    def _mark(self) -> tuple[int, int]:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return 0, 0
+        return status.st_mtime_ns, status.st_ino
 
 
 def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, stopped: Callable[[], bool]) -> bool:
@@ -42,8 +67,8 @@ def power_off(home: Path, spec: dict[str, Any], journal: Journal, read: int, sto
         return False
     seconds = float(spec.get("off_seconds", GRACE_SECONDS))
     say(f"the queue is drained: {asked['native']} in {seconds:.0f} s, unless it is given cells")
-    begun = time.time()
-    while time.time() < last_sign(home, begun) + seconds:
+    pulled = Sign(home / KEEP_ON)
+    while pulled.age() < seconds:
         if stopped() or queued(home) != read:
             say("no: there is something else to do")
             return False
@@ -165,16 +190,6 @@ def queued(home: Path) -> int:
         return (home / "queue.jsonl").stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def last_sign(home: Path, begun: float) -> float:
-    """When a command last pulled from this box (`keep-on`), by the box's clock; `begun` when none did since, and for a
-    time in the future: a clock that was set back must not prolong the bill."""
-    try:
-        seen = (home / "keep-on").stat().st_mtime
-    except OSError:
-        return begun
-    return seen if begun < seen <= time.time() + LOOK_SECONDS else begun
 
 
 def at_work(home: Path) -> list[str]:
