@@ -35,7 +35,7 @@ up:
 	@scripts/next-steps $(STACK)
 
 test:
-	@$(SETUP) --dev --torch --s3 --ssh
+	@$(SETUP) --dev --torch --s3 --ssh --browser
 	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
 
 check:
@@ -46,7 +46,7 @@ check:
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py tests/pipelines/test_lint.py
 
 proof:
-	@$(SETUP) --dev --torch --s3 --ssh --quiet
+	@$(SETUP) --dev --torch --s3 --ssh --browser --quiet
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.lib import (
+    browser,
     command_plugin,
     engine_build,
     engine_download,
@@ -41,6 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
     parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
+    parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
     parser.add_argument(
@@ -60,7 +62,7 @@ class Setup:
         self.options = options
         self.console = console
         self.env = env
-        self.groups = ["examples", *(["dev"] if options.dev else [])]
+        self.groups = ["examples", *(["dev"] if options.dev else []), *(["browser"] if options.browser else [])]
         self.engine: Engine | None = None
         self.offline = False
         self._uv: Path | None = None
@@ -84,17 +86,20 @@ class Setup:
         # What the user has stays when the next run wants less: torch is not taken away by `make up`.
         if last is not None:
             self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3", "ssh"})
-        Together()([self._python_side, self._built_side, *([self._ssh_side] if self.options.ssh else [])])
+        apt = [self._apt_side] if self.options.ssh or self.options.browser else []
+        Together()([self._python_side, self._built_side, *apt])
         assert self.engine is not None
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
         extras = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
             "s3": s3_server.binary(self.places).is_file(),
             "ssh": not sshd.missing(),
+            "browser": browser.found() is not None
+            and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
         }
         stamp.Stamp(
             key=stamp.key_of(self.places.root),
-            groups=tuple(sorted({*self.groups, *(name for name, has in extras.items() if has)})),
+            groups=tuple(sorted(name for name in {*self.groups, *extras} if extras.get(name, True))),
             engine=str(self.engine.cli),
             engine_version=self.engine.version,
             engine_source=self.engine.source,
@@ -142,9 +147,12 @@ class Setup:
             with cache_lock(self.places.builds_lock, self.console, cancel):
                 s3_server.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
 
-    def _ssh_side(self, cancel: threading.Event) -> None:
+    def _apt_side(self, cancel: threading.Event) -> None:
         with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):
-            sshd.install(self.env, self.console, cancel)
+            if self.options.ssh:
+                sshd.install(self.env, self.console, cancel)
+            if self.options.browser:
+                browser.install(self.env, self.console, cancel)
 
     def _engine_side(self, cancel: threading.Event) -> None:
         recipe = Recipe.read(self.places.root)

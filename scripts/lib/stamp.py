@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import s3_server, sshd
+from scripts.lib import browser, s3_server, sshd
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
 
 SCHEMA = 1
-PROOF = {"dev": "pytest", "examples": "scikit_learn", "torch": "torch"}  # a package that each group must have left
+PROOF = {"browser": "playwright", "dev": "pytest", "examples": "scikit_learn", "torch": "torch"}
+"""A package that each group must have left."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
         elif group == "ssh":
             if gone := sshd.missing():
                 return f"{', '.join(gone)} is gone"
+        elif group == "browser" and browser.found() is None:
+            return f"{browser.PACKAGE} is gone"
         elif installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):

@@ -35,12 +35,12 @@
     return fig;
   }
 
+  const columns = () => Math.max(1, Math.floor(document.body.clientWidth / 170));
   function legend(fig, entries) {
     if (entries.length < 1 || entries.length > MOST_NAMED) return;
     const items = entries.map(([label, renderers]) => new Bokeh.LegendItem({label: {value: plain(label)}, renderers}));
-    const ncols = Math.max(1, Math.floor(document.body.clientWidth / 170));
     fig.add_layout(new Bokeh.Legend({
-      items, ncols, orientation: "horizontal", location: "left", click_policy: "hide", label_text_color: style("--text"),
+      items, ncols: columns(), orientation: "horizontal", location: "left", click_policy: "hide", label_text_color: style("--text"),
       background_fill_color: null, border_line_color: null, inactive_fill_color: style("--line"),
     }), "below");
   }
@@ -201,6 +201,15 @@
       redraw([document.getElementById(`plot-${select.dataset.plot}`)]);
     });
   }
+  let wide = columns(), settled = 0;
+  addEventListener("resize", () => {
+    clearTimeout(settled);
+    settled = setTimeout(() => {
+      if (wide === columns()) return;
+      wide = columns(); // a phone was turned: a legend that was made for a wide page leaves a narrow one
+      redraw(hosts);
+    }, 200);
+  });
   dark.addEventListener("change", () => redraw(hosts));
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   redraw(hosts);
