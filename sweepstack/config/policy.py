@@ -5,7 +5,9 @@ It is read like a stack file: all mistakes at once, each with line, key and fix;
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,12 +16,14 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.model import at_least_one
 from sweepstack.config.problems import Mistake, from_validation, refuse
-from sweepstack.config.types import DurationText, Names, PlatformName, Price, Shape
+from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.policy_chain import PolicyText
 from sweepstack.onbox.common.units import parse_duration
 
 FILE = "policy.yaml"
+SIGNERS = "allowed_signers"
+"""The file beside it with the keys of the people that it names, as OpenSSH reads it (ssh-keygen(1))."""
 EvidenceKind = Literal["folder", "s3"]
 """Where evidence may be kept: in a folder, or in object storage."""
 
@@ -35,11 +39,31 @@ Regions = Annotated[Names, AfterValidator(at_least_one("region, such as [EU-RO-1
 Kinds = Annotated[tuple[EvidenceKind, ...], BeforeValidator(_listed), AfterValidator(at_least_one("kind: folder, s3"))]
 
 
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[^\s,\"*?!#-][^\s,\"*?!]*", value):
+        raise wrong("a name as it stands in allowed_signers, such as ana@example.org")
+    return value
+
+
+People = Annotated[
+    tuple[Annotated[Text, AfterValidator(_name)], ...],
+    BeforeValidator(_listed),
+    AfterValidator(at_least_one("person, such as [ana@example.org]")),
+]
+
+
 class Policy(Shape):
     """`policy.yaml`. A key that is left out allows all."""
 
     anchor: ClassVar[str] = "keys"
     page: ClassVar[str] = "docs/policy.md"
+    approvers: People | None = None
+    """the people who may approve an end or a stop, as the file `allowed_signers` names them: an approval then needs the
+    signature of one of them"""
+    abandoners: People | None = None
+    """the people who may give a box up, or let a weaker policy follow; by default `approvers`"""
+    abandon_needs: Count = 1
+    """how many of them have to sign that, such as 2; one key under two names is one person"""
     max_price_per_hour: Price | None = None
     """USD per hour: no box that may cost more is rented"""
     platforms: Platforms | None = None
@@ -55,6 +79,11 @@ class Policy(Shape):
     waiver"""
     max_expiry: DurationText | None = None
     """the longest time for which an approval may hold, such as `24h`"""
+
+    @property
+    def may_abandon(self) -> tuple[str, ...] | None:
+        """Who may give a box up; None: any person."""
+        return self.approvers if self.abandoners is None else self.abandoners
 
     @property
     def max_expiry_seconds(self) -> float | None:
@@ -84,6 +113,8 @@ def read(source: PolicyText, shown: str = FILE) -> ReadPolicy:
         rules = Policy.model_validate(document.data)
     except ValidationError as error:
         mistakes += from_validation(error, document, (), Policy)
+    if rules is not None:
+        mistakes += _people_mistakes(rules, source.signers, document)
     if mistakes or rules is None:
         raise refuse(mistakes, document)
     return ReadPolicy(source, rules, document)
@@ -94,4 +125,46 @@ def of_project(root: Path) -> PolicyText | None:
     path = root / FILE
     if not path.exists() and not path.is_symlink():
         return None
-    return PolicyText(text=read_text(path, FILE))
+    text = read_text(path, FILE)
+    if not {"approvers", "abandoners"} & parse_document(text, FILE).data.keys():
+        return PolicyText(text=text)
+    beside = root / SIGNERS
+    return PolicyText(text=text, signers=read_text(beside, SIGNERS) if beside.exists() else "")
+
+
+def signer_lines(signers: str) -> tuple[tuple[str, str], ...]:
+    """The names and the key of each line of a list of allowed signers: `("ana@lab,ana", "ssh-ed25519 AAAA")`."""
+    found = []
+    for line in signers.splitlines():
+        words = line.split()
+        at = next((i for i, word in enumerate(words) if i and word.startswith(("ssh-", "ecdsa-", "sk-"))), 0)
+        if at and at + 1 < len(words) and not line.lstrip().startswith("#"):
+            found.append((words[0].strip('"'), " ".join(words[at : at + 2])))
+    return tuple(found)
+
+
+def _keys_of(name: str, signers: str) -> set[str]:
+    """The keys that the list has for this name."""
+    lines = signer_lines(signers)
+    return {key for names, key in lines if any(fnmatchcase(name, pattern) for pattern in names.split(","))}
+
+
+def _people_mistakes(rules: Policy, signers: str, document: Document) -> list[Mistake]:
+    """Why the people whom the policy asks for can't sign."""
+    found = []
+    for key in ("approvers", "abandoners"):
+        for name in getattr(rules, key) or ():
+            if not _keys_of(name, signers):
+                fix = f"{SIGNERS}, beside {FILE}, has no key for this name"
+                found.append(Mistake(document.line((key,)), f"{key}: {name}", fix, Policy))
+    if rules.abandon_needs > 1 and not found:
+        people: list[set[str]] = []
+        for name in rules.may_abandon or ():
+            keys = _keys_of(name, signers)
+            if all(not keys & others for others in people):
+                people.append(keys)
+        if len(people) < rules.abandon_needs:
+            fix = f"abandoners, or approvers, have to name so many people with a key each ({len(people)} do)"
+            key = f"abandon_needs: {rules.abandon_needs}"
+            found.append(Mistake(document.line(("abandon_needs",)), key, fix, Policy))
+    return found

@@ -161,7 +161,9 @@ def may_end(
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
-    policy = ask_policy(copies_of(box, store, seen), facts.identity, approval, given_up=given_up, now=now)
+    policy = ask_policy(
+        copies_of(box, store, seen), facts.identity, approval, given_up=given_up, now=now, given_now=given_now
+    )
     if policy.problems:
         verdict.reasons[:0] = policy.problems
         return verdict

@@ -29,7 +29,10 @@ from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
+from sweepstack.teardown.policy_check import orphan_problems
+from sweepstack.teardown.policy_copies import Found, in_evidence
 from sweepstack.teardown.receipt_check import receipt_problems
+from sweepstack.teardown.revocation import revocation_problem
 
 SHOWN = 6
 """Number of cells that are named; the others are counted."""
@@ -63,6 +66,8 @@ class OnIt:
     owner: Owner | None = None
     given: frozenset[str] | None = None
     holds: Mapping[str, str] = field(default_factory=dict)
+    policy: Found | None = None
+    """The copy of the policy in the box's own folder."""
 
     def cells(self) -> dict[str, str]:
         """Cell → its state by the box's own journal and queue. Empty if nothing ran, or nothing could be read."""
@@ -109,7 +114,7 @@ class OrphanVerdict:
     """Whether the box may end. If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their
     state.
 
-    `held`: which other person holds it, and until when; then no abandonment helps.
+    `held`: which other person holds it, and until when; then no abandonment helps. `policy_set_aside`: see `Verdict`.
     """
 
     allowed: bool = False
@@ -117,6 +122,7 @@ class OrphanVerdict:
     reasons: list[str] = field(default_factory=list)
     unsafe: dict[str, str] = field(default_factory=dict)
     held: str = ""
+    policy_set_aside: str = ""
 
 
 def may_end_orphan(
@@ -148,6 +154,13 @@ def may_end_orphan(
     if verdict.held:
         verdict.reasons.append(verdict.held)
         return verdict
+    places = [*(in_evidence(store) for store in stores), *([on_it.policy] if on_it.policy is not None else [])]
+    given = [found for store in stores if (found := _clearance(store, box, now)) is not None]
+    policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason))
+    if policy.problems:
+        verdict.reasons += policy.problems
+        return verdict
+    verdict.policy_set_aside = policy.set_aside
     if request.reason:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
@@ -179,6 +192,23 @@ def may_end_orphan(
     if not verdict.reasons:
         verdict.allowed, verdict.way = True, "cleared" if copied else "nothing-launched"
     return verdict
+
+
+def _clearance(store: EvidenceStore, box: OrphanBox, now: datetime) -> Approval | None:
+    """The approval of its end that this evidence has on record, while it holds."""
+    try:
+        found = store.clearance(box.native_id)
+        if found is None or _is_for_another(box, found) or now >= found.expires:
+            return None
+        return found if not revocation_problem(store, found) else None
+    except EvidenceError:
+        return None
+
+
+def _is_for_another(box: OrphanBox, approval: Approval) -> bool:
+    """Whether the approval is for another box or verb, or was edited."""
+    edited = approval.waivers_digest != Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
+    return edited or not any((a.verb, a.native_id) == ("destroy", box.native_id) for a in approval.actions)
 
 
 def _signs(store: EvidenceStore, box: OrphanBox) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sweepstack.core.observation import Existence, Observation
@@ -20,6 +20,9 @@ from sweepstack.teardown.policy_copies import Found, in_evidence, in_state, on_b
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
+
+
+BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopts it), and approve and sign there"
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,17 @@ def copies_of(box: BoxContext, store: EvidenceStore | None, seen: Observation) -
 
 
 def ask_policy(
-    places: Sequence[Found], identity: str, approval: Approval, *, given_up: bool, now: datetime
+    places: Sequence[Found],
+    identity: str,
+    approval: Approval,
+    *,
+    given_up: bool,
+    now: datetime,
+    given_now: bool = False,
 ) -> PolicyAnswer:
     """What the policy in force says of an end by `approval`. `given_up`: the approval abandons the box. Then the last
-    policy that can be read rules; if none can, the way out is open. Raises nothing."""
+    policy that can be read rules; if none can, the way out is open. `given_now`: a person gives it just now, and the
+    signatures come after that. Runs ssh-keygen where the policy names people. Raises nothing."""
     if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
         return PolicyAnswer()
     from sweepstack.teardown.policy_in_force import in_force
@@ -54,7 +64,10 @@ def ask_policy(
     now_binds = in_force(places, identity)
     if given_up and not now_binds.rules:
         return PolicyAnswer(set_aside=now_binds.unreadable)
-    problems = [problem for rule in now_binds.rules for problem in _problems(rule, approval, given_up, now)]
+    problems = [problem for rule in now_binds.rules for problem in _problems(rule, approval, now)]
+    if not given_now:
+        unsigned = (_unsigned(rule, approval, identity, given_up=given_up) for rule in now_binds.rules)
+        problems += [problem for problem in unsigned if problem]
     if now_binds.unreadable and not given_up:
         problems.insert(0, f"{now_binds.unreadable}. A newer sweepstack may read it (git pull && make setup)")
     return PolicyAnswer(tuple(dict.fromkeys(problems)))
@@ -70,8 +83,36 @@ def longest(places: Sequence[Found], identity: str) -> timedelta | None:
     return min((timedelta(seconds=seconds) for seconds in known if seconds is not None), default=None)
 
 
-def _problems(policy: ReadPolicy, approval: Approval, given_up: bool, now: datetime) -> list[str]:
-    """What one policy has against the approval."""
+def orphan_problems(
+    places: Sequence[Found], identity: str, approvals: Sequence[Approval], *, given_up: bool
+) -> PolicyAnswer:
+    """The same for a box that no state has, which a person ends without an approval: a policy that names people lets it
+    go only by one of `approvals` (of this box, on record in the evidence) that these people signed."""
+    if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
+        return PolicyAnswer()
+    from sweepstack.teardown.policy_in_force import in_force
+
+    now_binds = in_force(places, identity)
+    if given_up and not now_binds.rules:
+        return PolicyAnswer(set_aside=now_binds.unreadable)
+    problems = [now_binds.unreadable] if now_binds.unreadable and not given_up else []
+    epoch, empty = datetime.fromtimestamp(0, UTC), Approval.digest_waivers((), ())
+    none = Approval(actions=(), waivers_digest=empty, by="", at=epoch, expires=epoch)
+    for rule in now_binds.rules:
+        asked = [_unsigned(rule, approval, identity, given_up=given_up) for approval in (*approvals, none)]
+        problems += [f"{asked[-1]}: {BACK}"] if all(asked) else []
+    return PolicyAnswer(tuple(dict.fromkeys(problems)))
+
+
+def _unsigned(policy: ReadPolicy, approval: Approval, identity: str, *, given_up: bool) -> str:
+    """Which signatures the policy misses on the approval; "" if none."""
+    from sweepstack.teardown.policy_people import missing_signatures
+
+    return missing_signatures(policy, approval, identity, given_up=given_up)
+
+
+def _problems(policy: ReadPolicy, approval: Approval, now: datetime) -> list[str]:
+    """What one policy has against the approval, without a look at who signed it."""
     found, rules = [], policy.rules
     if rules.waivers == "refused" and (approval.waive or approval.unclaimed):
         waived = [waiver.cell for waiver in approval.waive] or ["files that belong to no cell"]

@@ -17,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.teardown.policy_copies import Found
 from sweepstack.teardown.policy_order import weaker
+from sweepstack.teardown.policy_people import missing_signatures
 
 FROM, TO = "end-policy", "begin-policy"
 """The two actions of an approval of a weaker policy: `box` is the sweep's identity, `native_id` a digest."""
@@ -126,7 +127,11 @@ def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identit
     named = {(action.verb, action.box, action.native_id) for action in approval.actions}
     if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:
         return "its approval is for another change, or for another sweep"
-    return ""
+    try:
+        rules = policy_file.read(old)
+    except ConfigError as error:
+        return unread_words(old, error)
+    return missing_signatures(rules, approval, identity, given_up=True)
 
 
 def followed(

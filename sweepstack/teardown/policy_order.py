@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sweepstack.config.policy import Policy, ReadPolicy
+from sweepstack.config.policy import SIGNERS, Policy, ReadPolicy
 
 
 def _less(old: Any, new: Any) -> bool:
@@ -27,7 +27,15 @@ def _same(old: Any, new: Any) -> bool:
     return bool(new == old)
 
 
+def _more(old: Any, new: Any) -> bool:
+    """Of a number that is needed: higher is stricter."""
+    return bool(new >= old)
+
+
 _AS_STRICT: dict[str, Callable[[Any, Any], bool]] = {
+    "approvers": _fewer,
+    "abandoners": _fewer,
+    "abandon_needs": _more,
     "max_price_per_hour": _less,
     "platforms": _fewer,
     "regions": _fewer,
@@ -51,7 +59,17 @@ def weaker(old: ReadPolicy, new: ReadPolicy) -> list[str]:
             found.append(f"{key}: {_shown(old.rules, key)} is left out")
         elif as_strict is None or not as_strict(before, after):
             found.append(f"{key}: {_shown(old.rules, key)} becomes {_shown(new.rules, key)}")
+    if old.rules.may_abandon is not None:  # whose signatures count: any line that is new may be another person's
+        known, lines = _lines(old), _lines(new)
+        added = sorted(line for line in lines if line not in known)
+        found += [f"{SIGNERS}: a line for {line.split()[0]} is new or was changed" for line in added]
     return found
+
+
+def _lines(policy: ReadPolicy) -> set[str]:
+    """The lines of the list of allowed signers, without comments."""
+    lines = (" ".join(line.split()) for line in policy.source.signers.splitlines())
+    return {line for line in lines if line and not line.startswith("#")}
 
 
 def stricter(old: ReadPolicy, new: ReadPolicy) -> list[str]:
@@ -63,10 +81,18 @@ def _value(rules: Policy, key: str) -> Any:
     """What is compared; None where the key allows all."""
     if key == "max_expiry":
         return rules.max_expiry_seconds
+    if key == "abandoners":
+        return rules.may_abandon
     value = getattr(rules, key)
     return None if value == Policy.model_fields[key].default else value
 
 
 def _shown(rules: Policy, key: str) -> str:
-    value = getattr(rules, key)
-    return f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
+    value = rules.may_abandon if key == "abandoners" else getattr(rules, key)
+    return (
+        f"[{', '.join(value)}]"
+        if isinstance(value, tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )

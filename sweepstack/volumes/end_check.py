@@ -130,11 +130,13 @@ def may_delete(
     *,
     full: bool,
     now: datetime | None = None,
+    given_now: bool = False,
 ) -> VolumeVerdict:
     """Decides whether the volume may be deleted, and why not.
 
-    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. Never raises for
-    damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
+    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. `given_now`: a person
+    gives the approval just now, and signs it after that. Never raises for damaged or absent evidence: that is a reason
+    to refuse. Reads files; costs no money.
     """
     facts = volume.facts
     verdict = VolumeVerdict(users=survey.of(facts.native_id))
@@ -156,7 +158,7 @@ def may_delete(
         verdict.reasons.append(problem)
         return verdict
     given_up = abandoned(facts, approval)
-    policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC))
+    policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC), given_now)
     verdict.reasons += seen.alive
     verdict.reasons += policy.problems
     if not verdict.reasons and given_up:
@@ -185,12 +187,14 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
     return ""
 
 
-def _ask_policy(volume: VolumeContext, approval: Approval, given_up: bool, now: datetime) -> PolicyAnswer:
+def _ask_policy(
+    volume: VolumeContext, approval: Approval, given_up: bool, now: datetime, given_now: bool
+) -> PolicyAnswer:
     """What the policy in force says of the approval: the one of the volume's own stack."""
     places = [in_state(volume.facts.policy)]
     store = volume.evidence.usable
     places += [in_evidence(store)] if store is not None else []
-    return ask_policy(places, volume.facts.identity, approval, given_up=given_up, now=now)
+    return ask_policy(places, volume.facts.identity, approval, given_up=given_up, now=now, given_now=given_now)
 
 
 def _revoked(volume: VolumeContext, approval: Approval) -> str:

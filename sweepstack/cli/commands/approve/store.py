@@ -180,7 +180,7 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
 
 def ask_check(volume: VolumeContext, approval: Approval, found: Survey) -> Asked:
     seen, _ = observe_volume(volume, found.of(volume.facts.native_id))
-    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False))
+    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False, given_now=True))
 
 
 def show_volumes(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:

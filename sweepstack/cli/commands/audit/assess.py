@@ -26,6 +26,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
 from sweepstack.teardown.ownership import Owner, former_names, read_owner, who
+from sweepstack.teardown.policy_copies import on_box
 
 READ_SECONDS = 60.0
 """The most seconds for reading all boxes, in parallel."""
@@ -141,10 +142,10 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
         return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
     if seen.existence is not Existence.EXISTS or record is None:
         return OnIt(seen)
-    owner, given, holds = None, None, {}
+    owner, given, holds, policy = None, None, {}, None
     try:
         channel = box.channel()
-        owner = read_owner(channel)
+        owner, policy = read_owner(channel), on_box(channel, native_id)
         for uri in {*places, *([owner.evidence] if owner is not None and owner.evidence else [])}:
             if found := evidence_on(channel, uri, box_layout.OWN_TIERS):
                 holds[uri] = found[1]
@@ -152,7 +153,7 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
         given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
     except (SweepstackError, OSError) as error:
         seen = seen if seen.note else replace(seen, note=str(error))
-    return OnIt(seen, owner, given, holds)
+    return OnIt(seen, owner, given, holds, policy)
 
 
 def assess_all(boxes: Sequence[tuple[str, str, str, str]], root: Path, known: Known) -> dict[tuple[str, str], Assessed]:

@@ -182,6 +182,8 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
         aside(f"This ends {words}, with all that is on it. It can't be undone.")
         if isinstance(found, Assessed):
             aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
+            if found.verdict.policy_set_aside:
+                aside(f"  POLICY SET ASIDE  no copy could be read: {found.verdict.policy_set_aside}")
         else:
             aside(f"  holds  {found.words}")
         aside(*(f"  state  in {other.backend}, which {other.words}" for other in found.others))
@@ -225,6 +227,8 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
     why = request.reason or f"the check allowed it: {_way(found, request)}"
     box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
     holds = found.words if not isinstance(found, Assessed) else f"{found.on_it.words}; owner {found.owner_words}"
+    if isinstance(found, Assessed) and found.verdict.policy_set_aside:
+        holds += f"; no copy of the policy could be read: {found.verdict.policy_set_aside}"
     holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
     return Decision(
         what=GIVEN_UP if request.reason else ENDED,

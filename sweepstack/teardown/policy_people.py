@@ -1,0 +1,35 @@
+"""Compares who signed an approval with whom the policy asks for. One key or one name is one person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sweepstack.config.policy import ReadPolicy
+from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
+
+
+def missing_signatures(policy: ReadPolicy, approval: Approval, identity: str, *, given_up: bool) -> str:
+    """Which signatures the policy still asks for on this approval, in one line; "" if none. `given_up`: it abandons a
+    box, or lets a weaker policy follow. Only signatures that verify count. Runs ssh-keygen; raises nothing."""
+    rules = policy.rules
+    people = rules.may_abandon if given_up else rules.approvers
+    if people is None:
+        return ""
+    from sweepstack.teardown.signatures import verified_signers
+
+    needs = rules.abandon_needs if given_up else 1
+    found = verified_signers(
+        approval, SweepName(project="", stack="", identity=identity), policy.source.signers, at=datetime.now(UTC)
+    )
+    keys = {found.valid[name]: name for name in sorted(found.valid) if name in people}
+    ours = sorted(keys.values())  # one name for each key: the same key under two names is one person
+    if len(ours) >= needs:
+        return ""
+    key = "abandoners" if given_up and rules.abandoners is not None else "approvers"
+    others = [name for name in people if name not in set(ours)]
+    who = f"{needs - len(ours)} of {', '.join(others)}" if needs > 1 else f"one of {', '.join(others)}"
+    what = "giving it up" if given_up else "the approval"
+    signed = f"; {', '.join(ours)} signed it" if ours else ""
+    why = f"; {found.problems[0]}" if found.problems else ""
+    return f"the policy asks for the signature of {who} for {what} ({policy.at(key)}){signed}{why}"
