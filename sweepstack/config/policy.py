@@ -19,6 +19,7 @@ from sweepstack.config.problems import Mistake, from_validation, refuse
 from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.policy_chain import PolicyText
+from sweepstack.core.signature import PRINCIPAL
 from sweepstack.onbox.common.units import parse_duration
 
 FILE = "policy.yaml"
@@ -40,7 +41,7 @@ Kinds = Annotated[tuple[EvidenceKind, ...], BeforeValidator(_listed), AfterValid
 
 
 def _name(value: str) -> str:
-    if not re.fullmatch(r"[^\s,\"*?!#-][^\s,\"*?!]*", value):
+    if not re.fullmatch(PRINCIPAL, value):
         raise wrong("a name as it stands in allowed_signers, such as ana@example.org")
     return value
 

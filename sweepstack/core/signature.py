@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+@%-]{0,253}$")]
+PRINCIPAL = r"^[A-Za-z0-9_][A-Za-z0-9_.+@%-]{0,253}$"
+Principal = Annotated[str, StringConstraints(pattern=PRINCIPAL)]
 """Who signed, as the first column of an allowed_signers file has it: usually an address, never a pattern."""
 
 

@@ -68,15 +68,18 @@ class Pause:
         return self.record is not None and self.record.phase.at_rest
 
 
-def judge_stop(box: BoxContext, paths: dict[str, str], approval: Approval | None, *, full: bool) -> Pause:
+def judge_stop(
+    box: BoxContext, paths: dict[str, str], approval: Approval | None, *, full: bool, given_now: bool = False
+) -> Pause:
     """Looks at the box, and at the tiers that the stop kills, and asks the check. The facts of `box` are those of the
-    verb stop. Never raises for an outage."""
+    verb stop. `given_now`: as of `may_end`. Never raises for an outage."""
     seen, record = observe(box)
     risk = AtRisk()
     at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
         risk = risk_on(box, paths, seen.journal)
-    return Pause(box, seen, record, risk, may_stop(box, approval, seen, risk, full=full))
+    verdict = may_stop(box, approval, seen, risk, full=full, given_now=given_now)
+    return Pause(box, seen, record, risk, verdict)
 
 
 def risk_on(box: BoxContext, paths: dict[str, str], journal: Journal | None) -> AtRisk:

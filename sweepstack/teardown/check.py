@@ -77,6 +77,9 @@ class Verdict:
     """Whether an approval that holds names this box, verb and native id."""
     policy_set_aside: str = ""
     """Why no copy of the policy could be read, where the box may be abandoned without its rules; "" otherwise."""
+    unsigned: tuple[str, ...] = ()
+    """Whose signatures the policy asks for, and the approval does not have yet. Not allowed then, unless the approval
+    is given just now."""
 
     @property
     def unsettled(self) -> list[CellLine]:
@@ -114,7 +117,8 @@ def may_end(
     """Decides whether the verb of `box.facts` may be issued for the box, and why not.
 
     `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
-    `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked.
+    `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked, and it is
+    signed after this: what it misses is in `unsigned`, and no reason to refuse.
     Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
     now, facts = now or datetime.now(UTC), box.facts
@@ -148,7 +152,8 @@ def may_end(
         if seen.existence is Existence.UNKNOWN and seen.note:
             verdict.reasons.append(f"what is on it now is not known: {seen.note}")
         return verdict
-    problems = approval_problems(facts, approval) or signature_problems(approval, sweep_of(facts, store), None, at=now)
+    sweep = sweep_of(facts, store)
+    problems = approval_problems(facts, approval) or signature_problems(approval, sweep, None, at=now)
     if problems:
         verdict.reasons[:0] = problems
         return verdict
@@ -161,9 +166,9 @@ def may_end(
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
-    policy = ask_policy(
-        copies_of(box, store, seen), facts.identity, approval, given_up=given_up, now=now, given_now=given_now
-    )
+    copies = copies_of(box, store, seen)
+    policy = ask_policy(copies, sweep, approval, given_up=given_up, now=now, given_now=given_now)
+    verdict.unsigned = policy.unsigned
     if policy.problems:
         verdict.reasons[:0] = policy.problems
         return verdict

@@ -156,7 +156,7 @@ def may_end_orphan(
         return verdict
     places = [*(in_evidence(store) for store in stores), *([on_it.policy] if on_it.policy is not None else [])]
     given = [found for store in stores if (found := _clearance(store, box, now)) is not None]
-    policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason))
+    policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason), now=now)
     if policy.problems:
         verdict.reasons += policy.problems
         return verdict

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.teardown.box_context import BoxContext
@@ -28,10 +29,12 @@ BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopt
 @dataclass(frozen=True)
 class PolicyAnswer:
     """`problems`: why the policy in force does not let this approval end the box. `set_aside`: where an abandonment
-    goes through without any copy that can be read, why none can; "" otherwise."""
+    goes through without any copy that can be read, why none can; "" otherwise. `unsigned`: whose signatures an approval
+    that is given just now needs, and does not have yet."""
 
     problems: tuple[str, ...] = ()
     set_aside: str = ""
+    unsigned: tuple[str, ...] = ()
 
 
 def copies_of(box: BoxContext, store: EvidenceStore | None, seen: Observation) -> list[Found]:
@@ -47,7 +50,7 @@ def copies_of(box: BoxContext, store: EvidenceStore | None, seen: Observation) -
 
 def ask_policy(
     places: Sequence[Found],
-    identity: str,
+    sweep: SweepName,
     approval: Approval,
     *,
     given_up: bool,
@@ -55,22 +58,22 @@ def ask_policy(
     given_now: bool = False,
 ) -> PolicyAnswer:
     """What the policy in force says of an end by `approval`. `given_up`: the approval abandons the box. Then the last
-    policy that can be read rules; if none can, the way out is open. `given_now`: a person gives it just now, and the
-    signatures come after that. Runs ssh-keygen where the policy names people. Raises nothing."""
+    policy that can be read rules; if none can, the way out is open. `given_now`: a person gives it just now, and
+    signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is not compared. Runs ssh-keygen where the policy names people. Raises nothing."""
     if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
         return PolicyAnswer()
     from sweepstack.teardown.policy_in_force import in_force
 
-    now_binds = in_force(places, identity)
+    now_binds = in_force(places, sweep.identity)
     if given_up and not now_binds.rules:
         return PolicyAnswer(set_aside=now_binds.unreadable)
     problems = [problem for rule in now_binds.rules for problem in _problems(rule, approval, now)]
-    if not given_now:
-        unsigned = (_unsigned(rule, approval, identity, given_up=given_up) for rule in now_binds.rules)
-        problems += [problem for problem in unsigned if problem]
+    asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in now_binds.rules)
+    unsigned = tuple(dict.fromkeys(filter(None, asked)))
+    problems += () if given_now else unsigned
     if now_binds.unreadable and not given_up:
         problems.insert(0, f"{now_binds.unreadable}. A newer sweepstack may read it (git pull && make setup)")
-    return PolicyAnswer(tuple(dict.fromkeys(problems)))
+    return PolicyAnswer(tuple(dict.fromkeys(problems)), unsigned=unsigned)
 
 
 def longest(places: Sequence[Found], identity: str) -> timedelta | None:
@@ -84,7 +87,7 @@ def longest(places: Sequence[Found], identity: str) -> timedelta | None:
 
 
 def orphan_problems(
-    places: Sequence[Found], identity: str, approvals: Sequence[Approval], *, given_up: bool
+    places: Sequence[Found], identity: str, approvals: Sequence[Approval], *, given_up: bool, now: datetime
 ) -> PolicyAnswer:
     """The same for a box that no state has, which a person ends without an approval: a policy that names people lets it
     go only by one of `approvals` (of this box, on record in the evidence) that these people signed."""
@@ -98,17 +101,18 @@ def orphan_problems(
     problems = [now_binds.unreadable] if now_binds.unreadable and not given_up else []
     epoch, empty = datetime.fromtimestamp(0, UTC), Approval.digest_waivers((), ())
     none = Approval(actions=(), waivers_digest=empty, by="", at=epoch, expires=epoch)
+    sweep = SweepName(project="", stack="", identity=identity)
     for rule in now_binds.rules:
-        asked = [_unsigned(rule, approval, identity, given_up=given_up) for approval in (*approvals, none)]
+        asked = [_unsigned(rule, one, sweep, given_up=given_up, now=now) for one in (*approvals, none)]
         problems += [f"{asked[-1]}: {BACK}"] if all(asked) else []
     return PolicyAnswer(tuple(dict.fromkeys(problems)))
 
 
-def _unsigned(policy: ReadPolicy, approval: Approval, identity: str, *, given_up: bool) -> str:
+def _unsigned(policy: ReadPolicy, approval: Approval, sweep: SweepName, *, given_up: bool, now: datetime) -> str:
     """Which signatures the policy misses on the approval; "" if none."""
     from sweepstack.teardown.policy_people import missing_signatures
 
-    return missing_signatures(policy, approval, identity, given_up=given_up)
+    return missing_signatures(policy, approval, sweep, given_up=given_up, at=now)
 
 
 def _problems(policy: ReadPolicy, approval: Approval, now: datetime) -> list[str]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from sweepstack.config import policy as policy_file
 from sweepstack.config.policy import ReadPolicy
 from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, united
 from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.teardown.policy_copies import Found
 from sweepstack.teardown.policy_order import weaker
@@ -104,7 +106,7 @@ def step_problem(old: PolicyText, new: PolicyLink, identity: str) -> str:
         return ""
     if new.approval is None:
         return f"it is weaker, and was not approved ({lost[0]})"
-    return change_problem(old, new.policy, new.approval, identity)
+    return change_problem(old, new.policy, new.approval, identity, at=new.approval.at)
 
 
 def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
@@ -122,8 +124,10 @@ def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
         return []
 
 
-def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str) -> str:
-    """Why this approval does not let `new` follow `old` in this sweep; "" if it does."""
+def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str, *, at: datetime) -> str:
+    """Why this approval does not let `new` follow `old` in this sweep; "" if it does. `at`: when the keys of those who
+    signed it have to be good: for a change that was accepted before, when it was approved. A stack may have been
+    renamed since then, so the sweep is known by its identity alone."""
     named = {(action.verb, action.box, action.native_id) for action in approval.actions}
     if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:
         return "its approval is for another change, or for another sweep"
@@ -131,7 +135,15 @@ def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identit
         rules = policy_file.read(old)
     except ConfigError as error:
         return unread_words(old, error)
-    return missing_signatures(rules, approval, identity, given_up=True)
+    sweep = SweepName(project="", stack="", identity=identity)
+    return missing_signatures(rules, approval, sweep, given_up=True, at=at)
+
+
+def _new_change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str) -> str:
+    """The same for a change that comes into force now. Its keys have to be good now, and when it was approved: that is
+    when the chain is read again."""
+    found = (change_problem(old, new, approval, identity, at=at) for at in (datetime.now(UTC), approval.at))
+    return next(filter(None, found), "")
 
 
 def followed(
@@ -149,7 +161,7 @@ def followed(
             continue
         lost = what_is_lost(chain.head, wanted)
         link = PolicyLink(policy=wanted, approval=approval if lost else None)
-        if lost and (approval is None or change_problem(chain.head, wanted, approval, identity)):
+        if lost and (approval is None or _new_change_problem(chain.head, wanted, approval, identity)):
             refused += lost
             chains.append(chain)
         else:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sweepstack.config.policy import ReadPolicy
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 
 
-def missing_signatures(policy: ReadPolicy, approval: Approval, identity: str, *, given_up: bool) -> str:
+def missing_signatures(
+    policy: ReadPolicy, approval: Approval, sweep: SweepName, *, given_up: bool, at: datetime
+) -> str:
     """Which signatures the policy still asks for on this approval, in one line; "" if none. `given_up`: it abandons a
-    box, or lets a weaker policy follow. Only signatures that verify count. Runs ssh-keygen; raises nothing."""
+    box, or lets a weaker policy follow. `sweep`: "" in it is not compared. `at`: when the keys have to be good: now, or
+    when an approval that was used before was given. Only signatures that verify count. Runs ssh-keygen; raises
+    nothing."""
     rules = policy.rules
     people = rules.may_abandon if given_up else rules.approvers
     if people is None:
@@ -19,9 +23,7 @@ def missing_signatures(policy: ReadPolicy, approval: Approval, identity: str, *,
     from sweepstack.teardown.signatures import verified_signers
 
     needs = rules.abandon_needs if given_up else 1
-    found = verified_signers(
-        approval, SweepName(project="", stack="", identity=identity), policy.source.signers, at=datetime.now(UTC)
-    )
+    found = verified_signers(approval, sweep, policy.source.signers, at=at)
     keys = {found.valid[name]: name for name in sorted(found.valid) if name in people}
     ours = sorted(keys.values())  # one name for each key: the same key under two names is one person
     if len(ours) >= needs:

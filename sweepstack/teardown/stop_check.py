@@ -129,6 +129,7 @@ def may_stop(
     *,
     now: datetime | None = None,
     full: bool,
+    given_now: bool = False,
 ) -> Verdict:
     """Decides whether a box with the facts of `stop_facts` may be stopped. If nothing is at risk, no approval is
     needed; else as `may_end`."""
@@ -138,7 +139,7 @@ def may_stop(
         return Verdict(reasons=[f"whether it runs is not known: {seen.note}"])
     if seen.existence is Existence.EXISTS and risk.nothing:
         return Verdict(allowed=True, way="nothing-at-risk")
-    verdict = may_end(box, approval, seen, now=now, full=full)
+    verdict = may_end(box, approval, seen, now=now, full=full, given_now=given_now)
     if not verdict.allowed:
         verdict.reasons.append(risk.words(box.facts.kills))
     return verdict

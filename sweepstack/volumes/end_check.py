@@ -108,6 +108,8 @@ class VolumeVerdict:
     way: Way | None = None
     reasons: list[str] = field(default_factory=list)
     users: tuple[User, ...] = ()
+    unsigned: tuple[str, ...] = ()
+    """Whose signatures the policy asks for, and the approval does not have yet."""
 
     @property
     def headline(self) -> str:
@@ -161,6 +163,7 @@ def may_delete(
     policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC), given_now)
     verdict.reasons += seen.alive
     verdict.reasons += policy.problems
+    verdict.unsigned = policy.unsigned
     if not verdict.reasons and given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
@@ -194,7 +197,7 @@ def _ask_policy(
     places = [in_state(volume.facts.policy)]
     store = volume.evidence.usable
     places += [in_evidence(store)] if store is not None else []
-    return ask_policy(places, volume.facts.identity, approval, given_up=given_up, now=now, given_now=given_now)
+    return ask_policy(places, _sweep(volume.facts), approval, given_up=given_up, now=now, given_now=given_now)
 
 
 def _revoked(volume: VolumeContext, approval: Approval) -> str:
@@ -206,8 +209,12 @@ def _revoked(volume: VolumeContext, approval: Approval) -> str:
 
 def _unsigned(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
     """Why a signature under the approval is not good; "" if all are, or if there is none."""
-    sweep = SweepName(project="", stack="", identity=facts.identity)
-    return "; ".join(signature_problems(approval, sweep, None, at=now))
+    return "; ".join(signature_problems(approval, _sweep(facts), None, at=now))
+
+
+def _sweep(facts: VolumeFacts) -> SweepName:
+    """The stack of the volume, as far as the state names it."""
+    return SweepName(project="", stack="", identity=facts.identity)
 
 
 def abandoned(facts: VolumeFacts, approval: Approval) -> bool:

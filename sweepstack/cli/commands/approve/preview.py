@@ -128,6 +128,8 @@ def show(plan: Plan, snapshot: Snapshot, target: Target, out: Out) -> None:
         more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         out.line(f"not there {', '.join(missing[:SHOWN])}{more}: on no box named here; without them", style="yellow")
         out.line("          the sweep is not whole. Its boxes go on, or `pulumi up` runs them with the same config")
+    for words in dict.fromkeys(words for _, verdict in plan.asked for words in verdict.unsigned):
+        out.line(f"unsigned  {words}; it counts once they signed it", style="yellow")
     for name in plan.gone:
         out.line(f"note      box {name} is gone already and needs no approval")
     out.line(f"survives  the evidence at {snapshot.evidence}")

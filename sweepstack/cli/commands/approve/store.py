@@ -204,6 +204,8 @@ def show_volumes(asked: Sequence[Asked], inventory: Inventory, digest: str | Non
             out.line(f"on it      {one.facts.name}: {use.stack} ({use.identity}): {safe}")
         if one.verdict.way == "abandoned":
             out.line(f"ABANDONED  {one.facts.name}: what is on it may be lost", style="bold red")
+    for words in dict.fromkeys(words for one in asked for words in one.verdict.unsigned):
+        out.line(f"unsigned   {words}; it counts once they signed it", style="yellow")
 
 
 def _refusal(target: Target, refused: Sequence[Asked]) -> No:

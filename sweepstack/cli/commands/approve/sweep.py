@@ -176,7 +176,7 @@ def verdict_of(box_snapshot: BoxSnapshot, approval: Approval | None, verb: str, 
     box = box_snapshot.box.context(verb)
     if verb != STOP:
         return may_end(box, approval, box_snapshot.seen, full=False, given_now=True)
-    pause = judge_stop(box, box_snapshot.box.teardown.paths, approval, full=False)
+    pause = judge_stop(box, box_snapshot.box.teardown.paths, approval, full=False, given_now=True)
     risks[box_snapshot.box.name] = pause.risk
     return pause.verdict
 
