@@ -36,6 +36,15 @@ Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
 ]
 Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
+SigningKey = Annotated[
+    str | None,
+    typer.Option(
+        "--signing-key", metavar="PATH", help="The key; default: git's user.signingkey, else SWEEPSTACK_SSH_KEY."
+    ),
+]
+SignerName = Annotated[
+    str | None, typer.Option("--signer", metavar="NAME", help="Who signs; default: git's user.email.")
+]
 AcceptFact = Annotated[
     list[str] | None,
     typer.Option(

@@ -50,12 +50,12 @@ def change(root: Path, places: Sequence[Found], store: EvidenceStore | None, ide
         policy_file.read(file or NONE)
     except ConfigError as error:
         return Change(before, before, None, problem=str(error))
-    copy, lost = followed(before, file or NONE, _approval(store), identity)
+    copy, lost = followed(before, file or NONE, waiting_approval(store), identity)
     after = before if copy == before.copy else in_force([*_damaged(places), Found("here", copy)], identity)
     return Change(before, after, file, tuple(lost))
 
 
-def _approval(store: EvidenceStore | None) -> Approval | None:
+def waiting_approval(store: EvidenceStore | None) -> Approval | None:
     """The approval of a weaker policy that waits in the evidence; None if it has expired, too."""
     try:
         found = store.record(PROPOSED, Approval) if store is not None else None

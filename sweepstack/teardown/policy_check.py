@@ -59,7 +59,8 @@ def ask_policy(
 ) -> PolicyAnswer:
     """What the policy in force says of an end by `approval`. `given_up`: the approval abandons the box. Then the last
     policy that can be read rules; if none can, the way out is open. `given_now`: a person gives it just now, and
-    signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is not compared. Runs ssh-keygen where the policy names people. Raises nothing."""
+    signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is not compared. Runs
+    ssh-keygen where the policy names people. Raises nothing."""
     if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
         return PolicyAnswer()
     from sweepstack.teardown.policy_in_force import in_force

@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "ignore the expiry",
-        (Patch("sweepstack/teardown/check.py", "    if now < approval.expires:\n", "    if True:\n"),),
+        (Patch("sweepstack/teardown/check.py", "    if now < approval.ends:\n", "    if True:\n"),),
         ("tests/engine/test_approvals.py::test_approval_expired",),
     ),
     Mutant(

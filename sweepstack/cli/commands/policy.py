@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.options import AsJson, Expires, Stack
+from sweepstack.cli.commands.approve.sign import Signer, signer_of
+from sweepstack.cli.options import AsJson, Expires, SignerName, SigningKey, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -18,12 +19,15 @@ from sweepstack.cli.target import NeverUp, Target, parse_expires
 from sweepstack.config.policy import FILE, ReadPolicy
 from sweepstack.core.policy_chain import NONE, PolicyText
 from sweepstack.core.records import Action, Approval
+from sweepstack.core.signature import SweepName
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.teardown.ownership import who
-from sweepstack.teardown.policy_change import Change, change
+from sweepstack.teardown.policy_change import Change, change, waiting_approval
 from sweepstack.teardown.policy_copies import PROPOSED, Found, in_evidence, in_state, on_box
-from sweepstack.teardown.policy_in_force import FROM, TO
+from sweepstack.teardown.policy_in_force import FROM, TO, change_problem
 from sweepstack.teardown.policy_order import stricter, weaker
+from sweepstack.teardown.signatures import verified_signers
 
 
 def command(
@@ -35,6 +39,11 @@ def command(
         typer.Option("--policy", metavar="sha256:…", help="approve: the file's whole digest: naming it approves it."),
     ] = None,
     expires: Expires = "72h",
+    sign: Annotated[
+        bool, typer.Option("--sign", help="approve: sign it with your SSH key, or sign what another person approved.")
+    ] = False,
+    signing_key: SigningKey = None,
+    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -42,6 +51,9 @@ def command(
     target, out = Target.find(stack), Out(as_json=json)
     if do not in ("show", "approve"):
         raise Unsure(f'sweepctl policy "{do}": it is show or approve')
+    if (sign and do != "approve") or ((signing_key or signer) and not sign):
+        raise Unsure("--sign is for sweepctl policy approve, and --signing-key and --signer are for --sign")
+    by = signer_of(target.root, "--sign", signing_key, signer) if sign else None
     with Progress("looking"):
         sources = _sources(target)
         places = _places(sources) if sources is not None else []
@@ -55,7 +67,7 @@ def command(
             "no sweep was ever brought up: its first policy needs no approval", [f"pulumi up --stack {target.stack}"]
         )
     usable(sources, "policy approve")
-    return _approve(target, sources, found, digest, expires, out)
+    return _approve(target, sources, found, digest, expires, by, out)
 
 
 def _sources(target: Target) -> Sources | None:
@@ -160,15 +172,33 @@ def _rules(found: Change, head: PolicyText) -> dict[str, Any]:
     return rule.rules.model_dump(mode="json", exclude_defaults=True) if rule is not None else {}
 
 
-def _approve(target: Target, sources: Sources, found: Change, digest: str | None, expires: str, out: Out) -> int:
-    """Writes the approval of a weaker policy into the evidence. The next `pulumi up` takes it."""
+def _approve(
+    target: Target,
+    sources: Sources,
+    found: Change,
+    digest: str | None,
+    expires: str,
+    signer: Signer | None,
+    out: Out,
+) -> int:
+    """Writes the approval of a weaker policy into the evidence, or one more signature under the one that waits there.
+    The next `pulumi up` takes it."""
     store = sources.store
     assert store is not None
     if found.problem:
         raise Unsure(found.problem)
     wanted = found.file or NONE
     if not found.lost:
-        out.document({"stack": target.stack, "approved": None, "by": None, "next": _next(target, found)})
+        out.document(
+            {
+                "stack": target.stack,
+                "approved": None,
+                "by": None,
+                "signed": [],
+                "missing": [],
+                "next": _next(target, found),
+            }
+        )
         out.line("the file is as strict as what is in force, or approved already: nothing to approve")
         out.next(_next(target, found))
         return YES
@@ -179,8 +209,17 @@ def _approve(target: Target, sources: Sources, found: Change, digest: str | None
     out.line(f"new        {wanted.digest}{' (no policy)' if wanted == NONE else ''}", wrap=False)
     for line in found.lost:
         out.line(f"weaker     {line}", style="bold")
+    people = next((rule for rule in found.before.rules if rule.rules.may_abandon is not None), None)
+    if people is not None and signer is None:
+        at = people.at("approvers" if people.rules.abandoners is None else "abandoners")
+        raise No(
+            f"not approved; nothing was written: the policy in force asks for signatures ({at})",
+            [f"sweepctl policy approve --stack {target.stack} --sign"],
+        )
+    if signer is not None:
+        out.line(f"signing    as {signer.name}, after your yes, with {signer.key}")
     if digest is None:
-        _ask(target, wanted)
+        _ask(target, wanted, signer)
     now = datetime.now(UTC).replace(microsecond=0)
     approval = Approval(
         actions=_actions(store.marker.identity, found.before.heads, wanted),
@@ -189,12 +228,39 @@ def _approve(target: Target, sources: Sources, found: Change, digest: str | None
         at=now,
         expires=now + parse_expires(expires),
     )
+    if signer is not None:
+        marker = store.marker
+        sweep = SweepName(project=marker.project, stack=marker.stack, identity=marker.identity)
+        approval = signer.sign(_signed_before(store, approval, sweep) or approval, sweep)
     store.write_record(PROPOSED, approval)
+    asked = (change_problem(head, wanted, approval, store.marker.identity, at=now) for head in found.before.heads)
+    missing = list(dict.fromkeys(filter(None, asked)))
     following = [f"pulumi up --stack {target.stack}    (brings it into force)"]
-    out.document({"stack": target.stack, "approved": wanted.digest, "by": approval.by, "next": following})
+    if missing:
+        following = [f"sweepctl policy approve --stack {target.stack} --sign    (each person whom it asks for)"]
+    out.document(
+        {
+            "stack": target.stack,
+            "approved": wanted.digest,
+            "by": approval.by,
+            "signed": [signature.principal for signature in approval.signatures],
+            "missing": missing,
+            "next": following,
+        }
+    )
+    for words in missing:
+        out.line(f"unsigned   {words}; it counts once they signed it", style="yellow")
     out.line(f"written to the evidence; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC, for this sweep alone")
     out.next(following)
     return YES
+
+
+def _signed_before(store: EvidenceStore, approval: Approval, sweep: SweepName) -> Approval | None:
+    """The approval of the same change that waits with good signatures; None if there is none."""
+    standing = waiting_approval(store)
+    if standing is None or not standing.signatures or standing.actions != approval.actions:
+        return None
+    return standing if not verified_signers(standing, sweep, None, at=approval.at).problems else None
 
 
 def _actions(identity: str, old: Sequence[PolicyText], new: PolicyText) -> tuple[Action, ...]:
@@ -202,9 +268,10 @@ def _actions(identity: str, old: Sequence[PolicyText], new: PolicyText) -> tuple
     return (*ends, Action(verb=TO, box=identity, native_id=new.digest))
 
 
-def _ask(target: Target, wanted: PolicyText) -> None:
+def _ask(target: Target, wanted: PolicyText, signer: Signer | None) -> None:
     """Asks at the terminal. Raises No if there is none, or if the answer is another one."""
     command = f"sweepctl policy approve --stack {target.stack} --policy {wanted.digest}"
+    command += f" {signer.options}" if signer is not None else ""
     if not sys.stdin.isatty():
         raise No("there is no terminal to ask at: to approve, give the whole digest of the new policy", [command])
     if answer("let the weaker policy come into force? Type yes to go on: ").lower() != "yes":

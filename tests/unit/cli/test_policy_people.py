@@ -1,0 +1,99 @@
+"""`approve` and `policy approve` under a policy that names people, with keys of ssh-keygen."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
+from sweepstack.core.records import Approval
+from sweepstack.teardown.policy_change import change
+from sweepstack.teardown.policy_copies import PROPOSED, in_evidence, keep
+from tests.unit.cli.support import IDENTITY, World
+
+TWO = "approvers: [ana, ben]\nabandon_needs: 2\n"
+MISSING = "the policy asks for the signature of 2 of ana, ben for giving it up (policy.yaml line 1)"
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("ana", "ben", "eve"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture
+def two(world: World, keys: Path) -> World:
+    """A sweep of one box whose policy asks for two signatures to give it up."""
+    signers = "".join(f"{name} {' '.join((keys / f'{name}.pub').read_text().split()[:2])}\n" for name in ("ana", "ben"))
+    link = PolicyLink(policy=PolicyText(text=TWO, signers=signers))
+    keep(world.store, PolicyCopy(chains=(PolicyChain(links=(link,)),)))
+    world.add()
+    return world
+
+
+def by(keys: Path, name: str, how: str = "--sign") -> list[str]:
+    return [how, "--signing-key", str(keys / name), "--signer", name]
+
+
+def heads(world: World) -> list[str]:
+    """What binds after the next `up`: there is no policy.yaml in the project."""
+    found = change(Path(world.root), [in_evidence(world.store)], world.store, IDENTITY)
+    return [head.text for head in found.after.heads]
+
+
+def test_approve_says_whose_signatures_are_missing_and_lets_them_come(two: World, keys: Path) -> None:
+    given = two.run("approve", "--abandon", "box-0", "--reason", "not worth it", *by(keys, "ana"))
+    assert given.code == 0, given
+    assert MISSING in " ".join(given.out.split())
+    two.up()
+    gate = two.run("status", "--json").json["gates"][0]
+    assert gate["state"] == "locked"
+    assert "1 of ben" in str(gate)
+    stands = two.run("approve", *by(keys, "ben", "--cosign"), types="box-0")
+    assert stands.code == 0, stands
+    two.up()
+    assert two.run("status", "--json").json["gates"][0]["state"] == "cleared"
+
+
+def test_a_weaker_policy_is_signed_by_one_person_after_another(two: World, keys: Path) -> None:
+    refused = two.run("policy", "approve", types="yes")
+    assert refused.code == 1
+    assert "the policy in force asks for signatures (policy.yaml line 1)" in refused.err
+    assert two.store.record(PROPOSED, Approval) is None
+    first = two.run("policy", "approve", *by(keys, "ana"), types="yes")
+    assert first.code == 0, first
+    assert "1 of ben" in first.out
+    assert "sweepctl policy approve" in first.out
+    assert heads(two) == [TWO]
+    assert two.run("policy", "approve", *by(keys, "ana"), types="yes").code == 1, "signed already"
+    assert two.run("policy", "approve", *by(keys, "eve"), types="yes").code == 0
+    assert heads(two) == [TWO]
+    second = two.run("policy", "approve", *by(keys, "ben"), "--policy", PolicyText().digest, "--json")
+    assert (second.code, second.json["signed"], second.json["missing"]) == (0, ["ana", "eve", "ben"], [])
+    assert heads(two) == [""]
+
+
+def test_a_damaged_signature_under_the_one_that_waits_does_not_keep_others_from_signing(two: World, keys: Path) -> None:
+    assert two.run("policy", "approve", *by(keys, "ana"), types="yes").code == 0
+    waiting = two.store.record(PROPOSED, Approval)
+    assert waiting is not None
+    edited = waiting.signatures[0].model_copy(update={"principal": "eve"})
+    two.store.write_record(PROPOSED, waiting.model_copy(update={"signatures": (edited,)}))
+    again = two.run(
+        "policy",
+        "approve",
+        *by(keys, "ben"),
+        types="yes",
+    )
+    assert again.code == 0, again
+    assert "1 of ana" in again.out
+
+
+def test_sign_is_for_approve_alone(two: World, keys: Path) -> None:
+    assert two.run("policy", *by(keys, "ana")).code == 2
+    assert two.run("policy", "approve", "--signer", "ana").code == 2
