@@ -14,7 +14,7 @@ from sweepstack.cli.commands.approve.revoke import revoke as take_back
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.approve.sweep import approve
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Stack
+from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, SignerName, SigningKey, Stack
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.target import Target, parse_expires
 
@@ -65,11 +65,8 @@ def command(
         str | None,
         typer.Option(metavar="sha256:…", help="With --cosign: the whole digest of the approval, which is your yes."),
     ] = None,
-    signing_key: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="The key; default: git's user.signingkey, else SWEEPSTACK_SSH_KEY."),
-    ] = None,
-    signer: Annotated[str | None, typer.Option(metavar="NAME", help="Who signs; default: git's user.email.")] = None,
+    signing_key: SigningKey = None,
+    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
