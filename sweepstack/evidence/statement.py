@@ -1,6 +1,6 @@
 """A receipt as an in-toto Statement, in a DSSE envelope: what supply-chain tools read and verify.
 
-Statement: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. Envelope:
+Statement: https://in-toto.io/Statement/v1. Envelope:
 https://github.com/secure-systems-lab/dsse. The keys are OpenSSH's or PEM; `cryptography` signs, nothing is signed here.
 """
 
