@@ -35,8 +35,11 @@ COMMAND_SECONDS = 1800.0
 CANCEL_SECONDS = 60.0
 STOP_SECONDS = 900.0
 """So long may the box take to stop itself once its lease is over."""
-LEASE_SECONDS = 60.0
-"""What the lease becomes for the stop from inside, counted from the last look."""
+LEASE_SECONDS = 180.0
+"""What the lease becomes for the stop from inside, counted from the last look. The box has it when it is started again,
+too, until `up` has reached it: shorter, and a slow start ends with a second stop."""
+SIMULATED_SECONDS = 45.0
+"""The same on a simulated platform, whose boxes start at once."""
 QUIET = frozenset({"status", "audit"})
 """Commands whose output tells of all that the account holds, and stays out of the transcript."""
 SHORTEN = """
@@ -178,7 +181,7 @@ class Journey:
         if self.profile.own_key is None:
             self.transcript.say("        left out: its platform puts no key into a box")
             return
-        seconds = max(1.0, LEASE_SECONDS * min(1.0, self.run.pace * 2))
+        seconds = LEASE_SECONDS if self.run.pace >= 1 else SIMULATED_SECONDS
         self._yes(*self._on_box("python3", "-c", SHORTEN, box_layout.SPEC, str(seconds)))
         ends, why = time.monotonic() + STOP_SECONDS, "it still runs"
         beat = time.monotonic() + BEAT_SECONDS
