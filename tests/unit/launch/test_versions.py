@@ -224,7 +224,7 @@ def test_a_setup_that_fails_is_shown_with_its_last_words(site: Site) -> None:
 
 def test_a_setup_is_not_watched_for_ever_and_goes_on(site: Site, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    with pytest.raises(FirstCellFailed, match="goes on; it last said: (wheels|pip )"):  # pip: a machine under load
+    with pytest.raises(FirstCellFailed, match=r"goes on; it last said: (wheels|pip )"):  # pip: a machine under load
         launch(
             site.spec("a", setup=f"echo wheels; until test -e {seen}; do sleep 0.2; done"),
             site.channel,

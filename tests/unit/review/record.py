@@ -2,8 +2,8 @@
 
 Each kind of change is made in a sweep on the local platform, and asked for as `sweepctl review` does: the engine's
 preview and the picture of the sweep are kept (`golden/NAME.json`), without what no review reads. Then the reviews are
-written (`golden/NAME`, as Markdown), to be read by a person; `python -m tests.unit.review.record words` does that alone. A name
-as a further argument records those whose names begin with it.
+written (beside it, as Markdown), to be read by a person; `python -m tests.unit.review.record words` does that alone. A
+name as a further argument records those whose names begin with it.
 """
 
 from __future__ import annotations
