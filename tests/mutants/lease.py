@@ -30,7 +30,7 @@ LEASE = (
     ),
     Mutant(
         "let no look renew the lease",
-        (Patch(f"{RUNNER}/lease.py", "        if mark != self._seen:\n", "        if False:\n"),),
+        (Patch(f"{RUNNER}/off.py", "        if mark != self._seen:\n", "        if False:\n"),),
         (f"{TESTS}::test_each_look_renews_it",),
     ),
     Mutant(
