@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,22 @@ def test_what_a_state_has_is_known(platform: LocalPlatform, box: BoxRecord) -> N
     finding = only(platform, Known(states={"x": state_with(box)}))
     assert (finding.standing, finding.whose, finding.next) == ("known", ("x",), "")
     assert not finding.bills_unknown
+
+
+def test_a_box_that_stands_still_against_its_state_leads_to_what_stopped_it(
+    platform: LocalPlatform, box: BoxRecord
+) -> None:
+    """A job can stop its own box with the key that the vendor puts there; where a state asked for the stop, it is
+    nothing to be asked about."""
+    platform.stop(box.native_id, box.account)
+    state = state_with(box)
+    asked = replace(state, boxes=(state.boxes[0].model_copy(update={"want": "stopped"}),))
+    done = replace(state, boxes=(state.boxes[0].model_copy(update={"when_done": "stop"}),))
+    assert only(platform, Known(states={"x": asked})).next == ""
+    assert only(platform, Known(states={"x": done})).next == ""
+    finding = only(platform, Known(states={"x": state}))
+    assert (finding.standing, finding.phase) == ("known", "stopped")
+    assert finding.next.startswith("sweepctl status --stack x    (box-0 stands still, and is wanted running")
 
 
 @pytest.mark.parametrize("native_id", [True, False])

@@ -216,6 +216,7 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Findi
         record.price_per_hour,
         where=record.region or record.location,
         whose=whose,
+        next=known.standing_still(record, whose) if standing == "known" else "",
         account=record.account,
     )
 

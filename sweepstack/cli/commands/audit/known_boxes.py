@@ -54,6 +54,17 @@ class Known:
             if any(entry.native_id == native_id for entry in (state.boxes if kind == "box" else state.volumes))
         )
 
+    def standing_still(self, record: BoxRecord, stacks: Iterable[str]) -> str:
+        """The command that says who may have stopped a box which a state of these `stacks` wants running; "" for any
+        other box. A job on the box can have done it, with the key that the vendor puts there."""
+        entries = ((stack, box) for stack in stacks for box in self.states[stack].boxes)
+        for stack, box in entries:
+            wanted = box.want == "running" and box.when_done != "stop" and not box.to_delete
+            if box.native_id == record.native_id and record.phase.at_rest and wanted:
+                words = f"({box.name} stands still, and is wanted running: who stopped it)"
+                return f"sweepctl status --stack {stack}    {words}"
+        return ""
+
     def recorded_by(self, record: BoxRecord, *, by_tag: bool) -> tuple[str, ...]:
         """The stacks with this box in an open record: by its id; with `by_tag` also by its tag, for records without an
         id because the answer to the create was lost."""
