@@ -151,7 +151,7 @@ class World:
         found = []
         if self.watcher is not None:
             counts = (
-                self.watcher.lease._at + self.month.lease,
+                self.watcher.lease._looked._at + self.month.lease,
                 self.watcher._next,
                 self.watcher._left._busy + STALL_SECONDS,
             )
@@ -170,7 +170,7 @@ class World:
         hung = (
             self.month.hangs + STALL_SECONDS + PATROL_SECONDS if self.month.hangs and self.cells == "running" else 0.0
         )
-        return [max(self.standstill._lease._at + self.booted + self.month.lease, hung, self.ticked + 1.0)]
+        return [max(self.standstill._lease._looked._at + self.booted + self.month.lease, hung, self.ticked + 1.0)]
 
     # The runner
 

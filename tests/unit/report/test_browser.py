@@ -299,7 +299,7 @@ def test_hostile_text_runs_nothing_and_loads_nothing(chromium: BrowserContext, t
     assert shown.page.locator(".plot canvas").count() >= 3, "its plots are drawn"
     assert shown.page.locator("img").count() == 0
     assert shown.serious() == []
-    assert shown.page.locator("details:not([open])").count() == 1
+    assert shown.page.locator("details:not([open])").count() >= 1
     shown.page.pdf()
     assert shown.page.locator("details:not([open])").count() == 0, "what is folded is open on paper"
     assert shown.wrong == []
