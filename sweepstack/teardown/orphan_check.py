@@ -156,6 +156,8 @@ def may_end_orphan(
         return verdict
     places = [*(in_evidence(store) for store in stores), *([on_it.policy] if on_it.policy is not None else [])]
     given = [found for store in stores if (found := _clearance(store, box, now)) is not None]
+    if request.reason:  # who signed that it may end once all is verified did not sign that it may be lost
+        given = [found for found in given if _gives_up(box, found)]
     policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason), now=now)
     if policy.problems:
         verdict.reasons += policy.problems
@@ -198,7 +200,7 @@ def _clearance(store: EvidenceStore, box: OrphanBox, now: datetime) -> Approval 
     """The approval of its end that this evidence has on record, while it holds."""
     try:
         found = store.clearance(box.native_id)
-        if found is None or _is_for_another(box, found) or now >= found.expires:
+        if found is None or _is_for_another(box, found) or now >= found.ends:
             return None
         return found if not revocation_problem(store, found) else None
     except EvidenceError:
@@ -209,6 +211,11 @@ def _is_for_another(box: OrphanBox, approval: Approval) -> bool:
     """Whether the approval is for another box or verb, or was edited."""
     edited = approval.waivers_digest != Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
     return edited or not any((a.verb, a.native_id) == ("destroy", box.native_id) for a in approval.actions)
+
+
+def _gives_up(box: OrphanBox, approval: Approval) -> bool:
+    """Whether the approval abandons this very box."""
+    return any((entry.verb, entry.native_id) == ("destroy", box.native_id) for entry in approval.abandon)
 
 
 def _signs(store: EvidenceStore, box: OrphanBox) -> list[str]:

@@ -99,10 +99,14 @@ def keep(store: EvidenceStore, copy: PolicyCopy) -> None:
 
 
 def forget_proposed(store: EvidenceStore, copy: PolicyCopy) -> None:
-    """Takes the approval of a change away that this copy has used. Raises EvidenceError."""
-    used = [link.approval for chain in copy.chains for link in chain.links if link.approval is not None]
+    """Takes the approval of a change away that this copy has used, also if it was signed again since then. One that
+    does not read counts for nothing, and stays. Raises EvidenceError."""
+    used = [link.approval.unsigned for chain in copy.chains for link in chain.links if link.approval is not None]
     if used:
-        store.update_record(PROPOSED, Approval, lambda before: None if before in used else before)
+        with contextlib.suppress(EvidenceDamaged):
+            store.update_record(
+                PROPOSED, Approval, lambda before: None if before is not None and before.unsigned in used else before
+            )
 
 
 def record_set_aside(store: EvidenceStore, found: SetAside) -> None:

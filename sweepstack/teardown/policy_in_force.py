@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from sweepstack.config import policy as policy_file
 from sweepstack.config.policy import ReadPolicy
@@ -88,12 +89,12 @@ def unread_words(policy: PolicyText, error: ConfigError) -> str:
 
 def _as_far_as_it_holds(chain: PolicyChain, identity: str) -> tuple[PolicyChain, str]:
     """The links up to the first that does not follow from the one before it, and why it does not."""
-    used: list[Approval] = []
+    used: list[dict[str, Any]] = []  # by what was said: other signatures under it make it no other approval
     for number, (old, new) in enumerate(zip(chain.links, chain.links[1:], strict=False), start=1):
         why = step_problem(old.policy, new, identity)
         if new.approval is not None and not why:
-            why = "its approval was used before" if new.approval in used else ""
-            used.append(new.approval)
+            why = "its approval was used before" if new.approval.unsigned in used else ""
+            used.append(new.approval.unsigned)
         if why:
             return PolicyChain(links=chain.links[:number]), f"{new.policy.short} does not count: {why}"
     return chain, ""

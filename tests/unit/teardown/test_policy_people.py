@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from sweepstack.core.signature import SweepName
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, may_end_orphan
-from sweepstack.teardown.policy_copies import Found, keep
+from sweepstack.teardown.policy_copies import PROPOSED, Found, forget_proposed, keep
 from sweepstack.teardown.policy_in_force import FROM, TO, followed, in_force
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.stop_check import STOP, AtRisk, may_stop, stop_facts
@@ -208,6 +209,41 @@ def test_a_weaker_policy_needs_the_people_who_may_give_up(keys: Keys, signers: s
     )
 
 
+@pytest.mark.parametrize("how", ["with one signature less", "cut short", "its signatures in another order"])
+def test_an_approval_of_a_weaker_policy_counts_once_however_it_is_signed(keys: Keys, signers: str, how: str) -> None:
+    """The people signed one change. Later they went back; the old approval, signed otherwise, is no new consent."""
+    old = PolicyText(text=TWO.replace("needs: 2", "needs: 1"), signers=signers)
+    given = ended(old, keys, "ana ben")
+    changed: dict[str, dict[str, Any]] = {
+        "with one signature less": {"signatures": given.signatures[:1]},
+        "cut short": {"until": NOW},
+        "its signatures in another order": {"signatures": given.signatures[::-1]},
+    }
+    again = given.model_copy(update=changed[how])
+    assert again != given
+    assert heads(old, again) == [NONE.text], "it is good, and only its second use is refused"
+    links = [(old, None), (NONE, given), (old, None), (NONE, again)]
+    chain = PolicyChain(links=tuple(PolicyLink(policy=policy, approval=by) for policy, by in links))
+    found = in_force([Found("x", PolicyCopy(chains=(chain,)))], IDENTITY)
+    assert [head.text for head in found.heads] == [old.text]
+    assert "its approval was used before" in found.notes[0]
+
+
+def test_an_approval_that_was_used_is_taken_away_also_if_it_was_signed_again(
+    two: Situation, keys: Keys, signers: str
+) -> None:
+    """And one that does not read stops no `pulumi up`."""
+    old = PolicyText(text=TWO, signers=signers)
+    given = ended(old, keys, "ana ben")
+    used = PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=given))),))
+    two.store.write_record(PROPOSED, ended(old, keys, "ana ben eve"))
+    forget_proposed(two.store, used)
+    assert two.store.record(PROPOSED, Approval) is None
+    two.store.write_record(PROPOSED, given)
+    (two.store.root / "records" / PROPOSED).write_bytes(b"{")
+    forget_proposed(two.store, used)
+
+
 def test_a_key_that_expired_later_does_not_undo_a_change_and_begins_none(keys: Keys) -> None:
     who, *key = keys["ana"].line.split()
     held = f'{who} valid-before="{LONG_AGO + timedelta(days=1):%Y%m%d%H%M}Z" {" ".join(key)}\n'
@@ -247,3 +283,24 @@ def test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed(
     on_it = replace(on_it, policy=Found("the box", problem="damaged"))
     two.store.write_clearance(facts.native_id, None)
     assert end("not worth it")[0] is False, "the evidence still has it"
+
+
+def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
+    two: Situation, keys: Keys, signers: str
+) -> None:
+    keep(two.store, copy_of(PolicyText(text=TWO, signers=signers)))
+    facts = two.facts
+    box = OrphanBox("local", facts.native_id, facts.account, IDENTITY, facts.name, 1, ours=True)
+    on_it = OnIt(two.seen(), None, frozenset({FIRST}))
+
+    def given_up(approval: Approval | None) -> bool:
+        two.store.write_clearance(facts.native_id, approval)
+        request = EndRequest("me@here", "not worth it")
+        return may_end_orphan(box, on_it, [two.store], request, now=NOW, full=True).allowed
+
+    assert not given_up(sign(two, keys, "ana ben").approval), "by a receipt, and not given up"
+    two.approve(receipt=None, abandon=(abandonment(),))
+    approval = sign(two, keys, "ana ben").approval
+    assert approval is not None
+    assert given_up(approval)
+    assert not given_up(approval.model_copy(update={"until": NOW})), "left by a change that was interrupted"
