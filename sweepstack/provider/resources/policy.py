@@ -111,8 +111,10 @@ def volume_problems(now: Bound, inputs: Mapping[str, Any]) -> list[Failure]:
 
 def _platform_problems(rule: ReadPolicy, inputs: Mapping[str, Any]) -> list[Failure]:
     adapter, allowed = inputs.get("adapter"), rule.rules.platforms
-    platform = inputs.get("platform") or (adapter.partition(":")[0] if isinstance(adapter, str) else None)
-    if allowed is None or not isinstance(platform, str) or platform in allowed:
+    name, _, host = adapter.partition(":") if isinstance(adapter, str) else ("", "", "")
+    # `platform` is a program's word, and counts only where the adapter is named with a host.
+    platform = (inputs.get("platform") or name) if host or not name else name
+    if allowed is None or not isinstance(platform, str) or not platform or platform in allowed:
         return []
     limit = f"allows the platforms {', '.join(allowed)}"
     return [_failure(rule, "platforms", limit, f"this is {platform}", "take another candidate", "adapter")]
@@ -136,11 +138,13 @@ def _price_problems(rule: ReadPolicy, inputs: Mapping[str, Any], *, priced: bool
     if most is None:
         return []
     price, ceiling = inputs.get("price_per_hour"), inputs.get("max_price")
-    known = {"the bid": inputs.get("bid"), "the price": price, "max_price": ceiling if price is None else None}
+    # On a market, `price_per_hour` is only what a stack file says (`overrides`): what is rented keeps to `max_price`.
+    market = priced or price is None
+    known = {"the bid": inputs.get("bid"), "the price": price, "max_price": ceiling if market else None}
     values = [
         f"{what} is ${value:g}/h" for what, value in known.items() if isinstance(value, int | float) and value > most
     ]
-    if priced and price is None and ceiling is None:
+    if priced and ceiling is None:
         values.append("the stack file has no max_price")
     fix, limit = f"set max_price: {most:g} or less", f"allows ${most:g}/h at most"
     return [_failure(rule, "max_price_per_hour", limit, value, fix, "max_price") for value in values]

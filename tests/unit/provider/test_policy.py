@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from sweepstack.config.policy import read
 from sweepstack.core.policy_chain import PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.models import BoxState, VolumeInputs
+from sweepstack.provider.resources.policy import Bound, box_problems
 from sweepstack.teardown.policy_copies import PROPOSED, RECORD, in_evidence, in_state
 from sweepstack.teardown.policy_in_force import FROM, TO
 from tests.unit.provider.support import BOX, GATE, IDENTITY, VOLUME, Sweep, abandonment, approval_for, approved
@@ -66,6 +68,34 @@ def test_a_rule_refuses_in_the_preview_and_before_the_create(sweep: Sweep, rule:
     assert words in str(caught.value)
     assert "box box-0 is not rented" in str(caught.value)
     assert (sweep.listed(), sweep.store.births()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        ({"price_per_hour": 0.01, "max_price": 50}, "max_price is $50/h"),
+        ({"price_per_hour": 0.01}, "the stack file has no max_price"),
+        ({"price_per_hour": 5, "max_price": 4}, "the price is $5/h"),
+        ({"price_per_hour": 0.01, "max_price": 4}, ""),
+    ],
+)
+def test_a_price_of_the_stack_file_hides_no_ceiling_where_a_market_says_the_price(
+    prices: dict[str, float], words: str
+) -> None:
+    """`overrides: {PLATFORM: {price_per_hour: 0.01}}` changes nothing of what is rented: `max_price` does."""
+    rules = Bound(rules=[read(PolicyText(text="max_price_per_hour: 4"))])
+    found = [failure.reason for failure in box_problems(rules, prices, True)]
+    assert [words in reason for reason in found] == ([True] if words else [])
+    assert box_problems(rules, {"price_per_hour": 0.01, "max_price": 50}, False) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "named", "allowed"),
+    [("dear", "cheap", False), ("dear:lab", "cheap", True), ("cheap", "dear", True), ("dear", None, False)],
+)
+def test_a_program_can_t_name_another_platform_than_the_adapter(adapter: str, named: str | None, allowed: bool) -> None:
+    rules = Bound(rules=[read(PolicyText(text="platforms: cheap"))])
+    assert (box_problems(rules, {"adapter": adapter, "platform": named}, False) == []) is allowed
 
 
 @pytest.mark.parametrize("rule", ALLOWED)
