@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.common.processes import Process
+from sweepstack.onbox.common.processes import Process, scan
 from sweepstack.onbox.runner import hang, lease
 from sweepstack.onbox.runner import off as off_module
 from sweepstack.onbox.runner.off import issue
@@ -441,7 +443,7 @@ def test_what_was_frozen_with_its_watcher_does_not_hang(tmp_path: Path, monkeypa
     """A box that was paused or asleep for hours: its runner had no time to show its pulse."""
     now = [1000.0]
     monkeypatch.setattr(hang, "boot_time", lambda: now[0])
-    (tmp_path / "runner.pid").write_text('{"pid": 0, "start_ticks": "1"}')
+    (tmp_path / "runner.pid").write_text('{"pid": 999999999, "start_ticks": "1"}')
     (tmp_path / hang.PULSE).touch()
     seen = hang.Hang(tmp_path)
     for _ in range(5):
@@ -458,6 +460,51 @@ def test_what_was_frozen_with_its_watcher_does_not_hang(tmp_path: Path, monkeypa
     now[0] += 15
     seen.look(list, list)
     assert seen.why(600, 600) == ""
+
+
+def test_a_copy_to_a_bucket_is_work_though_it_runs_in_a_session_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As rclone does, which the runner starts: a runner that can't show its pulse is not ended under it."""
+    now = [1000.0]
+    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
+    monkeypatch.setattr(hang, "gpus", list)
+    words = "['cat', '/dev/zero'], stdout=subprocess.DEVNULL, start_new_session=True"
+    program = f"import subprocess; subprocess.Popen({words}).wait(); input()"
+    runner = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
+
+    def copies() -> list[int]:
+        return [
+            one.pid
+            for one in scan()
+            if one.parent == runner.pid and one.session == one.pid and one.argv[:1] == ("cat",)
+        ]
+
+    try:
+        wait_for(lambda: bool(copies()), lambda: "nothing is copied")
+        copy = copies()[0]
+        (tmp_path / "runner.pid").write_text(json.dumps({"pid": runner.pid, "start_ticks": "1"}))
+        (tmp_path / hang.PULSE).touch()
+        seen = hang.Hang(tmp_path)
+        for _ in range(5):
+            read = hang._copied(copy)
+            wait_for(
+                lambda read=read: hang._copied(copy) > read + 60 * hang.IDLE_BYTES, lambda: "the copy stands still"
+            )
+            now[0] += 60
+            seen.look(list, list)
+            assert seen.why(60, 60) == ""
+        os.kill(copy, signal.SIGKILL)
+        wait_for(lambda: not alive(copy), lambda: "the copy goes on")
+        for _ in range(5):
+            now[0] += 60
+            seen.look(list, list)
+        assert seen.why(60, 60).startswith("its runner hung for ")
+    finally:
+        for pid in copies():
+            os.kill(pid, signal.SIGKILL)
+        runner.kill()
+        runner.wait()
 
 
 def test_an_attempt_that_was_put_aside_after_a_power_cut_keeps_no_box_on(box: Box) -> None:

@@ -121,14 +121,15 @@ class Hang:
         runner = self._runner()
         used = usage({process.session for process in cells if process.session != runner})
         cpu = sum(one.cpu for one in used.values())
-        copied = sum(_copied(process.pid) for process in scan() if process.session == runner)
+        own = [one.pid for one in scan() if runner in (one.session, one.parent) and one.session not in used]
+        copied = sum(_copied(pid) for pid in own if pid != os.getpid())  # the watcher is a child of it, too
         moved = cpu, copied, tuple(tree_of(folder) for folder in folders)
         was_cpu, was_copied, was = self._moved
         works = abs(cpu - was_cpu) >= IDLE_CPU * max(passed, 0.1) or abs(copied - was_copied) >= IDLE_BYTES * passed
         return works or moved[2] != was or any((gpu["util"] or 0) >= IDLE_GPU for gpu in gpus()), moved
 
     def _runner(self) -> int:
-        """Its session: it is the leader of one, with what it asks to copy."""
+        """Its pid, and its session. What copies to a bucket is a child of it, in a session of its own."""
         try:
             return int(json.loads((self._home / "runner.pid").read_bytes())["pid"])
         except (OSError, ValueError, KeyError, TypeError):
