@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERBS = ("github", "gitlab", "review", "reviewed", "up", "destroy", "nightly", "post")
+VERBS = ("github", "gitlab", "review", "reviewed", "up", "verify", "destroy", "nightly", "post")
 """Each is the file of its name here."""
 
 
