@@ -14,14 +14,14 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from sweepstack.cli.commands.ci import forge as forges
-from sweepstack.cli.commands.ci import gitlab_api, nightly, post, reviewed, steps, up
+from sweepstack.cli.commands.ci import gitlab_api, nightly, post, reviewed, steps, up, verify
 from sweepstack.cli.commands.ci.changes import last_commit, superseded, touched
 from sweepstack.cli.commands.ci.github import command as write_github
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
 from sweepstack.cli.commands.ci.review import command as review
 from sweepstack.cli.commands.ci.steps import REVIEWED, Result, StackResult
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
-from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, SweepstackError
 from tests.simulators.forges import TOKEN, Forge, serving
 
 DIGEST = "sha256:" + "ab" * 32
@@ -171,6 +171,33 @@ def test_written_again_they_stay_and_an_edit_is_not_lost(project: Path) -> None:
     assert "mine" not in file.read_text()
 
 
+def test_a_set_up_with_quotes_is_one_command(project: Path) -> None:
+    setup = r'make "$HOME/x" --sep \n'
+    write_github(setup=setup, branch="main")
+    write_gitlab(setup=setup, branch="main")
+    jobs = yaml.safe_load((project / ".github/workflows/sweeps-up.yml").read_text())["jobs"]
+    assert jobs["up"]["steps"][1]["run"] == setup
+    assert yaml.safe_load((project / ".gitlab/sweeps.yml").read_text())[".sweeps"]["before_script"] == [setup]
+
+
+def test_verify_by_hand_has_the_key_for_boxes(
+    forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+    monkeypatch.setenv(steps.PRIVATE_KEY, "the key")
+    as_job(forge, monkeypatch, tmp_path)
+    seen: list[str] = []
+
+    def ran(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        seen.append(" ".join(words))
+        assert Path(env["SWEEPSTACK_SSH_KEY"]).read_text() == "the key\n"
+        return steps.Done(NO)
+
+    monkeypatch.setattr(steps, "sweepctl", ran)
+    assert verify.command("a") == NO
+    assert seen == ["pull --verify --stack a"]
+
+
 def test_gitlab_keeps_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / ".gitlab-ci.yml").write_text("mine: {script: [true]}\n")
     write_gitlab(setup="make env", branch="main")
@@ -221,6 +248,11 @@ def test_a_newer_commit_of_the_branch_supersedes(project: Path, tmp_path: Path) 
     commit(other, "this stack")
     git(other, "push", "-q", "origin", "main")
     assert superseded(project, "main", paths)
+    git(project, "remote", "set-url", "origin", str(tmp_path / "refuses"))
+    assert superseded(project, "main", paths), "what was fetched before counts where the remote refuses"
+    git(project, "update-ref", "-d", "refs/remotes/origin/main")
+    with pytest.raises(SweepstackError):
+        superseded(project, "main", paths)
 
 
 # what is posted

@@ -97,10 +97,18 @@ def last_commit(root: Path, base: str, paths: tuple[str, ...]) -> str:
 
 
 def superseded(root: Path, branch: str, paths: tuple[str, ...]) -> bool:
-    """Whether the remote's branch has other bytes of these paths by now. Asks the remote."""
+    """Whether the remote's branch has other bytes of these paths by now. Asks the remote.
+
+    A private repository's remote refuses a clone that keeps no credentials: then what was last fetched counts, and a
+    step with the token does that just before. Raises SweepstackError where nothing was ever fetched.
+    """
     top = Path(git(root, "rev-parse", "--show-toplevel"))
-    git(top, "fetch", "--quiet", "origin", branch)
-    return bool(git(top, "diff", "--name-only", "HEAD", "FETCH_HEAD", "--", *paths))
+    try:
+        git(top, "fetch", "--quiet", "origin", branch)
+        now = "FETCH_HEAD"
+    except SweepstackError:
+        now = f"refs/remotes/origin/{branch}"
+    return bool(git(top, "diff", "--name-only", "HEAD", now, "--", *paths))
 
 
 def _any_below(changed: set[str], paths: tuple[str, ...]) -> bool:
