@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,7 +61,7 @@ def set_up(root: Path, given: str | None) -> str:
     if not needs.is_file() or "sweepstack" not in needs.read_text(encoding="utf-8"):
         raise No(
             "requirements.txt is not there, or does not name sweepstack: a fresh clone could not install it",
-            ["sweepctl ci github --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
+            ["the same command with --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
         )
     return "python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt"
 
@@ -94,7 +95,8 @@ def filled(template: str, *, setup: str, branch: str, secrets: Sequence[str], ex
         return "".join(f"{found[1]}{name}: {expression.format(name)}\n" for name in names)
 
     text = _PLACE.sub(lines, (TEMPLATES / template).read_text(encoding="utf-8"))
-    return text.replace("@SETUP@", setup).replace("@BRANCH@", branch)
+    quoted = json.dumps(setup, ensure_ascii=False)[1:-1]  # it stands between double quotes, whose escapes are JSON's
+    return text.replace("@BRANCH@", branch).replace("@SETUP@", quoted)
 
 
 def write(root: Path, files: dict[str, str], *, force: bool) -> list[str]:
