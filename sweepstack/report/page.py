@@ -1,7 +1,8 @@
 """One page: HTML, style, script, data and plotting library in one text, which loads nothing.
 
 Every text may come from a job, and is taken as hostile: it is escaped, what can't be seen in it is spelled out, and
-the page's policy (CSP) allows the two scripts that were written here, by their digests, no other one, and no network.
+the page's policy (CSP) allows the three scripts (two of BokehJS, one of ours) by their digests, no other one, and no
+network.
 """
 
 from __future__ import annotations

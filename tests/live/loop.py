@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.live.loop", description="Costs money: docs/testing-live.md")
     parser.add_argument("platform", nargs="?", default="", help=", ".join(all_books()))
-    parser.add_argument("--spend", default="", metavar="USD", help="what it may cost at most: 0.2 to 100")
+    parser.add_argument("--spend", default="", metavar="USD", help="what it may cost at most: 0.15 to 100")
     parser.add_argument("--stack", type=Path, metavar="FILE", help="instead of the stack file that ships")
     parser.add_argument("--profiles", type=Path, metavar="FOLDER", help="instead of profiles/: which are to get stamps")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="instead of .cache/live/NAME")

@@ -1,7 +1,8 @@
 """What the steps of a job share: they run commands, and leave files for the step that posts them.
 
 A step that has the keys of backend and platforms has no token of the forge, and the step that posts has no other key.
-So what a change runs (its program, its job) never sees the token.
+So no command that a step starts inherits the token. On GitLab all variables are in every step of a job, and a program
+that looks for it there can find it.
 """
 
 from __future__ import annotations
