@@ -11,7 +11,7 @@ from sweepstack.review.model import Review
 from sweepstack.review.words import counted, written
 
 MOST = 60_000
-"""Characters. GitHub takes 65,536 in a comment."""
+"""Characters of one text on a forge: GitHub takes 65,536 in a comment or an issue, and GitLab more."""
 LONGEST = 600
 """Characters of one cell of a table."""
 _CODE = re.compile(r"(`[^`\n]+`)")

@@ -294,12 +294,12 @@ class RunPodSim(Simulator):
         return {"pods": pods, "volumes": volumes}
 
     def act_preempt(self, id: str) -> None:
-        """Somebody pays more, or the host fails: it is stopped. A spot pod gets its SIGTERM first, others nothing."""
+        """Another customer pays more, or the host fails: it is stopped. A spot pod gets SIGTERM first."""
         self.ledger.note(id, "stop", PLATFORM)
         self.pods.stop(self._pod(id), EXITED, "Exited by Runpod", notice=self._pod(id).bid is not None)
 
     def act_outbid(self, id: str) -> None:
-        """Somebody bids more: the least bid for its GPUs rises above its own."""
+        """Another customer bids more: the least bid for its GPUs rises above its own."""
         self.spot.outbid(self._pod(id))
 
     def act_floor(self, gpu: str, cloud: str, usd: float) -> None:

@@ -9,10 +9,9 @@ from typing import Literal, Protocol, TypeVar
 
 from sweepstack.cli.output import Unsure
 from sweepstack.onbox.common.errors import OutcomeUnknown
+from sweepstack.review.markdown import MOST
 
 State = Literal["success", "failure", "error"]
-MOST_CHARS = 60_000
-"""The longest text that is posted: GitHub takes 65,536 characters, and GitLab more."""
 TOKENS = ("GITHUB_TOKEN", "GITLAB_TOKEN")
 """The environment variables with a forge's token. No command that a job starts inherits them."""
 
@@ -84,7 +83,7 @@ def begins(text: str, marker: str) -> bool:
 
 def clipped(text: str) -> str:
     """The text, shortened where the forge would refuse it."""
-    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 80] + "\n\n(cut here: the job's log has the rest)\n"
+    return text if len(text) <= MOST else text[: MOST - 80] + "\n\n(cut here: the job's log has the rest)\n"
 
 
 def token(name: str) -> str:

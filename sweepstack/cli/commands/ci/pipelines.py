@@ -12,9 +12,10 @@ import typer
 
 from sweepstack.cli.commands.ci.changes import git
 from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
-from sweepstack.cli.output import No
+from sweepstack.cli.output import YES, No, Out
 from sweepstack.core.paths import installed
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.status.engine.call import find_project_root
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECRETS = (
@@ -44,6 +45,14 @@ SetUp = Annotated[
 ]
 Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch that is brought up.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over files that are there and differ.")]
+
+
+def repository() -> Path:
+    """The repository's root, which has to be the project's. Raises No where it is another folder."""
+    root = find_project_root(Path.cwd())
+    if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root:
+        raise No("Pulumi.yaml lies below the repository's root, and the jobs work at the root: move the project there")
+    return root
 
 
 def set_up(root: Path, given: str | None) -> str:
@@ -97,6 +106,16 @@ def filled(template: str, *, setup: str, branch: str, secrets: Sequence[str], ex
     text = _PLACE.sub(lines, (TEMPLATES / template).read_text(encoding="utf-8"))
     quoted = json.dumps(setup, ensure_ascii=False)[1:-1]  # it stands between double quotes, whose escapes are JSON's
     return text.replace("@BRANCH@", branch).replace("@SETUP@", quoted)
+
+
+def put(root: Path, files: dict[str, str], following: Sequence[str], *, force: bool, as_json: bool) -> int:
+    """Writes the files and says which it wrote. Raises No as `write`."""
+    changed, out = write(root, files, force=force), Out(as_json=as_json)
+    out.document({"files": list(files), "written": changed, "next": list(following)})
+    for name in files:
+        out.line(f"{'wrote' if name in changed else 'is current:'} {name}")
+    out.next(following)
+    return YES
 
 
 def write(root: Path, files: dict[str, str], *, force: bool) -> list[str]:
