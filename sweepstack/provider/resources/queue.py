@@ -27,7 +27,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
-from sweepstack.provider.resources import cell_moves, host_address_change, restart, teardown, versions
+from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.session import Operation
@@ -93,6 +93,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal)
         failures += versions.refusal(standing, completed, op.stack)
+        failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += self._without_secrets(completed, seen.journal)
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
@@ -124,7 +125,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return []
         evidence = Evidence(inputs.evidence)
         completed, failures = versions.complete(evidence, None, inputs)
-        failures += versions.refusal(versions.standing(evidence, completed, None), completed, op.stack)
+        standing = versions.standing(evidence, completed, None)
+        failures += versions.refusal(standing, completed, op.stack)
+        failures += shipped_scripts.refusal(op, evidence, standing, completed)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:

@@ -1,0 +1,47 @@
+"""Refuses code whose shell scripts can't run on a box, before it is shipped there for the first time."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from sweepstack.core.workdir import NO_CODE, collect, located
+from sweepstack.evidence.lazy import Evidence
+from sweepstack.launch.line_ends import crlf_problems
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.provider.models import QueueInputs
+from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.versions import Standing
+from sweepstack.provider.session import Operation
+
+
+def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInputs) -> list[Failure]:
+    """The failure if cells would start with new code that has scripts with CRLF line ends.
+
+    Code that is in the evidence was shipped before: whether its scripts run is known there, and a sweep that goes on
+    must not need other code for it.
+    """
+    if not standing.takers or new.job.code == NO_CODE or new.job.code in _shipped(evidence):
+        return []
+    try:
+        workdir = located(op.session.project_root, new.job.workdir, op.info)
+        found = _found(workdir, tuple(new.job.include or ()), new.job.code)
+    except ConfigError:
+        return []  # shipping says what is wrong with it
+    if not found:
+        return []
+    return [Failure("job", "\n  ".join(["these scripts would fail on the box; nothing was started:", *found]))]
+
+
+@functools.lru_cache(maxsize=8)
+def _found(workdir: Path, include: tuple[str, ...], code: str) -> tuple[str, ...]:
+    """The problems of one version of the code: the queues of one preview ask for the same one."""
+    shipment = collect(workdir, include)
+    return tuple(crlf_problems(workdir, shipment.files)) if shipment.digest == code else ()
+
+
+def _shipped(evidence: Evidence) -> list[str]:
+    try:
+        return evidence.store.codes()
+    except EvidenceError:
+        return []

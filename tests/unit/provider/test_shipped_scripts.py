@@ -1,0 +1,55 @@
+"""Code with scripts that no box can run: refused before anything is made, and never in the way of what runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweepstack.core.workdir import collect
+from sweepstack.provider.models import QueueInputs
+from sweepstack.provider.resources.base import Failure
+from tests.unit.provider.support import QUEUE, Sweep
+
+SCRIPT = "set -e\r\npython train.py\r\n"
+
+
+def write(sweep: Sweep) -> str:
+    """Puts the script beside the job; the digest of what would ship now."""
+    (sweep.project / "job" / "prepare.sh").write_bytes(SCRIPT.encode())
+    return collect(sweep.project / "job").digest
+
+
+def early(sweep: Sweep, **job: Any) -> list[Failure]:
+    """What the preview says before there is a box."""
+    known: QueueInputs = sweep.queue_inputs(sweep.box(), job=job)
+    return QUEUE.check_early(sweep.op("Queue"), {}, known.model_dump(mode="json", exclude_none=True))
+
+
+def test_u26_new_code_with_crlf_is_refused_in_the_preview(sweep: Sweep) -> None:
+    (failure,) = early(sweep, code=write(sweep))
+    assert failure.property == "job"
+    assert "prepare.sh, line 1: ends with CRLF" in failure.reason
+    assert "nothing was started" in failure.reason
+
+
+def test_code_that_was_shipped_before_goes_on(sweep: Sweep) -> None:
+    """Other code would be mixed into the sweep, which is refused; the cells show whether its scripts run."""
+    code = write(sweep)
+    box = sweep.box()
+    old = sweep.queue_inputs(box, job={"code": code})
+    QUEUE.create(sweep.op("Queue"), old)
+    assert code in sweep.store.codes()
+    checked = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job={"code": code}))
+    assert checked.failures == []
+    sweep.drained(box)
+
+
+def test_an_update_with_new_code_is_refused_and_with_none_to_start_it_is_not(sweep: Sweep) -> None:
+    box = sweep.box()
+    old = sweep.queue_inputs(box)
+    QUEUE.create(sweep.op("Queue"), old)
+    sweep.drained(box)
+    new = {"code": write(sweep), "mixing": "allow"}
+    assert QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job=new)).failures == []
+    sweep.roster = ("a", "b", "c")
+    (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job=new)).failures
+    assert "prepare.sh, line 1" in failure.reason
