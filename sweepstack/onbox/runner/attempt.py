@@ -25,6 +25,7 @@ from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.resources import oom_kills
 from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.threads import thread_limits
 
 LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
@@ -222,6 +223,7 @@ class Attempt:
             SWEEPSTACK_SCRATCH=str(self.scratch),
             **mount_variables(self.home.parent.parent, self.spec),
         )
+        env.update(thread_limits(self.spec, self.entry.run, env))
         if self.devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
         return env

@@ -54,6 +54,13 @@ def memory() -> dict[str, int | None]:
     return {"used": used, "limit": limit, "oom_kills": kills}
 
 
+def cpus() -> float | None:
+    """How many CPUs this box may use at once: by its cgroup's quota, and by those that it may run on at all."""
+    may = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    bounds = [bound for bound in (may, _quota_v2(), _quota_v1()) if bound]
+    return min(bounds) if bounds else None
+
+
 def oom_kills() -> int | None:
     """How many processes of this cgroup the kernel has killed for lack of memory; None when it does not count them."""
     counter = _kill_counter()
@@ -153,6 +160,27 @@ def _memory_v1() -> tuple[int | None, int | None, int | None] | None:
     cache = stat.get("total_inactive_file", 0)
     kills = _words(folder / "memory.oom_control").get("oom_kill")
     return (max(0, used - cache) if used is not None else None), limit, kills
+
+
+def _quota_v2() -> float | None:
+    """Of `cpu.max`, such as `200000 100000`; the smallest of all parents counts. None: no quota."""
+    folder, found = _folder("", CGROUP), []
+    while folder is not None:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            quota, period = (folder / "cpu.max").read_text().split()[:2]
+            found += [int(quota) / int(period)] if quota != "max" and int(period) else []
+        folder = None if folder == CGROUP or not str(folder).startswith(f"{CGROUP}/") else folder.parent
+    return min(found, default=None)
+
+
+def _quota_v1() -> float | None:
+    """Of the controller `cpu`, whose quota is -1 where there is none."""
+    for root in (CGROUP / "cpu", CGROUP / "cpu,cpuacct"):
+        folder = _folder("cpu", root)
+        if folder is not None and (folder / "cpu.cfs_quota_us").exists():
+            quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+            return quota / period if quota and quota > 0 and period else None
+    return None
 
 
 def _folder(controller: str, root: Path) -> Path | None:

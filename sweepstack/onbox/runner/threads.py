@@ -1,0 +1,33 @@
+"""How many threads the math libraries of a cell start: its share of the CPUs that this box may use.
+
+OpenMP and MKL start one thread for each core that they see. In a container that is the whole host, of which the box
+has a slice; and every slot does it. The threads then wait for each other, and each cell is many times slower.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sweepstack.onbox.runner.resources import cpus
+
+NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+LAUNCHER = re.compile(
+    r"\btorchrun\b|\btorch\.distributed\.|\baccelerate\s+launch\b|\bdeepspeed\b|\bmpirun\b|\bhorovodrun\b"
+)
+"""They start several processes, and choose a number for each where none is set."""
+
+
+def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables to set. Empty where the libraries' own choice is right: the person set one of them, a launcher
+    starts the processes, or the cell has all CPUs that it sees."""
+    if any(name in env for name in NAMES) or LAUNCHER.search(run):
+        return {}
+    allowed, seen = cpus(), os.cpu_count()
+    if allowed is None or seen is None:
+        return {}
+    share = max(1, math.floor(allowed / max(1, int(spec.get("slots") or 1))))
+    return dict.fromkeys(NAMES, str(share)) if share < seen else {}
