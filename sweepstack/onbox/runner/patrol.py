@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.runner.attempt import Attempt
-from sweepstack.onbox.runner.disk import Lack, room_at
+from sweepstack.onbox.runner.disk import Lack, Room, room_at
+from sweepstack.onbox.runner.disk_use import DiskUse, Trend
+from sweepstack.onbox.runner.gpu_health import GpuHealth
 from sweepstack.onbox.runner.holders import alarms as held_by_others
 from sweepstack.onbox.runner.holders import holders
 from sweepstack.onbox.runner.records import now
@@ -71,6 +73,8 @@ class Patrol:
         self._growth: dict[tuple[str, int], Growth] = {}
         self._kills: int | None = None
         self._gpus = 0
+        self._health, self._use = GpuHealth(), DiskUse(home)
+        self._trends = {"disk": Trend(), "inodes": Trend()}
         self._hung: dict[tuple[str, int], tuple[str, float]] = {}
 
     def hung(self, attempt: Attempt) -> tuple[str, float]:
@@ -97,22 +101,32 @@ class Patrol:
         if self._line is not None and not self._line.done():
             return
         self._last, self._names = at, names
-        self._line = self._pool.submit(self._write, dict(running), stall, blocked, uploads)
+        self._line = self._pool.submit(self._write, dict(running), dict(spec), stall, blocked, uploads)
 
     # -- in the thread
 
     def _write(
-        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+        self,
+        running: dict[str, Attempt],
+        spec: Mapping[str, Any],
+        stall: float,
+        blocked: Lack | None,
+        uploads: Mapping[str, Any] | None,
     ) -> None:
         with contextlib.suppress(OSError):
-            line = json.dumps(self._look(running, stall, blocked, uploads))
+            line = json.dumps(self._look(running, spec, stall, blocked, uploads))
             if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
                 os.replace(self._path, self._path.with_name("patrol.1.jsonl"))
             with open(self._path, "a") as handle:
                 handle.write(line + "\n")
 
     def _look(
-        self, running: dict[str, Attempt], stall: float, blocked: Lack | None, uploads: Mapping[str, Any] | None
+        self,
+        running: dict[str, Attempt],
+        spec: Mapping[str, Any],
+        stall: float,
+        blocked: Lack | None,
+        uploads: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         at, found, room, memory_now = time.monotonic(), gpus(), room_at(self._home), memory()
         used = usage([attempt.process.pid for attempt in running.values()])
@@ -128,7 +142,7 @@ class Patrol:
                 alarms.append(f"{name} hung: {line['why']}")
                 hung[name, attempt.number] = str(line["why"]), at - max(growth.wrote_at, growth.busy_at)
         self._hung = hung
-        alarms += self._alarms(room, memory_now, found)
+        alarms += [*self._disk(room, blocked, spec, at), *self._alarms(memory_now, found), *self._health.look(found)]
         others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}
         alarms += held_by_others(found, others, taken)
@@ -180,12 +194,27 @@ class Patrol:
             **verdict._asdict(),
         }
 
-    def _alarms(self, room: Any, memory_now: Mapping[str, int | None], found: list[dict[str, Any]]) -> list[str]:
+    def _disk(self, room: Room | None, blocked: Lack | None, spec: Mapping[str, Any], at: float) -> list[str]:
+        """What is full, or will be soon, and which folders hold it."""
         alarms = []
-        if room and room.total and room.free >= 0 and 1 - room.free / room.total >= FULL:
-            alarms.append(f"disk {1 - room.free / room.total:.0%} full")
-        if room and room.inodes_total and 1 - room.inodes_free / room.inodes_total >= FULL:
-            alarms.append(f"inodes {1 - room.inodes_free / room.inodes_total:.0%} used: bytes are not the matter")
+        if room:
+            for why, free, total, name in (
+                ("disk", room.free, room.total, "disk {:.0%} full"),
+                ("inodes", room.inodes_free, room.inodes_total, "inodes {:.0%} used: bytes are not the matter"),
+            ):
+                left = self._trends[why].seconds_left(at, free, total)
+                if total > 0 and free >= 0 and 1 - free / total >= FULL:
+                    alarms.append(name.format(1 - free / total) + self._use.words(why, room.device, spec))
+                elif left is not None:
+                    what = "room on the disk" if why == "disk" else "inodes"
+                    alarms.append(f"no {what} left in about {left / 3600:.1f} h, at the rate of the last hour")
+        if blocked and not any(alarm.startswith(blocked.why) for alarm in alarms):
+            held = self._use.words(blocked.why, blocked.device, spec)
+            alarms += [f"{blocked.why} of {blocked.path} too full for one more cell{held}"] if held else []
+        return alarms
+
+    def _alarms(self, memory_now: Mapping[str, int | None], found: list[dict[str, Any]]) -> list[str]:
+        alarms = []
         used, limit, kills = memory_now["used"], memory_now["limit"], memory_now["oom_kills"]
         if used is not None and limit and used / limit >= MEMORY_FULL:
             alarms.append(f"memory {used / limit:.0%} of its limit: the kernel may kill")
