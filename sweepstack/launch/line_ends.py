@@ -1,4 +1,4 @@
-"""Finds shipped scripts whose lines end as on Windows (CRLF): a shell reads the CR as part of the last word.
+"""Finds shell scripts that end lines as Windows does: a shell takes the CR for a part of a word.
 
 Only what a shell or a shebang runs is looked at. Python, YAML and the like read both kinds of line ends.
 """

@@ -1,4 +1,4 @@
-"""Whether the cards do what they are paid for: errors of their memory, the driver's own reports, power.
+"""Whether the cards do what they are paid for: memory errors, reports of the driver, power.
 
 What the driver calls utilization only says that some kernel ran. A card that is "100 %" busy at the power of an idle
 one does next to nothing: it waits, or its kernels are tiny. The queries are asked apart from the others: an old driver
