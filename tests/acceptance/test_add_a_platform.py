@@ -219,6 +219,7 @@ def write_what_is_open(copy: Path) -> None:
         (copy / path).write_text(OPEN.sub("", text), encoding="utf-8")
 
 
+@pytest.mark.proof  # what the commands write, and the page about them, is below
 def test_a_toy_platform_is_added_by_the_commands_of_the_page(copy: Path) -> None:
     rental, cloud = commands(BY_SSH, RENTAL), commands(BY_API, CLOUD)
     said = passes(copy, rental[0]) + passes(copy, cloud[0])

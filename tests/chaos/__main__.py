@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4, help="plans at the same time (4)")
     told = parser.parse_args()
     if told.engine:
-        command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).with_name("test_engine.py"))]
+        command = [sys.executable, "-m", "pytest", "-q", "--proof", str(Path(__file__).with_name("test_engine.py"))]
         return subprocess.run(command, env={**os.environ, "SWEEPSTACK_CHAOS_ENGINE": str(told.engine)}).returncode
     seeds = told.seeds or range(told.first, told.first + told.plans)
     begin, verdicts = time.monotonic(), []

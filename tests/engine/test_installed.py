@@ -85,11 +85,16 @@ def project(tmp_path: Path) -> Iterator[Project]:
     run(["pkill", "-KILL", "-f", str(tmp_path)], cwd=tmp_path, env=env)
 
 
-def test_the_loop_of_a_wheel_and_of_its_next_version(project: Project, tmp_path: Path) -> None:
+def begin(project: Project, tmp_path: Path) -> None:
+    """Install a wheel and write the first project with it."""
     project.install(build(tmp_path, "7.1.0"))
     ok(project.run("sweepctl", "init"))
     assert (project.folder / "Pulumi.yaml").read_text().startswith("name: my-lab\n")
     assert ok(project.run("sweepctl", "--version")).out == "sweepctl 7.1.0\n"
+
+
+def test_a_wheel_begins_a_project_whose_engine_finds_the_plugin(project: Project, tmp_path: Path) -> None:
+    begin(project, tmp_path)
     schema = schema_of(project.folder / ".venv" / "bin" / "pulumi-resource-sweepstack", tmp_path, project.env)
     assert_whole(schema)
     assert schema["version"] == "7.1.0"
@@ -97,7 +102,13 @@ def test_the_loop_of_a_wheel_and_of_its_next_version(project: Project, tmp_path:
     assert again.rc == 1
     assert "Pulumi.yaml" in again.err
     assert "there already, so nothing was written" in again.err
+    ok(project.run("pulumi", "stack", "init", STACK))
+    assert "+ 8 to create" in ok(project.run("pulumi", "preview", "--stack", STACK)).text
 
+
+@pytest.mark.proof  # the loop from a checkout: test_loop.py; states of older versions: tests/golden
+def test_the_loop_of_a_wheel_and_of_its_next_version(project: Project, tmp_path: Path) -> None:
+    begin(project, tmp_path)
     stack = project.folder / "stacks" / f"Pulumi.{STACK}.yaml"
     text = stack.read_text().replace("epochs: 20", "epochs: 1")
     stack.write_text(text.replace("lr: [0.1, 0.03], seed: [0, 1, 2]", "lr: [0.1], seed: [0, 1]"))

@@ -48,6 +48,7 @@ def test_without_a_lease_the_bill_ends_with_the_month(tmp_path: Path) -> None:
     assert found["without"]["median"] > 10 * found["with"]["worst"]
 
 
+@pytest.mark.proof
 def test_a_month_is_the_same_each_time(tmp_path: Path) -> None:
     one = first("several of these", 1)[0]
     assert one == month(one.seed)

@@ -13,6 +13,7 @@ from tests.week.tutorial import tutorial
 
 
 @pytest.mark.engine
+@pytest.mark.proof  # the loop of the README stays in make test: tests/engine/test_loop.py
 def test_played_as_the_page_shows(make_stack: Callable[..., Stack]) -> None:
     """Every command ends as it should and names the one after it."""
     assert_shown("tutorial.md", tutorial(make_stack))
