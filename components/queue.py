@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -12,7 +13,7 @@ from components.resources import Identity, Queue, QueueArgs
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import CellText
-from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan, Site
+from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan
 
 ZERO = ("retries", "grace_seconds")
 """Keys for which 0 is asked for."""
@@ -22,7 +23,7 @@ def job_input(
     job: JobPlan,
     box: BoxPlan,
     code: str,
-    site: Site | None = None,
+    network: Mapping[str, Any] | None = None,
     when_drained: dict[str, str] | None = None,
     image: str = "",
     lease: LeaseFacts | None = None,
@@ -41,7 +42,7 @@ def job_input(
         "on_hang": job.on_hang if job.on_hang != "tell" else "",
         "retries": job.retries,
         "mounts": [dict(mount) for mount in job.mounts],
-        "network": site.network() if site is not None else {},
+        "network": dict(network or {}),
         "when_drained": when_drained or {},
         "smoke": dict(job.smoke),
         "image": image,
@@ -77,7 +78,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code, plan.site, plan.when_drained, plan.image, plan.lease),
+            job=job_input(plan.job, box_plan, code, plan.network, plan.when_drained, plan.image, plan.lease),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

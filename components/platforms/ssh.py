@@ -105,9 +105,8 @@ def steps_for(plan: Plan) -> tuple[Step, ...]:
     if site is None:
         return (preflight(),)
     shown = [key for key in site.claims if key.startswith("mnt/")]
-    told = site.network()
     looks = [tiers(shown)] if shown else []
-    return (preflight(site.python), *looks, *([network(told, site.python)] if told else []))
+    return (preflight(site.python), *looks, *([network(plan.network, site.python)] if plan.network else []))
 
 
 def out_of_reach(address: HostAddress) -> str:

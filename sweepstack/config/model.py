@@ -277,7 +277,7 @@ class Override(Shape):
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
     network: NetworkOverride | None = None
-    """proxy, mirrors and caches of boxes that are entered by SSH: [network](#network)"""
+    """proxy, mirrors and caches of its boxes: [network](#network)"""
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
     """tier → its path on the hosts of this platform, if it is not the one in the profile: `{durable: /data/keep}`. It
     is checked when a box is made"""

@@ -51,34 +51,37 @@ class Ssh(Fact):
 
 class Proxy(Fact):
     """The platform's way out. `hook`: the shell line that turns it on, `off` the one that takes it back. `always`:
-    every shell wants it; false: a single call at a time, since it is in the way of all others. `passes`: the only
-    domains that it lets through; empty: it decides by itself."""
+    every shell wants it; false: a single call at a time, since it is in the way of all others."""
 
     hook: str
     off: str = ""
     always: StrictBool
-    passes: tuple[str, ...] = ()
 
 
 class Network(Fact):
     """What stands between a box and the world: a `proxy` (null: none), `mirrors` (route → environment variables) and
-    `caches` (variable → where downloads are kept, as a path of the box's own; `~/` is the login's home). `ports`: the
-    only ones open from outside beside SSH; null: each that was asked for when the box was rented."""
+    `caches` (variable → where downloads are kept). On a host that is entered by SSH that is a path of the host's own,
+    in which `~/` is the login's home; on a box that an API rents, a path below the box's folder: there is the room."""
 
     proxy: Proxy | None
     mirrors: dict[Route, dict[EnvName, str]] = Field(default_factory=dict)
     caches: dict[EnvName, str] = Field(default_factory=dict)
-    ports: tuple[int, ...] | None = None
 
     @property
     def env(self) -> dict[str, str]:
         """All variables together."""
         return {name: value for route in self.mirrors.values() for name, value in route.items()} | self.caches
 
-    def problems(self) -> list[str]:
-        """What doesn't fit together."""
+    def problems(self, *, entered: bool) -> list[str]:
+        """What doesn't fit together. `entered`: its boxes are hosts that are entered by SSH."""
         named = [name for route in self.mirrors.values() for name in route] + list(self.caches)
-        return [f"network: {name} is set twice" for name in sorted(set(named)) if named.count(name) > 1]
+        problems = [f"network: {name} is set twice" for name in sorted(set(named)) if named.count(name) > 1]
+        right = "an absolute path or one below ~/" if entered else "a path below the box's folder, such as data/hf"
+        return problems + [
+            f"network.caches.{name} is {path!r}: expected {right}"
+            for name, path in self.caches.items()
+            if entered != path.startswith(("/", "~/")) or ".." in path.split("/") or not path
+        ]
 
 
 class Environment(Fact):

@@ -1,4 +1,4 @@
-"""A profile: one platform's slow-changing facts, typed. The seeds' 13 keys keep their names.
+"""A profile: one platform's slow-changing facts, typed. Each key has an effect on a plan or a price.
 
 A fact that is a number is a number with its unit in the model, or null. Null alone means *there is none* (no cap, no
 grace because there is no spot); null and listed under `unknown` means *unknown*. `stamps` dates each fact, and
@@ -30,29 +30,25 @@ SECTIONS = (
     "Overrides",
 )
 """Headings of the prose, in this order: `## 1. Launch` … `## 8. Overrides`."""
-OVERRIDE_NAMES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "CRED_FILE", "SCRATCH", "HF_HOME", "DETACH")
-"""What every profile must answer in `overrides`; further names are the platform's own."""
+OVERRIDE_NAMES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "HF_HOME")
+"""What every profile must answer in `overrides`, besides any other variable of its network and the login and Python of
+its hosts (`SSH_USER`, `PY`): each repeats a fact, for people, and nothing else may stand there."""
 KEYS = (
     "platform",
     "kind",
     "meter_stop_verb",
     "meter_stop_irreversible",
-    "detach_primitive",
     "spot_available",
     "spot_grace",
-    "shared_fs",
-    "inode_cap",
     "free_egress",
     "china_mirror_needed",
     "host_driver_cuda_max",
-    "local_nvme",
 )
-"""The seeds' keys."""
+"""The facts of the platform as a whole, each dated by itself."""
 ACCESS = ("ssh", "network", "environment", "stop_from_inside")
 """What a profile states besides, where no API of ours ends its boxes."""
 LIST_LAG_SECONDS = 900.0
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
-_CRED_FILE = re.compile(r"(~|/[\w.-]+)(/[\w.-]+)+|/[\w.-]+")
 _DAYS = re.compile(r"(\d+) d")
 
 
@@ -246,17 +242,13 @@ class Profile(Fact):
     kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
     meter_stop_verb: Verb
     meter_stop_irreversible: StrictBool
-    detach_primitive: Literal["setsid", "tmux", "nohup", "sbatch", "k8s-job", "kaggle-commit"]
     spot_available: StrictBool | None
     spot_grace: Seconds
     spot_note: str = ""
     """What a person must know before spot boxes are rented there; each preview that has some says it."""
-    shared_fs: StrictBool | None
-    inode_cap: int | None
     free_egress: StrictBool | None
     china_mirror_needed: StrictBool | None
     host_driver_cuda_max: str | None
-    local_nvme: StrictBool | None
 
     adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     uses_image: StrictBool
@@ -298,10 +290,6 @@ class Profile(Fact):
         if missing:
             near = "".join(did_you_mean(name, set(self.overrides) - set(OVERRIDE_NAMES)) for name in missing)
             problems.append(f"overrides lacks {', '.join(missing)}{near.replace('did you mean', 'is it')}")
-        if self.overrides.get("CRED_FILE") and not _CRED_FILE.fullmatch(self.overrides["CRED_FILE"]):
-            problems.append(
-                "overrides.CRED_FILE: expected the path of a file, such as ~/.netrc, and never a key itself"
-            )
         dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
         dated += ["danger_clocks"] if self.danger_clocks else []
         undated = [name for name in dated if name not in self.stamps]
@@ -351,7 +339,7 @@ class Profile(Fact):
         if not self.meter.quoted and self.meter.price_per_hour is not None:
             problems.append("meter: has a price_per_hour, so it is quoted")
         problems += self.ssh.problems() if self.ssh is not None else []
-        return problems + (self.network.problems() if self.network is not None else [])
+        return problems + (self.network.problems(entered=self.ssh is not None) if self.network is not None else [])
 
     def _override_problems(self) -> list[str]:
         """Overrides that say something else than the facts that they repeat."""
@@ -359,12 +347,19 @@ class Profile(Fact):
         facts: dict[str, set[str]] = {}
         for name, tier_name in (("DATA_DIR", "data"), ("DURABLE_DIR", "durable")):
             facts[name] = {at for known, tier in tiers if known == tier_name for at in (tier.path, tier.place) if at}
-        if self.network is not None:
-            facts |= {name: {value} for name, value in self.network.env.items()}
-            facts["PROXY_HOOK"] = {self.network.proxy.hook if self.network.proxy is not None else ""}
+        proxy = self.network.proxy if self.network is not None else None
+        env = self.network.env if self.network is not None else {}
+        facts |= {name: {value} for name, value in ({"HF_HOME": ""} | env).items()}
+        facts["PROXY_HOOK"] = {proxy.hook if proxy is not None else ""}
         if self.environment is not None:
             facts["PY"] = {self.environment.python}
+        if self.ssh is not None and self.ssh.user is not None:
+            facts["SSH_USER"] = {self.ssh.user}
         return [
+            f"overrides.{name} repeats no fact: it may be one of {', '.join(sorted(facts))}; take it out"
+            for name in self.overrides
+            if name not in facts
+        ] + [
             f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}"
             for name, said in facts.items()
             if name in self.overrides and self.overrides[name] not in said

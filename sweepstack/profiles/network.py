@@ -1,9 +1,10 @@
-"""The network of a box that is entered by SSH: by its profile, and what the stack config changes."""
+"""The network of a box: by its profile, and what the stack config changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sweepstack.config.network import NetworkOverride
 from sweepstack.config.stack_config import StackConfig
@@ -12,11 +13,21 @@ from sweepstack.profiles.model import Profile
 
 @dataclass(frozen=True)
 class Switched:
-    """`env`: variables of mirrors and caches; `proxy`: the lines that turn it on and off, "" for none; `always`."""
+    """`env`: variables of mirrors and caches, in which `~/` is the login's home; `folders`: caches below the box's own
+    folder; `proxy`: the lines that turn it on and off, "" for none; `always`: every set-up and cell has it on."""
 
     env: Mapping[str, str]
-    proxy: tuple[str, str]
-    always: bool
+    folders: Mapping[str, str]
+    proxy: tuple[str, str] = ("", "")
+    always: bool = False
+
+    def as_input(self) -> dict[str, Any]:
+        """What the box's processes are told; what is empty is left out."""
+        on, off = self.proxy
+        said = {"env": dict(sorted(self.env.items())), "folders": dict(sorted(self.folders.items()))}
+        return {key: value for key, value in {**said, "proxy_on": on, "proxy_off": off}.items() if value} | (
+            {"proxy_always": True} if self.always and on else {}
+        )
 
 
 def switched(config: StackConfig, profile: Profile) -> Switched:
@@ -26,14 +37,16 @@ def switched(config: StackConfig, profile: Profile) -> Switched:
     mirrors = {**(found.mirrors if found else {}), **said.mirrors}
     caches = {**(found.caches if found else {}), **said.caches}
     env = {name: value for route in mirrors.values() if route for name, value in route.items()}
-    env |= {name: place for name, place in caches.items() if place is not False}
+    kept = {name: place for name, place in caches.items() if place is not False}
+    folders = {name: place for name, place in kept.items() if not place.startswith(("/", "~/"))}
+    env |= {name: place for name, place in kept.items() if name not in folders}
     proxy = found.proxy if found else None
     if said.proxy is False or (proxy is None and not isinstance(said.proxy, str)):
-        return Switched(env, ("", ""), False)
+        return Switched(env, folders)
     if isinstance(said.proxy, str):
-        return Switched(env, (said.proxy, ""), True)
+        return Switched(env, folders, (said.proxy, ""), True)
     assert proxy is not None
-    return Switched(env, (proxy.hook, proxy.off), proxy.always or said.proxy is True)
+    return Switched(env, folders, (proxy.hook, proxy.off), proxy.always or said.proxy is True)
 
 
 def network_problems(config: StackConfig, profile: Profile) -> list[str]:
@@ -43,7 +56,7 @@ def network_problems(config: StackConfig, profile: Profile) -> list[str]:
         return []
     where = f"overrides.{profile.platform}.network"
     if profile.network is None:
-        return [f"{where} is for boxes that are entered by SSH: give these job.env, or lines of job.setup"]
+        return [f"{where}: its profile states no network to change; use job.env, or lines of job.setup"]
     said, problems = override.network, []
     if said.proxy is True and profile.network.proxy is None:
         problems.append(f"{where}.proxy: its profile knows none; write the shell line that turns yours on")

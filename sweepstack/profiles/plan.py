@@ -45,16 +45,12 @@ class Site:
     """How a box that is entered by SSH is set up. `places`: tier → where it lies on the host, the volume's name filled
     in; tiers that lie below our own root are not in it.
 
-    `env`: mirrors and caches, after what the person switched; `~/` in it and in `places` is the login's home. `proxy`:
-    the shell lines that turn it on and off again, "" for none; `always`: whether every set-up and cell has it on.
-    `claims`: the places that a box can't do without (`sweepstack.provider.models.PlaceFacts`).
+    `~/` in them is the login's home. `claims`: the places that a box can't do without
+    (`sweepstack.provider.models.PlaceFacts`).
     """
 
     python: str
     places: Mapping[str, str]
-    env: Mapping[str, str]
-    proxy: tuple[str, str]
-    always: bool = True
     claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def places_input(self) -> dict[str, Any] | None:
@@ -67,14 +63,6 @@ class Site:
             key: {name: value for name, value in facts.items() if name != "path"} for key, facts in self.claims.items()
         }
         return dict(sorted(claims.items())) or None
-
-    def network(self) -> dict[str, Any]:
-        """What the box's processes are told of its network, as an input; what is empty is left out."""
-        on, off = self.proxy
-        said = {"env": dict(sorted(self.env.items())), "proxy_on": on, "proxy_off": off}
-        return {key: value for key, value in said.items() if value} | (
-            {"proxy_always": True} if self.always and on else {}
-        )
 
 
 @dataclass(frozen=True)
@@ -153,6 +141,8 @@ class Plan:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     site: Site | None = None
+    network: Mapping[str, Any] = field(default_factory=dict)
+    """What the boxes' processes are told of their network: `sweepstack.profiles.network.Switched.as_input`."""
     lease: LeaseFacts | None = None
     """How its boxes stop themselves when no command looks; None: they do not."""
     lease_text: str = ""

@@ -198,6 +198,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         notes=_notes(config, profile),
         checked=tuple(facts.notes(profile, config.accept_facts, dates.today())),
         site=_site(config, profile, layout, durable),
+        network=switched(config, profile).as_input(),
         list_lag=profile.believed_lag,
     )
 
@@ -215,13 +216,9 @@ def _site(config: StackConfig, profile: Profile, layout: Layout, durable: Durabl
     if profile.ssh is None or profile.network is None or profile.environment is None:
         return None
     volume = durable.volume if durable is not None else ""
-    network = switched(config, profile)
     return Site(
         python=python_of(config, profile.platform, profile.environment.python),
         places={name: place for name in layout.tiers if (place := place_of(config, profile, layout, name, volume))},
-        env=network.env,
-        proxy=network.proxy,
-        always=network.always,
         claims=claims(config, profile, layout, durable),
     )
 

@@ -28,6 +28,8 @@ class NetworkInput(Record):
 
     env: dict[str, str] = Field(default_factory=dict)
     """variables of mirrors and caches; `~/` is the login's home"""
+    folders: dict[str, str] = Field(default_factory=dict)
+    """variables of caches below the box's own folder: paths relative to it"""
     proxy_on: str = ""
     """shell line that switches the proxy on"""
     proxy_off: str = ""

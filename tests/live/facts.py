@@ -13,7 +13,6 @@ from sweepstack.profiles.model import Profile
 PROBE = Path(__file__).with_name("probe_box.py")
 HOSTS = ("pypi.org", "huggingface.co")
 """What a job fetches from, where no mirror is needed."""
-SHARED = ("nfs", "nfs4", "ceph", "lustre", "cifs", "smb3", "beegfs", "gpfs", "glusterfs", "9p")
 NOT_WHOLE = "; its stamp covers boxes with a volume and prices, too, which were not asked: no stamp"
 
 Verdict = Literal["agrees", "contradicted", "told", "no answer"]
@@ -46,14 +45,13 @@ class Answer:
 def question(profile: Profile, word: str, *, mark: bool) -> list[str]:
     """The command that asks a box without a volume. `word` is what the marks on its tiers hold; `mark`: write them."""
     own = profile.own_key.variable if profile.own_key is not None else ""
-    caches = {name: path for name, path in profile.overrides.items() if _is_cache(name, path)}
+    caches = dict(profile.network.caches) if profile.network is not None else {}
     asked = {
         "word": word,
         "mark": mark,
         "tiers": {name: tier.path for name, tier in profile.layout(volume=False).tiers.items() if tier.path},
         "caches": caches,
         "own_key": own,
-        "primitive": profile.detach_primitive,
         "hosts": HOSTS,
     }
     return ["python3", "-c", PROBE.read_text("utf-8"), json.dumps(asked)]
@@ -73,11 +71,7 @@ def judge(profile: Profile, seen: Mapping[str, Any], after_stop: Mapping[str, An
     after = None if after_stop is None else dict(after_stop.get("tiers") or {})
     return [
         *_tiers(profile, tiers, after),
-        _yes_or_no("shared_fs", profile.shared_fs, _shared(tiers)),
-        _yes_or_no("local_nvme", profile.local_nvme, seen.get("nvme")),
-        _value("inode_cap", profile.inode_cap, seen.get("inodes")),
         _value("host_driver_cuda_max", profile.host_driver_cuda_max, seen.get("cuda")),
-        _detach(profile, seen),
         *_mirror(profile, seen),
         *_key_there(profile, seen),
         *_caches(profile, seen),
@@ -90,10 +84,6 @@ def judge_own_key(profile: Profile, stopped: bool, why_not: str) -> Answer:
     if stopped:
         return Answer("own_key", says, "it stopped itself with it", "agrees")
     return Answer("own_key", says, f"it did not stop: {why_not}", "contradicted")
-
-
-def _is_cache(name: str, path: str) -> bool:
-    return (name == "HF_HOME" or name.endswith("_CACHE_DIR")) and bool(path) and not path.startswith("/")
 
 
 def _tiers(profile: Profile, tiers: Mapping[str, Any], after: Mapping[str, Any] | None) -> Iterator[Answer]:
@@ -119,11 +109,6 @@ def _tiers(profile: Profile, tiers: Mapping[str, Any], after: Mapping[str, Any] 
         yield Answer("tiers", says, box + NOT_WHOLE, verdict, whole=False)
 
 
-def _shared(tiers: Mapping[str, Any]) -> bool | None:
-    kinds = [str(found["kind"]) for found in tiers.values() if found.get("kind")]
-    return any(kind in SHARED or kind.startswith("fuse") for kind in kinds) if kinds else None
-
-
 def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
     hosts = dict(seen.get("hosts") or {})
     if not hosts:
@@ -131,16 +116,6 @@ def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
     found = _yes_or_no("china_mirror_needed", profile.china_mirror_needed, not all(hosts.values()))
     told = ", ".join(f"{host} {'answers' if fine else 'does not answer'}" for host, fine in hosts.items())
     yield replace(found, box=told)
-
-
-def _detach(profile: Profile, seen: Mapping[str, Any]) -> Answer:
-    says, alone = profile.detach_primitive, seen.get("detached")
-    if alone is None:
-        return Answer("detach_primitive", says, "no process of ours was at work", "no answer")
-    has = bool(seen.get("primitive"))
-    box = f"`{says}` is {'there' if has else 'not there'}, and our processes "
-    box += "have sessions of their own" if alone else "hang on a connection"
-    return Answer("detach_primitive", says, box, "agrees" if alone and has else "contradicted")
 
 
 def _key_there(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
@@ -154,11 +129,14 @@ def _key_there(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
 
 
 def _caches(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
-    for name, fine in dict(seen.get("caches") or {}).items():
-        box = "writable" if fine else "can't be written"
-        yield Answer(
-            "overrides", f"{name} is {profile.overrides[name]}", box, "agrees" if fine else "contradicted", False
-        )
+    found = dict(seen.get("caches") or {})
+    bad = sorted(name for name, fine in found.items() if not fine)
+    if profile.network is None or not found:
+        return
+    says = ", ".join(f"{name} is {path}" for name, path in profile.network.caches.items())
+    box = f"{', '.join(bad)} can't be written" if bad else "all can be written"
+    alone = profile.network.proxy is None and not profile.network.mirrors  # then its stamp stands for caches alone
+    yield Answer("network", says, box, "contradicted" if bad else "agrees", alone)
 
 
 def _yes_or_no(fact: str, says: bool | None, box: object) -> Answer:

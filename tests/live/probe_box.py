@@ -2,14 +2,13 @@
 variable anywhere.
 
 Its one argument is JSON: `word`, which marks are made of; `mark`, whether to write them (else they are looked for);
-`tiers` and `caches`, name → path below the folder that it runs in; `own_key`, a variable; `primitive`, a program;
-`hosts`, what a box without mirrors reaches.
+`tiers` and `caches`, name → path below the folder that it runs in; `own_key`, a variable; `hosts`, what a box
+without mirrors reaches.
 """
 
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -72,44 +71,6 @@ def cuda():
     return match.group(1).decode() if match else None
 
 
-def detached():
-    """Whether our processes lead sessions of their own, without a terminal; None where none is at work."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-            with open(f"/proc/{pid}/stat") as file:
-                stat = file.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if any(word.endswith(b"runner.py") for word in words[:4]) and int(pid) != os.getpid():
-            found.append(stat[3] == pid and stat[4] == "0")
-    return all(found) if found else None
-
-
-def nvme(path):
-    """Whether the disk below is NVMe; None where a container's file system or a virtual disk hides it."""
-    try:
-        device = os.stat(path).st_dev
-        behind = os.path.realpath(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
-    except OSError:
-        return None
-    if not os.major(device) or not os.path.isdir(behind):
-        return None
-    if "/virtio" in behind or "/virtual/" in behind or "/vbd-" in behind:
-        return None
-    return "/nvme" in behind
-
-
-def inodes(path):
-    """As `df -i` says it; None where the file system has no fixed number."""
-    try:
-        return os.statvfs(path).f_files or None
-    except OSError:
-        return None
-
-
 def writable(path):
     try:
         os.makedirs(path, exist_ok=True)
@@ -129,15 +90,10 @@ def reached(host):
 def main():
     asked = json.loads(sys.argv[1])
     tiers = {name: tier(path, asked["word"], asked["mark"]) for name, path in asked["tiers"].items()}
-    data = asked["tiers"].get("data") or "."
     answer = {"tiers": tiers}
     if asked["mark"]:
         answer["own_key"] = own_key(asked["own_key"]) if asked["own_key"] else None
         answer["cuda"] = cuda()
-        answer["detached"] = detached()
-        answer["primitive"] = shutil.which(asked["primitive"]) is not None
-        answer["nvme"] = nvme(data)
-        answer["inodes"] = inodes(data)
         answer["caches"] = {name: writable(path) for name, path in asked["caches"].items()}
         answer["hosts"] = {host: reached(host) for host in asked["hosts"]}
     print(json.dumps(answer))

@@ -70,7 +70,7 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
         "HOME": os.path.expanduser("~"),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
     }
-    env.update(network(spec, env))
+    env.update(network(spec, env, home.parent.parent))
     for given in (spec.get("env") or {}, entry.env):
         for name, text in given.items():
             if values is not None:

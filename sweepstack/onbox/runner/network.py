@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,14 +26,16 @@ class NetworkRefused(SweepstackError, OSError):
     """The box's proxy can't be turned on. The message says why and what to do."""
 
 
-def network(spec: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
-    """The network settings in spec.json as variables. `base`: the variables before. Raises NetworkRefused.
+def network(spec: Mapping[str, Any], base: Mapping[str, str], box: Path) -> dict[str, str]:
+    """The network settings in spec.json as variables. `base`: the variables before; `box`: the box's folder. Raises
+    NetworkRefused.
 
     With the proxy on, local addresses and mirrors do not go through it: a proxy for addresses abroad slows or breaks
     them. `SWEEPSTACK_PROXY_ON` and `…_OFF` hold its shell lines, for a set-up or job that uses it for a single call.
     """
     said = spec.get("network") or {}
     found = {name: _at_home(str(value)) for name, value in (said.get("env") or {}).items()}
+    found.update((name, str(box / str(path))) for name, path in (said.get("folders") or {}).items())
     mirrors = [host for host in map(_host, found.values()) if host]
     line = str(said.get("proxy_on") or "")
     if line and said.get("proxy_always"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 
 from components.queue import job_input
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.runner.environment import variables
+from sweepstack.onbox.runner.records import Entry
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
@@ -29,7 +33,7 @@ def with_network(root: Path, name: str, network: str) -> Plan:
 
 def told(found: Plan) -> Any:
     """What the queue of its box is told."""
-    return job_input(found.job, found.boxes[0], "sha256:" + "0" * 64, found.site).get("network")
+    return job_input(found.job, found.boxes[0], "sha256:" + "0" * 64, found.network).get("network")
 
 
 @pytest.mark.parametrize(
@@ -95,10 +99,44 @@ def test_a_mistake_is_said_before_anything_is_made(tmp_path: Path, name: str, ne
     assert said in str(caught.value)
 
 
+def rented(root: Path, name: str, network: str) -> Plan:
+    """A plan on a platform whose boxes an API rents."""
+    said = GOOD.replace("[local]", f"[{name}]").replace("local: {price_per_hour: 0.12}", f"{name}: {network}")
+    asked = "    budget: {usd: 9}\n    when_done: keep\n    lease: none\n    overrides:"
+    write(root, said.replace("    overrides:", asked))
+    return resolve(StackConfig.load(root, "x"), {name: load_profile(name)})
+
+
+@pytest.mark.parametrize("name", ["runpod", "vastai"])
+def test_caches_of_rented_boxes_lie_below_the_box_s_folder(tmp_path: Path, name: str) -> None:
+    caches = dict(load_profile(name).network.caches)  # type: ignore[union-attr]
+    assert set(caches) == {"HF_HOME", "PIP_CACHE_DIR"}
+    assert told(rented(tmp_path, name, "{}")) == {"folders": caches}
+    moved = told(rented(tmp_path, name, "{network: {caches: {HF_HOME: /workspace/hf, PIP_CACHE_DIR: false}}}"))
+    assert moved == {"env": {"HF_HOME": "/workspace/hf"}}
+    behind = told(rented(tmp_path, name, "{network: {proxy: . /p, mirrors: {pip: {PIP_INDEX_URL: http://m/s}}}}"))
+    assert behind == {
+        "env": {"PIP_INDEX_URL": "http://m/s"},
+        "folders": caches,
+        "proxy_on": ". /p",
+        "proxy_always": True,
+    }
+    with pytest.raises(ConfigError, match=f"overrides.{name}.network.proxy: its profile knows none"):
+        rented(tmp_path, name, "{network: {proxy: true}}")
+
+
+def test_a_box_s_processes_see_the_caches_where_the_box_is(tmp_path: Path) -> None:
+    spec = {"python": sys.executable, "native_id": "b", "network": {"folders": {"HF_HOME": "data/hf"}}}
+    entry = Entry("c", {}, "", "", "true", {}, "", "", "", "", 0)
+    assert variables(tmp_path / box_layout.HOME, spec, entry, None)["HF_HOME"] == str(tmp_path / "data/hf")
+    own = entry._replace(env={"HF_HOME": "/mine"})
+    assert variables(tmp_path / box_layout.HOME, spec, own, None)["HF_HOME"] == "/mine"
+
+
 def test_boxes_that_a_platform_makes_have_no_such_switches(tmp_path: Path) -> None:
     write(
         tmp_path,
         GOOD.replace("{price_per_hour: 0.12}", "{network: {proxy: false}}").replace("    max_price: 2.10\n", ""),
     )
-    with pytest.raises(ConfigError, match=r"overrides.local.network is for boxes that are entered by SSH: give these"):
+    with pytest.raises(ConfigError, match=r"overrides.local.network: its profile states no network to change"):
         resolve(StackConfig.load(tmp_path, "x"), {"local": load_profile("local")})

@@ -309,16 +309,18 @@ def test_a_price_that_nobody_quotes_has_to_be_written(tmp_path: Path) -> None:
 
 
 def test_a_site_is_set_up_from_the_profile_alone(tmp_path: Path) -> None:
-    site = plan(tmp_path, "autodl").site
+    found = plan(tmp_path, "autodl")
+    site = found.site
     assert site is not None
     assert site.python == "/root/miniconda3/bin/python"
     assert site.places == {"scratch": "/root/autodl-tmp", "data": "/root/autodl-tmp", "durable": "/root/autodl-fs"}
-    assert site.env == {
+    assert found.network["env"] == {
         "HF_ENDPOINT": "https://hf-mirror.com",
         "HF_HUB_DISABLE_XET": "1",
         "HF_HOME": "/root/autodl-tmp/huggingface_cache",
     }
-    assert site.proxy == ("source /etc/network_turbo 2>/dev/null || true", "unset http_proxy https_proxy")
+    assert found.network["proxy_on"] == "source /etc/network_turbo 2>/dev/null || true"
+    assert found.network["proxy_off"] == "unset http_proxy https_proxy"
     write(tmp_path, GOOD.replace("    max_price: 2.10\n", ""))
     assert resolve(StackConfig.load(tmp_path, "x"), {"local": load_profile("local")}).site is None
 
@@ -343,9 +345,8 @@ def test_the_users_and_mirrors_of_each() -> None:
 
 def test_autodl_s_own_overrides() -> None:
     overrides = load_profile("autodl").overrides
-    assert {name: overrides[name] for name in ("PY", "TB_LOGDIR", "HF_ENDPOINT")} == {
+    assert {name: overrides[name] for name in ("PY", "HF_ENDPOINT")} == {
         "PY": "/root/miniconda3/bin/python",
-        "TB_LOGDIR": "/root/tf-logs",
         "HF_ENDPOINT": "https://hf-mirror.com",
     }
 
