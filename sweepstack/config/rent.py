@@ -52,6 +52,8 @@ class Resources(Shape):
     """cores"""
     gpu: Gpu | None = None
     """[gpu](#gpu); as many cells run at once as there are GPUs, unless `job.slots` says otherwise"""
+    memory: BoundText | None = None
+    """RAM of the whole box, at least: `64GB` or `64GB+`"""
     disk: BoundText | None = None
     """a size with its unit: `120GB`, or `120GB+` for at least"""
     spot: Flag = False

@@ -20,6 +20,7 @@ from sweepstack.profiles import dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.hosts import host_problems, python_of
+from sweepstack.profiles.image import image_words
 from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Layout, Profile
 from sweepstack.profiles.network import network_problems, switched
@@ -196,7 +197,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
-        checked=tuple(facts.notes(profile, config.accept_facts, dates.today())),
+        checked=(*facts.notes(profile, config.accept_facts, dates.today()), *image_words(config, profile)),
         site=_site(config, profile, layout, durable),
         network=switched(config, profile).as_input(),
         list_lag=profile.believed_lag,

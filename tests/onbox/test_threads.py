@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner import resources, threads
+from sweepstack.onbox.common import cgroup as machine
+from sweepstack.onbox.runner import threads
 from tests.onbox.harness import Box
 
 WRITES = "python3 -c 'import json, os; print(json.dumps(os.environ.get(\"OMP_NUM_THREADS\")))' > {out}/result.json"
@@ -17,8 +18,8 @@ WRITES = "python3 -c 'import json, os; print(json.dumps(os.environ.get(\"OMP_NUM
 @pytest.fixture
 def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The root of a machine's cgroups, in which this process is in `/box` (or at the root, for version 1)."""
-    monkeypatch.setattr(resources, "CGROUP", tmp_path)
-    monkeypatch.setattr(resources, "_folder", lambda controller, root: root / "box" if root.is_dir() else None)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_folder", lambda controller, root: root / "box" if root.is_dir() else None)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     return tmp_path

@@ -23,7 +23,14 @@ from typing import Any
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
-from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, StillCreating, Unreachable
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    StillCreating,
+    Unreachable,
+)
 from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host import removal
 from sweepstack.onbox.host.box_folders import (
@@ -41,6 +48,7 @@ from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
 from sweepstack.onbox.host.drills import drills
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.onbox.host.power import Switch, closed, phase_of
+from sweepstack.onbox.host.preflight import memory_lack
 from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -94,6 +102,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return found[0] if found else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        for lack in memory_lack(request.constraints) if self.find_by_tag(request.tag) is None else ():
+            raise RequestRefused(f"this machine won't do for {request.name}; nothing was made: {lack}")
         record = self.make(request, wait=wait)
         if record.phase.at_rest:
             return record

@@ -32,10 +32,10 @@ class Bound:
 class Constraints:
     """What one box must have. An empty field means no requirement.
 
-    `gpu_memory_gb`: of each GPU. `disk_gb`: of the container disk. `regions`: the platform's own names (data centers,
-    countries), one of which must match. `max_price`: USD per hour of the whole box with its disk. `volume`: the native
-    id of a volume that the box must be able to mount. `bid`: USD per hour of the whole spot box; None: the least that
-    is accepted.
+    `gpu_memory_gb`: of each GPU. `memory_gb`: RAM of the whole box, at least. `disk_gb`: of the container disk.
+    `regions`: the platform's own names (data centers, countries), one of which must match. `max_price`: USD per hour of
+    the whole box with its disk. `volume`: the native id of a volume that the box must be able to mount. `bid`: USD per
+    hour of the whole spot box; None: the least that is accepted.
     """
 
     gpu_names: tuple[str, ...] = ()
@@ -44,6 +44,7 @@ class Constraints:
     cuda: str = ""
     cuda_at_least: bool = True
     cpu: float | None = None
+    memory_gb: float | None = None
     disk_gb: int | None = None
     regions: tuple[str, ...] = ()
     spot: bool = False
@@ -73,6 +74,7 @@ class Constraints:
             cuda=cuda.rstrip("+"),
             cuda_at_least=cuda.endswith("+") or not cuda,
             cpu=resources.get("cpu"),
+            memory_gb=parse_size(resources["memory"]).bytes / GB if resources.get("memory") else None,
             disk_gb=-(-parse_size(disk).bytes // GB) if disk else None,
             regions=tuple(resources.get("regions") or ()),
             spot=bool(resources.get("spot", False)),

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.onbox.common.cgroup import memory
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused
 from sweepstack.onbox.host.offers import GB, Constraints, same_gpu
 from sweepstack.onbox.host.platform import BoxRequest
@@ -42,7 +43,7 @@ def preflight(root: Path, request: BoxRequest) -> None:
     Raises PlatformError when the GPU driver is there and does not answer.
     """
     asked = request.constraints
-    lacks = [*_cards(asked), *_cpus(asked), *_system(), *_room(root, asked)]
+    lacks = [*_cards(asked), *_cpus(asked), *memory_lack(asked), *_system(), *_room(root, asked)]
     if lacks:
         lines = "".join(f"\n  {lack}" for lack in lacks)
         raise RequestRefused(f"this host won't do for {request.name}; nothing was made there:{lines}")
@@ -82,6 +83,17 @@ def _cpus(asked: Constraints) -> Iterator[str]:
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
     if asked.cpu is not None and there < asked.cpu:
         yield f"{asked.cpu:g} CPUs asked for, and it has {there}: lower resources.cpu"
+
+
+def memory_lack(asked: Constraints) -> Iterator[str]:
+    """What is lacking of RAM: by the limit of the cgroup, else of the machine."""
+    if asked.memory_gb is None:
+        return
+    limit = memory()["limit"]
+    if limit is None:
+        yield f"{asked.memory_gb:g} GB of memory asked for, and it does not say what it has: leave resources.memory out"
+    elif limit < asked.memory_gb * GB:
+        yield f"{asked.memory_gb:g} GB of memory asked for, and it may use {limit / GB:.1f}: lower resources.memory"
 
 
 def _system() -> Iterator[str]:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
-from sweepstack.onbox.runner.resources import oom_kills
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.threads import thread_limits
 

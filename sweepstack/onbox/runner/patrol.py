@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.cgroup import memory
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.disk import Lack, Room, room_at
 from sweepstack.onbox.runner.disk_use import DiskUse, Trend
@@ -28,7 +29,7 @@ from sweepstack.onbox.runner.gpu_health import GpuHealth
 from sweepstack.onbox.runner.holders import alarms as held_by_others
 from sweepstack.onbox.runner.holders import holders
 from sweepstack.onbox.runner.records import now
-from sweepstack.onbox.runner.resources import Usage, gpus, memory, usage
+from sweepstack.onbox.runner.resources import Usage, gpus, usage
 
 PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
 SETTLE_SECONDS = 5.0

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.runner.resources import cpus
+from sweepstack.onbox.common.cgroup import cpus
 
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 LAUNCHER = re.compile(

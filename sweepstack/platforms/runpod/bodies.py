@@ -132,4 +132,6 @@ def _gpu(wanted: Constraints, gpu_id: str) -> Mapping[str, Any]:
         gpu["allowedCudaVersions"] = [wanted.cuda]
     if wanted.cpu:
         gpu["minVcpuCountPerGpu"] = math.ceil(wanted.cpu / count)
+    if wanted.memory_gb:
+        gpu["minRamPerGpu"] = math.ceil(wanted.memory_gb / count)
     return gpu

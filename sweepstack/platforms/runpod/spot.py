@@ -199,6 +199,8 @@ def _rent_input(body: Mapping[str, Any], bid: float) -> dict[str, Any]:
         told["allowedCudaVersions"] = versions
     if cores := gpu.get("minVcpuCountPerGpu"):
         told["minVcpuCount"] = cores * gpu["count"]
+    if memory := gpu.get("minRamPerGpu"):
+        told["minMemoryInGb"] = memory * gpu["count"]
     return told
 
 

@@ -70,6 +70,8 @@ def query_for(constraints: Constraints, *, machine: int | None = None, broad: bo
         query["cuda_max_good"] = {"gte": float(constraints.cuda)}
     if constraints.cpu:
         query["cpu_cores_effective"] = {"gte": constraints.cpu}
+    if constraints.memory_gb:
+        query["cpu_ram"] = {"gte": round(constraints.memory_gb * 1000)}
     if constraints.min_reliability is not None:
         query["reliability"] = {"gte": constraints.min_reliability}
     if constraints.regions and not broad and all(len(region) == 2 for region in constraints.regions):
@@ -119,9 +121,17 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         stock="1 of 1",
         single=True,
     )
+    if constraints.memory_gb is not None and _memory_of(row) < constraints.memory_gb:
+        return None
     if (number(row.get("disk_space")) or 0.0) < disk or not _fits(offer, constraints):
         return None
     return Ask(offer, ask_id, machine, min_bid, storage)
+
+
+def _memory_of(row: Row) -> float:
+    """RAM of the offer in GB: `cpu_ram` is the whole machine's, of which it has the part of the GPUs; 0 if unknown."""
+    share = number(row.get("gpu_frac"))
+    return (number(row.get("cpu_ram")) or 0.0) / 1000 * (1.0 if share is None else min(share, 1.0))
 
 
 def _fits(offer: Offer, constraints: Constraints) -> bool:

@@ -22,6 +22,7 @@ from sweepstack.onbox.common import mount_points, processes
 from sweepstack.onbox.common.errors import (
     NotYetGone,
     PlatformError,
+    RequestRefused,
     StillCreating,
     Unreachable,
     WrongAccount,
@@ -798,3 +799,13 @@ def test_a_host_that_was_renamed_is_told_from_the_laptop(tmp_path: Path, monkeyp
     assert refused["raised"] == "WrongAccount"
     assert host().do_verb("answer_for", {"account": account})["is"] == f"another-name/{account.rpartition('/')[2]}"
     assert host().do_verb("get", box())["is"]["phase"] == "gone"
+
+
+def test_memory_that_this_machine_lacks_is_refused_and_nothing_is_made(root: Path, platform: LocalPlatform) -> None:
+    asked = BoxRequest("sweepstack-a-box-0-g1", "box-0", 0.0, resources={"memory": "9000TB+"})
+    with pytest.raises(RequestRefused, match=r"9e\+06 GB of memory asked for, and it may use .*lower resources.memory"):
+        platform.create(asked, wait=Wait(60))
+    assert platform.find_by_tag(asked.tag) is None
+    fits = BoxRequest(asked.tag, "box-0", 0.0, resources={"memory": "1MB"})
+    assert platform.create(fits, wait=Wait(60)).phase is Phase.RUNNING
+    assert platform.create(asked, wait=Wait(60)).phase is Phase.RUNNING, "it is there, and is adopted"

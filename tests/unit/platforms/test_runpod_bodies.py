@@ -23,6 +23,7 @@ L4 = Offer("NVIDIA L4", "L4", 1, 0.43, "US-TX-3")
 REQUESTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "cards": {"resources": {"gpu": {"name": ["L4"], "count": 4, "cuda": "12.8+"}, "disk": "120GB", "cpu": 16}},
+    "memory": {"resources": {"gpu": {"name": ["L4"], "count": 3}, "memory": "100GB+"}},
     "exact cuda": {"resources": {"gpu": {"count": 1, "cuda": "12.4"}}},
     "small": {"resources": {"disk": "1GB"}, "env": {"HF_HOME": "/x", "PUBLIC_KEY": "other", "SWEEPSTACK_TAG": "no"}},
     "volume": {"mounts": {"mnt/durable": "me.vol1"}, "resources": {"disk": "100GB"}},
@@ -72,6 +73,7 @@ def test_with_a_volume_the_root_is_the_container_disk() -> None:
 
 def test_cards_cuda_and_cores_are_asked_for() -> None:
     assert body("cards")["gpu"] == {"id": "NVIDIA L4", "count": 4, "minCudaVersion": "12.8", "minVcpuCountPerGpu": 4}
+    assert body("memory")["gpu"] == {"id": "NVIDIA L4", "count": 3, "minRamPerGpu": 34}
     assert body("exact cuda")["gpu"] == {"id": "NVIDIA L4", "count": 1, "allowedCudaVersions": ["12.4"]}
 
 

@@ -205,19 +205,21 @@ def test_the_oldest_python_that_will_do_runs_all_of_it(host: Host, tmp_path: Pat
 
 def test_memory_cuda_and_cpus_are_looked_at_and_each_says_what_to_do(host: Host) -> None:
     shim(host, TWO_CARDS)
+    gpu = {"name": ["RTX 4090"], "count": 1, "memory": "48GB+", "cuda": "12.4"}
     with pytest.raises(RequestRefused) as refused:
-        create(platform_of(host), gpu={"name": ["RTX 4090"], "count": 1, "memory": "48GB+", "cuda": "12.4"}, cpu=10_000)
+        create(platform_of(host), gpu=gpu, cpu=10_000, memory="9000TB+")
     lines = str(refused.value).splitlines()
     assert "nothing was made there" in lines[0]
-    assert len(lines) == 4, lines
+    assert len(lines) == 5, lines
     for line, lack, fix in zip(
         lines[1:],
         (
             "1× RTX 4090 of 48 GB or more asked for",
             "CUDA 12.4 asked for, and its driver does 12.2 at most",
             "10000 CPUs",
+            "9e+06 GB of memory asked for, and it may use ",
         ),
-        ("change resources.gpu", "update that", "lower resources.cpu"),
+        ("change resources.gpu", "update that", "lower resources.cpu", "lower resources.memory"),
         strict=True,
     ):
         assert lack in line

@@ -20,6 +20,7 @@ def test_a_search_asks_for_all_that_a_box_must_have() -> None:
         gpu_memory_gb=Bound(24),
         cuda="12.4",
         cpu=8,
+        memory_gb=64,
         disk_gb=100,
         regions=("us", "CA"),
         min_reliability=0.98,
@@ -32,6 +33,7 @@ def test_a_search_asks_for_all_that_a_box_must_have() -> None:
         "gpu_ram": {"gte": 22800},
         "cuda_max_good": {"gte": 12.4},
         "cpu_cores_effective": {"gte": 8},
+        "cpu_ram": {"gte": 64000},
         "disk_space": {"gte": 100},
         "reliability": {"gte": 0.98},
         "geolocation": {"in": ["US", "CA"]},
@@ -59,6 +61,23 @@ def test_a_disk_is_always_asked_for() -> None:
     assert disk_for(Constraints()) == 20
     assert disk_for(Constraints(disk_gb=4)) == 10
     assert disk_for(Constraints(disk_gb=250)) == 250
+
+
+@pytest.mark.parametrize(
+    ("machine", "part", "asked", "fits"),
+    [
+        (64000, 1.0, 64, True),
+        (64000, 0.5, 64, False),
+        (64000, 0.5, 32, True),
+        (None, 1.0, 1, False),
+        (64000, 0.5, None, True),
+    ],
+)
+def test_a_box_has_the_part_of_the_memory_that_it_has_of_the_cards(
+    machine: int | None, part: float, asked: float | None, fits: bool
+) -> None:
+    row = offer(7, cpu_ram=machine, gpu_frac=part)
+    assert (read_ask(row, Constraints(gpu_count=1, memory_gb=asked)) is not None) is fits
 
 
 def test_an_offer_reads_with_its_disk_and_its_network() -> None:

@@ -295,6 +295,25 @@ def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
     assert made.job.slots == 2
 
 
+@pytest.mark.parametrize(
+    ("image", "pin"),
+    [
+        ("pytorch/pytorch:2.8.0-cuda12.8", "pytorch/pytorch@sha256:…"),
+        ("lab.org:5000/train", "lab.org:5000/train@sha256:…"),
+    ],
+)
+def test_u30_a_tag_is_told_with_how_to_pin_it(tmp_path: Path, image: str, pin: str) -> None:
+    text = FREE.replace("workdir:", f'image: "{image}"\n      workdir:').replace("[local]", "[other]")
+    uses = other(uses_image=True)
+    (said,) = plan(tmp_path, text, other=uses).checked
+    assert said.startswith(f"job.image: {image} is a tag")
+    assert f"docker buildx imagetools inspect {image}" in said
+    assert said.endswith(f"job.image is {pin}")
+    digest = "sha256:" + 64 * "a"
+    assert plan(tmp_path, text.replace(image, f"{image}@{digest}"), other=uses).checked == ()
+    assert plan(tmp_path, text, other=other(uses_image=False)).checked == ()
+
+
 def test_resources_are_spelled_canonically(tmp_path: Path) -> None:
     made = plan(tmp_path, GOOD.replace("memory: 40GB+", "memory: 40.0 gb+"))
     (resources,) = {str(box.resources): box.resources for box in made.boxes}.values()

@@ -119,6 +119,8 @@ def _without(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:
         yield "spot", replace(wanted, spot=False)
     if wanted.disk_gb:
         yield "disk", replace(wanted, disk_gb=None)
+    if wanted.memory_gb:
+        yield "memory", replace(wanted, memory_gb=None)
     if wanted.cpu:
         yield "cpu", replace(wanted, cpu=None)
 
@@ -139,6 +141,7 @@ def _why(key: str, wanted: Constraints, offer: Offer) -> str:
         "mounts": "it can't mount the volume",
         "spot": "it is no spot box",
         "disk": f"disk asks for {wanted.disk_gb or 0} GB",
+        "memory": f"memory asks for {wanted.memory_gb or 0:g} GB",
         "cpu": f"cpu asks for {wanted.cpu or 0:g}",
     }
     return words[key]
