@@ -30,6 +30,14 @@ class Leftover:
         return end_command(self.platform, self.native_id)
 
     @property
+    def may_bill(self) -> bool:
+        """Whether it bills by the month, or may: a platform did not say whether it is there, or what it costs."""
+        own_disk = (
+            self.platform == "local" or ":" in self.platform
+        )  # this computer's, or a host's: costs nothing itself
+        return bool(self.usd_per_month) or (self.usd_per_month is None and not own_disk)
+
+    @property
     def words(self) -> str:
         """`costs nothing, takes 97.2 MB`."""
         return self.note or takes_words(self.usd_per_month, self.size_gb, self.used_bytes, more=self.more)

@@ -15,7 +15,7 @@ from sweepstack.cli.exit_code import answer
 
 SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "policy")),
-    ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
+    ("Watch", ("status", "next", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
@@ -24,7 +24,7 @@ SECTIONS = (
     ("On a box", ("ssh", "exec", "forward", "trust-host")),
 )
 """A command in none of these sections is shown last, under "More"."""
-EARLY = ("status", "pull", "verify")
+EARLY = ("status", "next", "pull", "verify")
 """These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
 
 

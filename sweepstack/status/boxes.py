@@ -7,7 +7,6 @@ from datetime import datetime
 
 from sweepstack.billing.cost import Running
 from sweepstack.billing.ledger import Spent
-from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.journal import SetupState
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.onbox.common.units import skew_words
@@ -178,11 +177,5 @@ def bills(snapshot: Snapshot) -> Bills:
             s.proved for s in snapshot.orphans
         )
         return "unknown" if unsure else "yes"
-    open_ends = (*snapshot.orphans, *snapshot.still_billed, *filter(_unsure, snapshot.left))
+    open_ends = (*snapshot.orphans, *snapshot.still_billed, *(one for one in snapshot.left if one.may_bill))
     return "nothing" if snapshot.searched and not open_ends else "unknown"
-
-
-def _unsure(volume: Leftover) -> bool:
-    """Whether it may bill by the month: a platform did not say whether it is there, or what it costs."""
-    own_disk = volume.platform == "local" or ":" in volume.platform  # of this computer, or a host: costs nothing itself
-    return volume.usd_per_month is None and not own_disk

@@ -158,11 +158,11 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if not snapshot.box_snapshots and view.settled:
         released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
         asked = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
-        return [*released, *asked, f"sweepctl results --stack {stack}"]
+        return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]
     if not snapshot.box_snapshots:
         init = "" if snapshot.known else f"pulumi stack init {stack} && "
         again = "    (starts again; what is verified is not trained again)" if snapshot.births else ""
-        return [f"{init}pulumi up --stack {stack}{again}"]
+        return [f"{init}pulumi up --stack {stack}{again}", *_of_volumes(snapshot)]
     emptied = [box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.emptied]
     if emptied and len(emptied) < len(snapshot.box_snapshots):
         wants = ", ".join(f"boxes.{name}.want" for name in emptied)
@@ -199,7 +199,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
     hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
     if hung is not None:
-        return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung)]
+        gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])  # the shortest way to no bill
+        return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung), gives_up]
     if "running" in states or (
         "pending" in states and any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
     ):
@@ -228,6 +229,12 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if bad is not None:
         return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
     return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def _of_volumes(snapshot: Snapshot) -> list[str]:
+    """What ends the bill of each volume that outlived all boxes. All is verified, or an `up` comes first, which
+    may use it again."""
+    return [f"{one.end}    (volume {one.name}: {one.words})" for one in snapshot.left if one.may_bill]
 
 
 def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:

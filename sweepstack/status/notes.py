@@ -12,9 +12,11 @@ MOST_NAMED = 5
 def claims(snapshot: Snapshot) -> list[Orphan]:
     """Boxes that the state calls cleared although the check says no: the state was edited, or an approval ended."""
     claims = []
-    # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes on.
-    way_on = "sweepctl finish" if snapshot.teardown is not None else "pulumi up"
     for box_snapshot in snapshot.box_snapshots:
+        # While a teardown is open, an `up` is refused: what is missing is verified and approved again, and the end goes
+        # on. So it does where the approval ran out: an `up` alone would only lock the box.
+        again = snapshot.teardown is not None or box_snapshot.approval_ran_out(snapshot.now)
+        way_on = "sweepctl finish" if again else "pulumi up"
         # Then its end was allowed, and is on its way.
         handed = box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
         if box_snapshot.claims_cleared and not box_snapshot.verdict.allowed and not handed:

@@ -74,6 +74,11 @@ class BoxSnapshot:
         unread = self.seen.journal is None and not self.seen.stopped and not self.lost
         return unread and not self.verdict.allowed and self.handed is None
 
+    def approval_ran_out(self, now: datetime) -> bool:
+        """Whether the approval in its state holds no more, by its time alone."""
+        approval, _ = self.box.approval_in_state()
+        return approval is not None and approval.expires < now
+
     def there(self, now: datetime) -> datetime:
         """What the box's clock shows at `now`: with that its times are compared, and nothing else."""
         return now + timedelta(seconds=self.seen.skew)

@@ -138,6 +138,8 @@ class Walk:
     """`git pull && make setup`: what a newer version wrote can be read."""
     passes: Callable[[], None] = lambda: None
     """Time passes: what waits for it (`sweepctl wait`) goes on."""
+    next_too: bool = False
+    """At each look `sweepctl next` is asked, too, and has to name the same commands."""
     ends: bool = False
     """This person wants no more of it: gives up where the way on would train what is left."""
     typed: list[str] = field(default_factory=list)
@@ -216,7 +218,21 @@ class Walk:
                 raise self.dead_end("tells programs another way")
             if not other:
                 break
+        if self.next_too and named:
+            self._same_in_next(named)
         return shown
+
+    def _same_in_next(self, named: list[str]) -> None:
+        """Raises DeadEnd where `next` names another way than `status`; asked again, as above."""
+        for left in reversed(range(ASKED)):
+            found = self.world.types("sweepctl", "next", "--stack", self.world.name, "--json")
+            document = json.loads(found.out) if found.out.strip() else {}
+            lines = [*document.get("next", []), *document.get("otherwise", [])]
+            if lines == named:
+                return
+            if not left:
+                self.story += [f"  next --json says: {lines}", f"  status says: {named}", found.text]
+                raise self.dead_end("next tells another way than status")
 
     def _heard(self, result: Result) -> Result:
         self.story.append(str(result))

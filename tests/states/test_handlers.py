@@ -49,7 +49,7 @@ def test_sample(start: str, names: tuple[str, ...], fast_at: At) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize(("start", "names"), rows(*ALONE))
 def test_alone(start: str, names: tuple[str, ...], fast_at: At) -> None:
-    leads_out(fast_at(start), start, names)
+    leads_out(fast_at(start), start, names, next_too=True)
 
 
 @pytest.mark.parametrize(("start", "names"), rows(*SOME_PAIRS[:IN_TEST]))

@@ -50,7 +50,7 @@ PLANTED = {
         (
             Patch(
                 FOLLOWING,
-                '        return [*released, f"sweepctl results --stack {stack}"]\n',
+                '        return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]\n',
                 UP,
             ),
             Patch(

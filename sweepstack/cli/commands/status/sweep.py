@@ -33,9 +33,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
         return status_store(sources, out)
     with Progress("looking"):
-        snapshot = look(sources, files=out.as_json)  # only the JSON document shows files
-        snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
-        view = compose(snapshot)
+        snapshot, view = picture(sources, files=out.as_json)  # only the JSON document shows files
     events = Events()
     hold = events.look(sources, snapshot, view)
     if out.as_json:
@@ -43,6 +41,13 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     render(view, out)
     events.end()
     return exit_code(sources, snapshot, view)
+
+
+def picture(sources: Sources, *, files: bool) -> tuple[Snapshot, SweepView]:
+    """What is there now, and what it is called: for `status` and `next`, so that both name the same next command."""
+    snapshot = look(sources, files=files)
+    snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
+    return snapshot, compose(snapshot)
 
 
 def document(view: SweepView, events: Sequence[Event]) -> dict[str, Any]:

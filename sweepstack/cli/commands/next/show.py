@@ -1,0 +1,58 @@
+"""Asks as `status` does, and shows the phase with its proofs and the first of the same next lines."""
+
+from __future__ import annotations
+
+from sweepstack.billing.volume_cost import cost_words
+from sweepstack.cli.commands.status.store import next_of
+from sweepstack.cli.commands.status.sweep import exit_code, picture
+from sweepstack.cli.output import NO, UNSURE, YES, Out
+from sweepstack.cli.progress import Progress
+from sweepstack.cli.sources import Sources, open_sources
+from sweepstack.cli.target import NeverUp, Target
+from sweepstack.cli.volume_status import Holding, holding
+from sweepstack.profiles.dates import today
+from sweepstack.status.engine.call import ExportCall
+from sweepstack.status.lifecycle import Fact, Standing, State, never_up, of_volumes, standing
+
+
+def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
+    """Exit code: as `status` for the same stack; 0 for a stack that was never up."""
+    with Progress("looking"):
+        try:
+            sources = open_sources(target, begun)
+        except NeverUp as error:
+            return _shown(never_up(target.stack, str(error), error.next), out, YES)
+        if target.is_store or any(volume.guarded for volume in sources.state.volumes):
+            held = holding(sources)
+            code = NO if held.orphans else UNSURE if held.problems else YES
+            return _shown(_of_store(sources, held), out, code)
+        snapshot, view = picture(sources, files=False)
+    return _shown(standing(snapshot, view), out, exit_code(sources, snapshot, view))
+
+
+def _of_store(sources: Sources, held: Holding) -> Standing:
+    facts = []
+    for one in held.volumes:
+        cost = cost_words(one.facts.price_per_month, one.facts.keep_until, today=today())
+        state: State = "proved" if one.state == "gone" else "unknown" if one.state == "unknown" else "open"
+        facts.append(Fact(5, f"volume {one.facts.name} bills nothing", state, f"{one.state}; {cost}"))
+    facts += [Fact(1, "the volumes are known", "unknown", problem) for problem in held.problems]
+    return of_volumes(sources.state.stack, facts, held.bills, next_of(sources, held))
+
+
+def _shown(where: Standing, out: Out, code: int) -> int:
+    out.document(where.as_json())
+    bill = {"nothing": "nothing bills", "unknown": "what bills is not known"}.get(where.bills, "it bills")
+    out.line(f"{where.stack}   phase {where.phase.number}: {where.phase.name}   {bill}", style="bold")
+    rows = (
+        (f"{fact.phase:>2}", fact.state, fact.what, f"{fact.at:%Y-%m-%d %H:%M}" if fact.at else "", fact.by)
+        for fact in where.facts
+    )
+    out.table(("PHASE", "", "WHAT", "UTC", "BY"), rows)
+    out.line(f"verify   {where.verify}")
+    if where.over:
+        out.line("over     nothing has to be typed any more; what follows goes on, or looks")
+    out.next([where.next] if where.next else [])
+    if where.otherwise:
+        out.line(f"         where that fails: sweepctl status --stack {where.stack}", style="dim")
+    return code
