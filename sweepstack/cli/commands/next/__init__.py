@@ -1,4 +1,4 @@
-"""`sweepctl next`: which phase a stack is in, what is proved, what is not, and the one command to type."""
+"""`sweepctl next`: the phase of a stack, what is proved and what is not, the one next command."""
 
 from __future__ import annotations
 
