@@ -1,6 +1,7 @@
-"""Which phase of its life a sweep is in, what is proved of each phase, and how each is checked."""
+"""Which phase of its life a sweep is in, what is proved of each phase, and how each is checked.
 
-Pure. A proof names the file or machine that says so. It reads what a status reads, and takes the next command from the same view, so that the two never differ.
+Pure. A proof names the file or the machine that says so. It reads what a status reads, and takes the next command from
+the same view, so that the two never differ.
 """
 
 from __future__ import annotations
