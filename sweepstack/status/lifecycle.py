@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import SETTLED, Approval
+from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -243,7 +244,7 @@ def _of_cells(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
 def _of_the_end(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
     settled = sum(cell.state in SETTLED for cell in view.cells)
     digest = snapshot.receipt_digest
-    by = f"receipts/{digest.removeprefix('sha256:')}.json" if digest else "there is no receipt"
+    by = f"receipts/{hex_of(digest)}.json" if digest else "there is no receipt"
     if snapshot.broken:
         by = f"the copy of {', '.join(sorted(snapshot.broken)[:3])} is not as it was verified"
     yield Fact(5, f"{settled} of {len(view.cells)} cells are verified or waived", _yes(view.settled), by)
