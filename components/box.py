@@ -57,7 +57,7 @@ class BoxComponent(pulumi.ComponentResource):
                 identity=identity.identity,
                 evidence=identity.evidence,
                 adapter=plan.adapter_of(box_plan),
-                platform=plan.platform if box_plan.host else None,
+                platform=plan.platform if box_plan.host or box_plan.returns else None,
                 name=box_plan.name,
                 resources=dict(box_plan.resources),
                 price_per_hour=plan.price_per_hour,

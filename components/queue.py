@@ -27,6 +27,7 @@ def job_input(
     when_drained: dict[str, str] | None = None,
     image: str = "",
     lease: LeaseFacts | None = None,
+    by_hand: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
     asked = {
@@ -47,6 +48,7 @@ def job_input(
         "smoke": dict(job.smoke),
         "image": image,
         "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
+        "by_hand": dict(by_hand or {}),
     }
     return {
         "run": job.run,
@@ -78,7 +80,9 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(plan.job, box_plan, code, plan.network, plan.when_drained, plan.image, plan.lease),
+            job=job_input(
+                plan.job, box_plan, code, plan.network, plan.when_drained, plan.image, plan.lease, plan.by_hand
+            ),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

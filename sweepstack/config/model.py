@@ -33,6 +33,7 @@ from sweepstack.config.types import (
     PlatformName,
     Price,
     PriceOrZero,
+    ReturnsFolder,
     Shape,
     SizeText,
     Text,
@@ -238,6 +239,9 @@ class BoxConfig(Shape):
     host: HostText | None = None
     """the address of the host, if you bring your own: `user@host:port`, and a folder after it if its files are to lie
     elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
+    returns: ReturnsFolder | None = None
+    """the folder of this computer that a box comes back to which you run by hand, such as a synchronized Drive folder:
+    `~/Drive/sweeps` ([by hand](by-hand.md))"""
 
 
 class BudgetConfig(Shape):

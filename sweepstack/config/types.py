@@ -271,6 +271,12 @@ def _host_path(text: str) -> str:
     return text.rstrip("/") or text
 
 
+def _folder(text: str) -> str:
+    if not re.fullmatch(r"~?(/[^/\0\n]+)+/?", text) or ".." in text.split("/"):
+        raise ValueError
+    return text.rstrip("/")
+
+
 def _host_program(text: str) -> str:
     if not re.fullmatch(r"(/[^/\s\0:]+)+", text) or ".." in text.split("/"):
         raise ValueError
@@ -279,6 +285,7 @@ def _host_program(text: str) -> str:
 
 HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
 HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
+ReturnsFolder = Annotated[str, _text("a folder such as ~/Drive/sweeps or /mnt/returned", _folder)]
 HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

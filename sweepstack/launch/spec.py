@@ -62,6 +62,8 @@ class LaunchSpec:
     """How the box stops itself when no command looks at it (`sweepstack.onbox.runner.lease`); empty: it does not."""
     smoke: Mapping[str, Any] = field(default_factory=dict)
     """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
+    by_hand: Mapping[str, Any] = field(default_factory=dict)
+    """How a person starts the box's runner (`sweepstack.profiles.access.ByHand`); empty: we do."""
     image: str = ""
     """The container image that the box was rented with, for the record of each cell; empty: none is known."""
 
@@ -80,6 +82,8 @@ class Launched:
     waiting: tuple[str, ...] = ()
     staying: tuple[str, ...] = ()
     started_runner: bool = False
+    by_hand: str = ""
+    """What a person has to do now, where only they can start the runner."""
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 

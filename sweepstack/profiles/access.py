@@ -6,7 +6,7 @@ is the sweep's to say.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
@@ -90,6 +90,31 @@ class Environment(Fact):
 
     python: str = "python3"
     keep: tuple[str, ...] = ()
+
+
+class ByHand(Fact):
+    """How a person runs a box there that no program can reach (`sweepstack.onbox.by_hand`).
+
+    `step`: what they do with the bundle, in words; `cell`: the notebook cell that does it, which is then written beside
+    the bundle; `{bundle}` and `{id}` stand for the bundle's name and the box's id. `out`: where results are carried to
+    there (null: to where the bundle lies); `work`: the folder on the machine's own disk that cells run in (null: the
+    temporary one); `archive`: the folder in which all is packed into one file in the end (null: it is not);
+    `inputs`: where an earlier session's results may lie. `hours`: how long a session runs cells before
+    it ends itself, since the platform would end it with nothing kept; null: it does not. `passes`: variables of the
+    session that cells need."""
+
+    step: str
+    cell: str = ""
+    out: str | None = None
+    work: str | None = None
+    archive: str | None = None
+    inputs: tuple[str, ...] = ()
+    hours: Annotated[float, Field(gt=0)] | None = None
+    passes: tuple[EnvName, ...] = ()
+
+    def as_input(self) -> dict[str, Any]:
+        """As the queue's input; what is empty is left out."""
+        return {key: value for key, value in self.model_dump(mode="json").items() if value}
 
 
 class OwnKey(Fact):

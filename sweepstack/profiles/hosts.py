@@ -9,20 +9,39 @@ from sweepstack.profiles.model import Profile
 
 def host_problems(config: StackConfig, profile: Profile) -> list[str]:
     """Why the boxes can't be on the hosts that the config names; empty when they can."""
+    problems = _returns(config, profile)
     hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
     named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
     if profile.ssh is None:
-        return [
+        return problems + [
             f"boxes.{name}.host is a host of your own, and {profile.platform} makes its boxes itself: leave it out"
             for name in named
         ]
-    problems = [
+    problems += [
         f"boxes.{name}.host is missing: its boxes are hosts that you have already, such as host: root@192.0.2.7:22"
         for name in hosts
         if name not in named
     ]
     problems += _together(named)
     return problems
+
+
+def _returns(config: StackConfig, profile: Profile) -> list[str]:
+    """Boxes that a person runs come back to a folder; others have none."""
+    wanted = {name: box.returns for name, box in config.boxes.items() if box.want != "gone"}
+    if profile.by_hand is None:
+        return [
+            f"boxes.{name}.returns is for a box that you run by hand, and {profile.platform} is reached without: leave "
+            "it out"
+            for name, folder in wanted.items()
+            if folder
+        ]
+    return [
+        f"boxes.{name}.returns is missing: the folder of this computer that its results come back to, such as "
+        "returns: ~/sweeps (docs/by-hand.md)"
+        for name, folder in wanted.items()
+        if not folder
+    ]
 
 
 def python_of(config: StackConfig, platform: str, own: str) -> str:

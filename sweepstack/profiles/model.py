@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from pydantic_core import PydanticCustomError
 
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.profiles.access import Environment, Network, OwnKey, Ssh
+from sweepstack.profiles.access import ByHand, Environment, Network, OwnKey, Ssh
 from sweepstack.profiles.dates import Proved, Stamp, source_problems
 from sweepstack.profiles.fact import Fact
 
@@ -264,6 +264,8 @@ class Profile(Fact):
     stop_from_inside: Literal["proved", "unproved", "refuted"] | None = None
     stop_refused: str = ""
     own_key: OwnKey | None = None
+    by_hand: ByHand | None = None
+    """How a person runs a box there; null: a program reaches it."""
     list_lag: Seconds = None
     """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
     answer was lost. Null: not known, which counts as 15 minutes."""
@@ -325,7 +327,8 @@ class Profile(Fact):
         verbs = [verb for layout in layouts for verb in layout.verbs.values()]
         problems = []
         if any(verb.issued_by != "api" for verb in verbs):
-            missing = [name for name in ACCESS if getattr(self, name) is None]
+            needed = ACCESS if self.by_hand is None else ("stop_from_inside",)
+            missing = [name for name in needed if getattr(self, name) is None]
             if missing:
                 problems.append(f"no API ends its boxes, so the profile has to say {', '.join(missing)}")
         for layout in layouts[: 2 if self.with_volume is not None else 1]:
@@ -338,6 +341,8 @@ class Profile(Fact):
             )
         if not self.meter.quoted and self.meter.price_per_hour is not None:
             problems.append("meter: has a price_per_hour, so it is quoted")
+        if self.by_hand is not None and self.ssh is not None:
+            problems.append("by_hand is for boxes that no program reaches, and ssh says how one does")
         problems += self.ssh.problems() if self.ssh is not None else []
         return problems + (self.network.problems(entered=self.ssh is not None) if self.network is not None else [])
 

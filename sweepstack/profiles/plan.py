@@ -110,6 +110,8 @@ class BoxPlan:
     placed: Mapping[str, Any] | None = None
     host: str = ""
     grace_seconds: float | None = None
+    returns: str = ""
+    """The folder that it comes back to, where a person runs it; else ""."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ class Plan:
     """How its boxes stop themselves when no command looks; None: they do not."""
     lease_text: str = ""
     """`lease` as the person wrote it; "" where no bill is sent."""
+    by_hand: Mapping[str, Any] = field(default_factory=dict)
+    """How a person runs its boxes (`sweepstack.profiles.access.ByHand`); empty: a program does."""
     list_lag: float = 900.0
     """Seconds: `sweepstack.profiles.model.Profile.list_lag`."""
     ignore_balance: str = ""
@@ -173,6 +177,8 @@ class Plan:
 
     def adapter_of(self, box: BoxPlan) -> str:
         """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
+        if box.returns:
+            return f"{self.adapter}:{box.returns}"
         if not box.host:
             return self.adapter
         host = HostAddress.parse(box.host)

@@ -153,7 +153,7 @@ def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
 
 def _own_host(config: StackConfig, profile: Profile) -> bool:
     """Whether its boxes are hosts that send no bill by the hour: then their end is ours alone to prove."""
-    return profile.ssh is not None and _price(config, profile) == 0
+    return (profile.ssh is not None or profile.by_hand is not None) and _price(config, profile) == 0
 
 
 def _price(config: StackConfig, profile: Profile) -> float | None:
@@ -200,6 +200,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         checked=(*facts.notes(profile, config.accept_facts, dates.today()), *image_words(config, profile)),
         site=_site(config, profile, layout, durable),
         network=switched(config, profile).as_input(),
+        by_hand=profile.by_hand.as_input() if profile.by_hand is not None else {},
         list_lag=profile.believed_lag,
     )
 
@@ -288,6 +289,7 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         placed.model_dump(mode="json") if placed is not None else None,
         box.host or "",
         grace_seconds(config, profile, resources),
+        box.returns or "",
     )
 
 

@@ -69,6 +69,27 @@ class WhenDrained(Record):
     """the command on the box"""
 
 
+class ByHandInput(Record):
+    """How a person runs the box, which no program reaches."""
+
+    step: str
+    """what they do with the bundle; `{bundle}` and `{id}` stand for its name and the box's id"""
+    cell: str | None = None
+    """a notebook cell that does it"""
+    out: str | None = None
+    """where results are carried to there; absent: to where the bundle lies"""
+    work: str | None = None
+    """the folder that cells run in there; absent: the temporary one"""
+    archive: str | None = None
+    """the folder there in which all results are packed into one file in the end; absent: they are not"""
+    inputs: tuple[str, ...] | None = None
+    """where an earlier session's results may lie"""
+    hours: float | None = None
+    """how long a session runs cells before it ends itself"""
+    passes: tuple[str, ...] | None = None
+    """variables of the session that cells need"""
+
+
 class JobInput(Record):
     """What a cell runs."""
 
@@ -114,6 +135,8 @@ class JobInput(Record):
     """how the box ends its own bill once its queue is drained"""
     smoke: BoxSmoke | None = None
     """a smoke run on the box"""
+    by_hand: ByHandInput | None = None
+    """how a person runs the box; absent: a program does"""
     lease: LeaseFacts | None = None
     """how the box stops itself when no command looks at it for so long"""
     image: str | None = None

@@ -18,11 +18,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("components", "sweepstack", "scripts")
 MAX_LINES = 400
-COMMON_WORDS = {"local", "generic-ssh", "lambda"}
+COMMON_WORDS = {"local", "generic-ssh", "lambda", "manual"}
 """Profiles whose names are words of any program."""
 PLATFORM_NAMES = re.compile(
     rf"(?<![a-z])({'|'.join(sorted({path.stem for path in (ROOT / 'profiles').glob('*.md')} - COMMON_WORDS))}"
-    r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]))",
+    r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]|\.json))",
     re.IGNORECASE,
 )
 PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")

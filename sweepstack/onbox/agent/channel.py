@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.run_process import Completed
@@ -205,4 +205,15 @@ class Channel(Protocol):
     def terminate(self, pid: int, *, grace: float = 5.0) -> None:
         """Ends the process group of one of the box's processes: SIGTERM, up to `grace` seconds, then SIGKILL.
         Idempotent; a pid that is not (or no longer) the box's is left alone. Raises NotYetGone when it survives."""
+        ...
+
+
+@runtime_checkable
+class ByHand(Protocol):
+    """A channel to a machine on which only a person can start anything: they carry a bundle there."""
+
+    def pack(self, runner: str, facts: Mapping[str, Any]) -> str:
+        """Packs what the box was given as a bundle that a person can run, and writes it where they find it. `runner`:
+        its path below the box's home. `facts`: how it is started there (`sweepstack.profiles.access.ByHand`). Returns
+        what to do with it, in words. Idempotent: the same content is not written again. Raises Unreachable."""
         ...

@@ -35,7 +35,7 @@ from sweepstack.onbox.host.box_folders import (
 )
 from sweepstack.onbox.host.platform import VolumeRecord, Wait
 
-BOX_ID = re.compile(r"(?:local|host)-[a-z2-7]{10}")
+BOX_ID = re.compile(r"(?:local|host|manual)-[a-z2-7]{10}")
 VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _FACTS = "volume.json"
 _OWN_DISK = "own-disk"

@@ -18,7 +18,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import finished
 from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
-from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.agent.channel import ByHand, Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
 from sweepstack.onbox.host.platform import Platform
@@ -191,6 +191,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             if isinstance(error, WaitEnded):  # no cell has failed
                 next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
+        if done.by_hand:
+            op.info(f"queue of {state.box_name}, {done.by_hand}\nNext: sweepctl status --stack {op.stack}")
         for note in done.notes:
             op.warn(f"queue of {state.box_name}: {note}")
         for name in done.removed:
@@ -241,6 +243,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},
             lease=on_box(state.job.lease, platform, state.box),
             image=state.job.image or "",
+            by_hand=state.job.by_hand.model_dump(exclude_none=True) if state.job.by_hand else {},
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
@@ -265,6 +268,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if waiting:
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
+            if state.job.by_hand:
+                words = f"queue of {state.box_name}: {wait} for a session that you start by hand"
             return Seen(inputs, state, (words,))
         if self._old_secrets(box, state, seen.journal):
             words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
@@ -314,8 +319,11 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         judgement = teardown.require_allowed(op, teardown.context_of(state), state)
         if judgement.seen.existence is not Existence.EXISTS or not judgement.seen.runner_alive:
             return
-        op.progress("stopping the runner")
         platform = judgement.box.platform
+        if isinstance(platform.channel(state.box, state.account), ByHand):
+            op.warn(f"queue of {state.box_name}: its session may still run, and only you can end it")
+            return
+        op.progress("stopping the runner")
         end_runner(platform, state.box, state.account, grace=op.seconds(STOP_SECONDS))
         if platform.channel(state.box, state.account).lock_held(box_layout.RUNNER_LOCK):
             raise SweepstackError(

@@ -1,0 +1,108 @@
+"""Carries what a session made into a folder that stays when its machine is taken away.
+
+Whole files only, each by a rename: a folder that is synchronized (Google Drive) may never send a file that is appended
+to. The journal is read before the files are copied, and written after them: it never speaks of a cell whose files are
+not there. Python 3.8 and the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+from sweepstack.onbox.by_hand.returned import MARK, SESSION, journal_in
+from sweepstack.onbox.common import box_layout
+
+LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS, f"{box_layout.HOME}/provenance")
+LOG_NAME = "log.txt"
+PART = ".part"
+CHECKPOINTS = "checkpoints"
+
+
+class Carrier:
+    """Carries one box from `work` to `out`. `whose`: what its mark says. For one thread."""
+
+    def __init__(self, work: Path, out: Path, whose: Mapping[str, Any]) -> None:
+        self.work, self.out, self.whose = work, out, dict(whose)
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._written: dict[str, bytes] = {}
+
+    def carry(self) -> int:
+        """Brings `out` up to date. Returns the size of the journal that is there now. Raises OSError: then the next call
+        goes on."""
+        journal = journal_in(self.work, box_layout.JOURNAL)
+        durable = list(_files(self.work / box_layout.DURABLE))
+        for path in [*durable, *self._logs()]:
+            self._copy(path)
+        self._write(box_layout.JOURNAL, journal)
+        self._write(MARK, json.dumps(self.whose, sort_keys=True).encode("ascii") + b"\n")
+        self._drop_old_checkpoints({path.relative_to(self.work).as_posix() for path in durable})
+        return len(journal)
+
+    def beat(self, **said: Any) -> None:
+        """Says that the session lives, or how it ended. Raises OSError."""
+        self._write(SESSION, json.dumps({"at": time.time(), **said}, sort_keys=True).encode("ascii") + b"\n")
+
+    def _logs(self) -> list[Path]:
+        found = [path for log in LOGS for path in _files(self.work / log)]
+        return found + [path for path in _files(self.work / box_layout.CELLS) if path.name == LOG_NAME]
+
+    def _copy(self, path: Path) -> None:
+        """Copies one file unless it is there already. One that vanished meanwhile was a part of something."""
+        name = path.relative_to(self.work).as_posix()
+        target = self.out / name
+        try:
+            status = path.stat()
+            now = status.st_size, status.st_mtime_ns
+            if self._seen.get(name) == now or (name not in self._seen and _same(target, now)):
+                self._seen[name] = now
+                return
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(target.name + PART)
+            shutil.copyfile(path, part)
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            return
+        os.utime(part, ns=(now[1], now[1]))
+        os.replace(part, target)
+        self._seen[name] = now
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self._written.get(name) == data:
+            return
+        target = self.out / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(target.name + PART)
+        part.write_bytes(data)
+        os.replace(part, target)
+        self._written[name] = data
+
+    def _drop_old_checkpoints(self, kept: set[str]) -> None:
+        """Takes away checkpoints that the job pruned, else the folder fills. Never anything that was sealed."""
+        for path in list(_files(self.out / box_layout.DURABLE / str(self.whose["identity"]) / CHECKPOINTS)):
+            if path.relative_to(self.out).as_posix() not in kept:
+                path.unlink()
+
+
+def _same(target: Path, now: tuple[int, int]) -> bool:
+    try:
+        there = target.stat()
+    except OSError:
+        return False
+    return there.st_size == now[0] and abs(there.st_mtime_ns - now[1]) < 2_000_000_000  # some stores keep even seconds
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """The regular files at and below a path, no links."""
+    if place.is_file() and not place.is_symlink():
+        yield place
+    for folder, _, names in os.walk(place):
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path

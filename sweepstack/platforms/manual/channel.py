@@ -1,0 +1,41 @@
+"""The way to a box that only a person can reach: what was packed for it, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.platforms.manual import bundle
+from sweepstack.platforms.manual.returns import Returned, folder_of
+
+CLOSED = "is on a machine that only a person can reach: nothing can be started there from here"
+
+
+class HandChannel(LocalChannel):
+    """See `sweepstack.onbox.agent.channel.Channel` and `ByHand`. Its durable tier is the one that came back."""
+
+    def __init__(self, native_id: str, box: Path, returns: str, returned: Returned) -> None:
+        durable = returned.folder / box_layout.DURABLE if returned.folder is not None else None
+        mounts = {box_layout.DURABLE: durable} if durable is not None and durable.is_dir() else {}
+        super().__init__(native_id, box, mounts, closed=lambda: CLOSED)
+        self.python = "python3"
+        self.returned = returned
+        self._box, self._returns = box, returns
+
+    def lock_held(self, path: str) -> bool:
+        """Whether a session said a while ago that its runner lives."""
+        return self.returned.alive if path == box_layout.RUNNER_LOCK else super().lock_held(path)
+
+    def pack(self, runner: str, facts: Mapping[str, Any]) -> str:
+        folder = folder_of(self._returns)
+        try:
+            path, notebook = bundle.write(self._box, runner, facts, folder)
+        except OSError as error:
+            raise Unreachable(f"no bundle can be written into {folder}: {error}") from error
+        step = str(facts.get("step") or "python3 {bundle}").replace("{bundle}", path.name)
+        beside = f" (its cell: {notebook.name})" if notebook is not None else ""
+        return f"to run it by hand: {path}{beside}. {step}"

@@ -1,0 +1,94 @@
+"""Machines that only a person can reach: a notebook in a browser, a computer behind a gateway.
+
+Nothing is rented, and nothing is asked over a network. A box is a folder on this machine, from which a bundle is
+packed; a person runs that bundle, and brings a folder back (`boxes.<name>.returns`). Inputs and state name the adapter
+with that folder, `manual:~/Drive/sweeps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
+from sweepstack.onbox.host.box_folders import default_root
+from sweepstack.onbox.host.capabilities import IsHost
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.manual.channel import CLOSED, HandChannel
+from sweepstack.platforms.manual.returns import folder_of, take_in
+
+NO_ADDRESS = "no machine of it has an address: only a person can see whether its session still runs"
+
+
+def connect() -> HandPlatform:
+    """The platform without a folder: it lists nothing, and makes no box."""
+    return HandPlatform("")
+
+
+def connect_to(address: str) -> HandPlatform:
+    """The platform whose boxes come back to the folder `address`. Looks at nothing yet. Raises ConfigError."""
+    return HandPlatform(spelled(address))
+
+
+def spelled(address: str, known: str = "") -> str:
+    """See `sweepstack.platforms.registry.spelled`. `~/` stays as it is written: it fits more than one machine."""
+    if not address.startswith(("/", "~/")):
+        raise ConfigError(f"{address!r} is no folder that results come back to: write /folder or ~/folder")
+    return address
+
+
+def prove_same(address: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
+    """See `sweepstack.platforms.registry.prove_same`: the box itself lies here, whatever folder it comes back to."""
+    record = connect_to(address).get(native_id, account)
+    if record.phase in (Phase.GONE, Phase.UNKNOWN):
+        raise RequestRefused(f"{native_id} can't be found on this machine, so its returns stay {former}: {record.note}")
+
+
+class HandPlatform(LocalPlatform, IsHost):
+    """See `sweepstack.onbox.host.platform.Platform`."""
+
+    def __init__(self, returns: str) -> None:
+        super().__init__(default_root().parent / "manual", prefix="manual", own=(box_layout.DURABLE,), remote=True)
+        self.returns = returns
+        self.name = f"manual:{returns}" if returns else "manual"
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        if not self.returns:
+            raise ConfigError("a box that is run by hand names the folder that it comes back to: boxes.<name>.returns")
+        folder = Path(self.returns).expanduser()
+        if folder.parent.is_dir() and not folder.exists():
+            folder.mkdir()
+        folder_of(self.returns)
+        return super().create(request, wait=wait)
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        record = super().get(native_id, account)
+        if record.phase is not Phase.RUNNING or record.note or not self.returns:
+            return record
+        try:
+            note = take_in(self.returns, self._box(native_id), native_id).note
+        except Unreachable as error:
+            note = str(error)
+        return replace(record, note=note)
+
+    def channel(self, native_id: str, account: str) -> HandChannel:
+        box, _ = self.where(native_id, account)
+        returns = self.returns
+        if not returns:
+            raise Unreachable(f"{native_id} names no folder that it comes back to")
+        return HandChannel(native_id, box, returns, take_in(returns, box, native_id))
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        return super().list_tagged(prefix) if self.returns else []
+
+    def power_off(self, native_id: str, account: str, command: str) -> None:
+        raise RequestRefused(f"{native_id} {CLOSED}")
+
+    def who_answers(self) -> list[str]:
+        raise Unreachable(NO_ADDRESS)
+
+    def pinned(self) -> list[str]:
+        return []

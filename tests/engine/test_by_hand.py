@@ -1,0 +1,162 @@
+"""A box that a person runs: a bundle goes out, a folder comes back, and from then on it is a box like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import COMMAND_SECONDS, assert_refused, ok
+from tests.engine.conftest import ended
+from tests.engine.harness import Stack
+
+
+@dataclass
+class HandStack(Stack):
+    """One box on a machine that nothing here can reach: another HOME, another folder, the system's own Python."""
+
+    cells: tuple[str, ...] = ("seed0", "seed1")
+    boxes: tuple[str, ...] = ("box-0",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.returned, self.away = self.base / "returned", self.base / "away"
+        (self.away / "home").mkdir(parents=True)
+
+    @property
+    def platform_root(self) -> Path:
+        return super().platform_root.with_name("manual")
+
+    @property
+    def adapter(self) -> str:
+        return f"manual:{self.returned}"
+
+    def write_config(self) -> None:
+        super().write_config()
+        self.edit_config(
+            lambda sweep: sweep.update(
+                candidates=["manual"],
+                overrides={},
+                boxes={box: {"want": "running", "returns": str(self.returned)} for box in self.boxes},
+                job={**sweep["job"], "run": "python3 train.py --seed {seed} --out {out}"},
+            )
+        )
+
+    @property
+    def carried(self) -> Path:
+        """Where the session's results lie, over there."""
+        return self.away / "out"
+
+    def session(self) -> subprocess.Popen[str]:
+        """What a person types on that machine, after they copied the bundle there."""
+        (bundle,) = self.returned.glob("*.zip")
+        shutil.copy(bundle, self.away)
+        command = ["python3", bundle.name, "--out", "out", "--work", "work"]
+        env = {"HOME": str(self.away / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        return subprocess.Popen(
+            command,
+            cwd=self.away,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def cut_off(self, session: subprocess.Popen[str]) -> None:
+        """The session's clock: its machine is gone, with all that ran there and all but what was carried out."""
+        os.killpg(session.pid, signal.SIGKILL)
+        session.communicate()
+        self.kill_box(self.native_ids()[0])
+        shutil.rmtree(self.away / "work")
+
+    def bring_back(self) -> Path:
+        """Copies the folder of results here, as a download does. Returns it."""
+        for copy in self.carried.iterdir():
+            shutil.copytree(copy, self.returned / copy.name, dirs_exist_ok=True)
+        return self.returned / self.native_ids()[0]
+
+    def sealed(self) -> set[str]:
+        return {path.parent.name for path in self.carried.glob("*/mnt/durable/*/cells/*/manifest.json")}
+
+
+@pytest.fixture
+def hand(tmp_path: Path) -> Iterator[HandStack]:
+    with ended(HandStack(tmp_path)) as stack:
+        yield stack
+
+
+def test_a_person_carries_the_bundle_there_and_the_results_back(hand: HandStack) -> None:
+    hand.write_config()
+    hand.init()
+    up = ok(hand.up())
+    assert "to run it by hand" in up.text and "python3 box-0.manual-" in up.text
+    assert not any(hand.processes().values()), "nothing was started here"
+    assert {"pending"} == set(states(hand).values())
+
+    hand.hold("seed1")
+    first = hand.session()
+    hand.wait_for(
+        lambda: hand.sealed() == {"seed0"} and journal_of(hand).count(b"cell-started") == 2, "seed0 is carried"
+    )
+    hand.cut_off(first)
+    hand.release()
+    back = hand.bring_back()
+    assert states(hand)["seed0"] != "pending" and states(hand)["seed1"] != "verified"
+    assert_refused(hand.destroy())
+
+    second = hand.session()
+    said, _ = second.communicate(timeout=COMMAND_SECONDS)
+    assert second.returncode == 0, said
+    assert "going on with what lies in" in said and "every cell is done" in said
+    assert journal_of(hand).count(b'"cell-started"') == 3, "seed0 was trained once, seed1 again"
+    hand.bring_back()
+
+    with changed(next(back.glob("mnt/durable/*/cells/seed1/files/model.safetensors")), b""):
+        pull = hand.sweepctl("pull")
+        assert pull.rc != 0 and "seed1" in pull.text
+    journal = back / "data/sweep/journal.jsonl"
+    with changed(journal, journal.read_bytes().replace(b"seed1", b"seed9", 1)):
+        pull = hand.sweepctl("pull")
+        assert pull.rc != 0 and "its journal was changed after it was written" in pull.text
+
+    ok(hand.sweepctl("pull"))
+    assert hand.verify()["cells"]
+    assert_refused(hand.destroy())
+    hand.approve()
+    ok(hand.up())
+    ok(hand.destroy())
+    assert hand.native_ids() == [] and journal.is_file(), "what was brought back stays"
+
+
+def states(hand: HandStack) -> dict[str, str]:
+    """Cell → its state in `sweepctl status`."""
+    return {cell["cell"]: cell["state"] for cell in ok_or_no(hand)["cells"]}
+
+
+def ok_or_no(hand: HandStack) -> dict[str, list[dict[str, str]]]:
+    result = hand.sweepctl("status", "--json")
+    assert result.rc in (0, 1), str(result)
+    return dict(result.json())
+
+
+def journal_of(hand: HandStack) -> bytes:
+    """What was carried of the journal."""
+    found = list(hand.carried.glob("*/data/sweep/journal.jsonl"))
+    return found[0].read_bytes() if found else b""
+
+
+@contextlib.contextmanager
+def changed(path: Path, data: bytes) -> Iterator[None]:
+    """The file with other content, for a while."""
+    kept = path.read_bytes()
+    path.write_bytes(data)
+    yield
+    path.write_bytes(kept)
