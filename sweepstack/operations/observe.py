@@ -11,7 +11,7 @@ from sweepstack.channel.prefetch import Question
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.whereabouts import evidence_on
-from sweepstack.onbox.agent.channel import Channel, Listing
+from sweepstack.onbox.agent.channel import ByHand, Channel, Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
@@ -71,6 +71,7 @@ def observe(
         if also and isinstance(channel, prefetch.Prefetches):
             channel.prefetch(questions)
         journal = read_journal(channel)
+        note = channel.note if isinstance(channel, ByHand) else ""
         alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
         on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None
     except (PlatformError, JournalDamaged, OSError) as error:
@@ -80,6 +81,7 @@ def observe(
         Existence.EXISTS,
         journal,
         alive,
+        note=note,
         stopped=stopped,
         listing=listing,
         skew=skew,

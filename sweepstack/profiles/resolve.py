@@ -297,7 +297,12 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     """What the config says and this platform does not do, so that nothing is dropped in silence."""
     layout = layout_of(config, profile)
     notes = spot_notes(config, profile, _or_mount(profile))
-    if layout.durable_tier(VERB) is None:
+    if profile.by_hand is not None:
+        notes.append(
+            f"{profile.platform}: you run these boxes by hand (docs/by-hand.md). What did not come back to "
+            "boxes.<name>.returns counts as not done"
+        )
+    elif layout.durable_tier(VERB) is None:
         notes.append(
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"

@@ -35,6 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for name, world in worlds.items()
         if (world.host or "host_boxes" not in marks)
         and (world.wire or "wire" not in marks)
+        and (getattr(world, "spawns", True) or "machines" not in marks)
         and all(isinstance(load_platform(name), kind) for kind in kinds)
     ]
     if "fault" not in metafunc.fixturenames:

@@ -212,6 +212,11 @@ class Channel(Protocol):
 class ByHand(Protocol):
     """A channel to a machine on which only a person can start anything: they carry a bundle there."""
 
+    @property
+    def note(self) -> str:
+        """What a person should know of what came back, or still has to come; "" where there is nothing to say."""
+        ...
+
     def pack(self, runner: str, facts: Mapping[str, Any]) -> str:
         """Packs what the box was given as a bundle that a person can run, and writes it where they find it. `runner`:
         its path below the box's home. `facts`: how it is started there (`sweepstack.profiles.access.ByHand`). Returns

@@ -32,8 +32,7 @@ class Carrier:
         self._written: dict[str, bytes] = {}
 
     def carry(self) -> int:
-        """Brings `out` up to date. Returns the size of the journal that is there now. Raises OSError: then the next call
-        goes on."""
+        """Brings `out` up to date. Returns the size of the journal that is there now. Raises OSError; call it again."""
         journal = journal_in(self.work, box_layout.JOURNAL)
         durable = list(_files(self.work / box_layout.DURABLE))
         for path in [*durable, *self._logs()]:

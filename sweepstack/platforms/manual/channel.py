@@ -18,13 +18,20 @@ CLOSED = "is on a machine that only a person can reach: nothing can be started t
 class HandChannel(LocalChannel):
     """See `sweepstack.onbox.agent.channel.Channel` and `ByHand`. Its durable tier is the one that came back."""
 
-    def __init__(self, native_id: str, box: Path, returns: str, returned: Returned) -> None:
+    def __init__(self, native_id: str, box: Path, mounts: Mapping[str, Path], returns: str, returned: Returned) -> None:
         durable = returned.folder / box_layout.DURABLE if returned.folder is not None else None
-        mounts = {box_layout.DURABLE: durable} if durable is not None and durable.is_dir() else {}
-        super().__init__(native_id, box, mounts, closed=lambda: CLOSED)
+        back = {box_layout.DURABLE: durable} if durable is not None and durable.is_dir() else {}
+        super().__init__(native_id, box, {**mounts, **back}, closed=lambda: CLOSED)
         self.python = "python3"
         self.returned = returned
         self._box, self._returns = box, returns
+
+    @property
+    def note(self) -> str:
+        if self.returned.folder is not None or self.returned.note:
+            return self.returned.note
+        bundle_here = next(folder_of(self._returns).glob(f"*.{self.native_id}.zip"), None)
+        return f"nothing has come back yet; its bundle is {bundle_here}" if bundle_here is not None else ""
 
     def lock_held(self, path: str) -> bool:
         """Whether a session said a while ago that its runner lives."""

@@ -75,11 +75,10 @@ class HandPlatform(LocalPlatform, IsHost):
         return replace(record, note=note)
 
     def channel(self, native_id: str, account: str) -> HandChannel:
-        box, _ = self.where(native_id, account)
-        returns = self.returns
-        if not returns:
+        box, mounts = self.where(native_id, account)
+        if not self.returns:
             raise Unreachable(f"{native_id} names no folder that it comes back to")
-        return HandChannel(native_id, box, returns, take_in(returns, box, native_id))
+        return HandChannel(native_id, box, mounts, self.returns, take_in(self.returns, box, native_id))
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         return super().list_tagged(prefix) if self.returns else []

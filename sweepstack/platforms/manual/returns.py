@@ -109,7 +109,7 @@ def _forked(one: Path, other: Path) -> str:
 
 
 def _nothing(folder: Path, found: list[Copy], native_id: str, known: bytes) -> str:
-    """Why nothing of this box is there."""
+    """Why nothing of this box is there; "" where nothing has come back at all, which is how each box begins."""
     others = sorted({str(copy.whose.get("native_id") or f"an unreadable {MARK}") for copy in found})
     if (folder / native_id).is_dir():
         why = f"{folder / native_id} has no {MARK}: it is half a copy. Wait until it is synchronized, or copy it again"
@@ -118,9 +118,10 @@ def _nothing(folder: Path, found: list[Copy], native_id: str, known: bytes) -> s
     elif others:
         why = f"{folder} holds {', '.join(others)}, and nothing of {native_id}: it belongs to another box or sweep"
     else:
-        why = f"nothing has come back to {folder} yet"
+        why = ""
     if known:
-        raise Unreachable(f"{why}; and something of {native_id} had come back before. Put it back: it is not lost")
+        gone = why or f"nothing of {native_id} is in {folder} now"
+        raise Unreachable(f"{gone}; and something of it had come back before. Put it back: it is not lost")
     return why
 
 
