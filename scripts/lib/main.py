@@ -20,7 +20,6 @@ from scripts.lib import (
     engine_download,
     launchers,
     python_env,
-    s3_server,
     sshd,
     stamp,
     wheels,
@@ -28,6 +27,7 @@ from scripts.lib import (
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
 from scripts.lib.errors import Cancelled, SetupError
+from scripts.lib.go_tool import OF_GROUP, S3_SERVER
 from scripts.lib.places import Places
 from scripts.lib.processes import Together
 
@@ -92,7 +92,7 @@ class Setup:
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
         extras = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
-            "s3": s3_server.binary(self.places).is_file(),
+            "s3": S3_SERVER.binary(self.places).is_file(),
             "ssh": not sshd.missing(),
             "browser": browser.found() is not None
             and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
@@ -143,9 +143,10 @@ class Setup:
         self._engine_side(cancel)
         if not self.offline:
             command_plugin.install(self.places.cache, self.console, cancel)
-        if self.options.s3 and not s3_server.binary(self.places).is_file():
-            with cache_lock(self.places.builds_lock, self.console, cancel):
-                s3_server.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
+        for group, tool in OF_GROUP.items():
+            if getattr(self.options, group) and not tool.binary(self.places).is_file():
+                with cache_lock(self.places.builds_lock, self.console, cancel):
+                    tool.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
 
     def _apt_side(self, cancel: threading.Event) -> None:
         with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):

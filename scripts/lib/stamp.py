@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import browser, s3_server, sshd
+from scripts.lib import browser, sshd
+from scripts.lib.go_tool import OF_GROUP
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
@@ -55,7 +56,8 @@ def inputs(root: Path) -> Iterable[Path]:
     yield from (scripts / "launcher", scripts / "requirements-uv.txt")
     yield from sorted((scripts / "lib").glob("*.py"))
     yield from sorted((scripts / "engine").glob("*/*"))
-    yield from sorted((scripts / "s3_server").glob("*"))
+    for tool in OF_GROUP.values():
+        yield from sorted((scripts / tool.pins).glob("*"))
 
 
 def key_of(root: Path) -> str:
@@ -78,10 +80,12 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
     if missing := sorted(set(groups) - set(stamp.groups)):
         return f"more is wanted: {', '.join(missing)}"
     for group in groups:
+        tool = OF_GROUP.get(group)
+        if tool is not None and not tool.binary(places).is_file():
+            return f"{tool.title} is gone from the cache"
         if group == "s3":
-            if not s3_server.binary(places).is_file():
-                return "VersityGW is gone from the cache"
-        elif group == "ssh":
+            continue
+        if group == "ssh":
             if gone := sshd.missing():
                 return f"{', '.join(gone)} is gone"
         elif group == "browser" and browser.found() is None:

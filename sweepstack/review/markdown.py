@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import quote, unquote
 
 from sweepstack.core.printable import visible
 from sweepstack.review.blocks import FOLD, Block, Commands, Heading, Line, Listing, Quoted
@@ -14,15 +15,23 @@ MOST = 60_000
 """Characters of one text on a forge: GitHub takes 65,536 in a comment or an issue, and GitLab more."""
 LONGEST = 600
 """Characters of one cell of a table."""
+_MARK = "<!-- sweepctl "
 _CODE = re.compile(r"(`[^`\n]+`)")
 _REMARK = re.compile(r"\s{4,}\((.*)\)$")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9 ()._:/+,=%-]+")
 _SPECIAL = re.compile(r"([\\*_\[\]~|#])")
 
 
-def marker(stack: str) -> str:
-    """The first line: by it a pipeline finds the comment that it wrote before, and updates it."""
-    return f"<!-- sweepctl review: {re.sub(r'[^A-Za-z0-9._/-]', '', stack).replace('--', '-')} -->"
+def marker(stack: str, kind: str = "review") -> str:
+    """The first line, which no other stack has: by it a pipeline finds the comment that it wrote before."""
+    return f"{_MARK}{kind}: {quote(stack, safe='/')} -->"
+
+
+def marked_stack(line: str, kind: str = "review") -> str | None:
+    """The stack of a first line; None where it is no such line."""
+    found = re.fullmatch(rf"{_MARK}{kind}: (\S+) -->", line)
+    stack = unquote(found[1]) if found else ""
+    return stack if found and marker(stack, kind) == line else None
 
 
 def markdown(review: Review) -> str:
@@ -49,6 +58,8 @@ def _block(block: Block, most: int, *, top: bool) -> list[str]:
         return [f"{'##' if top else '###'} {_text(block.text)}"]
     if isinstance(block, Line):
         text = _text(block.text)
+        # GitLab carries out a line that begins with a quick action (/merge), in the name of the token that posts it.
+        text = f"\\{text}" if text.startswith("/") else text
         return [f"**{text}**" if block.strong else text]
     if isinstance(block, Quoted):
         return [_fenced(block.text[: max(most, 10) * 1000])]

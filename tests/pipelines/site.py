@@ -188,6 +188,9 @@ def github_event(site: Site, event: str, values: dict[str, Any]) -> dict[str, An
         head["repo"] = {"full_name": values.get("repository", site.forge.repository)}
         request = {"number": site.number, "head": head, "base": {"ref": "main"}}
         return {"number": site.number, "pull_request": request, "repository": repository}
+    if event == "merge_group":
+        group = {"head_sha": values["head"], "base_sha": values["base"], "base_ref": "refs/heads/main"}
+        return {"action": "checks_requested", "merge_group": group, "repository": repository}
     if event == "push":
         return {"ref": "refs/heads/main", **values, "repository": repository}
     return {"ref": "refs/heads/main", "inputs": json.loads(json.dumps(values)), "repository": repository}

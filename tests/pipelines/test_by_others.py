@@ -1,12 +1,13 @@
 """The written files by runners that others wrote, nektos/act and gitlab-ci-local, without containers.
 
-act and actionlint are built from Go modules (tools/go.mod pins them), gitlab-ci-local comes from npm: minutes.
+act is built from Go modules (tools/go.mod pins it), gitlab-ci-local comes from npm: minutes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -23,7 +24,7 @@ from scripts.lib.places import Places
 from tests.pipelines.site import Site, github_event
 from tests.pipelines.test_lint import workflows
 from tests.pipelines.test_story import FILES, begin, reviewed_and_up, to_the_end
-from tests.pipelines.workflows import Ran
+from tests.pipelines.workflows import KEPT, Ran
 from tests.s3.server import S3Server
 from tests.simulators.forges import TOKEN, serving
 
@@ -35,13 +36,37 @@ pytestmark = [
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SECONDS = 600
+ACT = "github.com/nektos/act"
 GITLAB_CI_LOCAL = "gitlab-ci-local@4.70.1"
 """The last version that runs on Node 20."""
+UPLOADER = """\
+name: Keep files
+description: In place of actions/upload-artifact
+inputs:
+  path:
+    required: true
+    description: A pattern
+  name: {{description: Its name}}
+  if-no-files-found: {{description: Or not}}
+  overwrite: {{description: Or not}}
+  retention-days: {{description: How long}}
+outputs:
+  artifact-url:
+    description: Where it is
+    value: ${{{{ steps.keep.outputs.artifact-url }}}}
+runs:
+  using: composite
+  steps:
+    - id: keep
+      shell: bash
+      run: |
+        cp ${{{{ inputs.path }}}} {kept}/ && echo "artifact-url={url}" >> "$GITHUB_OUTPUT"
+"""
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with act and actionlint."""
+    """A folder with act."""
     folder = tmp_path_factory.mktemp("tools")
     source, cancel, env, console = folder / "source", threading.Event(), dict(os.environ), Console()
     places = Places.of(ROOT, os.environ)
@@ -52,10 +77,9 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return wheels.find_uv(env) or wheels.install_uv(places.cache, pins, env, console, cancel)
 
     go, go_env = go_tools(oldest_go(source), places.engine_sources, folder / "cache", env, console, cancel, uv)
-    for package in ("github.com/nektos/act", "github.com/rhysd/actionlint/cmd/actionlint"):
-        with console.step(package, "from Go modules") as step:
-            total = fetch_modules(go, go_env, source, package, step, cancel)
-            compile_package(go, go_env, source, package, folder / Path(package).name, "-s -w", total, step, cancel)
+    with console.step(ACT, "from Go modules") as step:
+        total = fetch_modules(go, go_env, source, ACT, step, cancel)
+        compile_package(go, go_env, source, ACT, folder / Path(ACT).name, "-s -w", total, step, cancel)
     return folder
 
 
@@ -84,15 +108,15 @@ def started(command: list[str], cwd: Path, env: dict[str, str], job: str) -> Ran
     return Ran([job], done.returncode, done.stdout)
 
 
-def test_actionlint_finds_nothing(tools: Path, tmp_path: Path) -> None:
-    files = workflows(tmp_path / ".github/workflows")
-    ran = started([str(tools / "actionlint"), *map(str, files)], tmp_path, {}, "lint")
-    assert ran.code == 0, str(ran)
-    files[0].write_text(files[0].read_text().replace("github.token", "github.tokn"))
-    assert started([str(tools / "actionlint"), str(files[0])], tmp_path, {}, "lint").code != 0
-
-
 def test_act_runs_the_whole_story(tools: Path, server: S3Server, tmp_path: Path) -> None:
+    # No network reaches GitHub: what keeps the pages is an action of ours with the same inputs and outputs.
+    uploader, kept = tmp_path / "uploader", tmp_path / "kept"
+    uploader.mkdir()
+    kept.mkdir()
+    (uploader / "action.yml").write_text(UPLOADER.format(kept=kept, url=KEPT))
+    (review,) = [one for one in workflows(tmp_path / "read") if one.stem == "sweeps-review"]
+    (upload,) = re.findall(r"actions/upload-artifact@[0-9a-f]{40}", review.read_text())
+
     def by_act(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
         branch = values.get("branch", "main")
         clone = site.clone(branch)
@@ -105,17 +129,21 @@ def test_act_runs_the_whole_story(tools: Path, server: S3Server, tmp_path: Path)
         variables = {
             **site.machine(),
             "GITHUB_API_URL": site.forge.url,
+            "GITHUB_GRAPHQL_URL": site.forge.graphql,
             "GITHUB_REPOSITORY": site.forge.repository,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         command = [str(tools / "act"), event, "-W", f".github/workflows/{name}", "-e", str(file)]
+        command += ["--local-repository", f"{upload}={uploader}"]
         command += ["-P", "ubuntu-24.04=-self-hosted", "--env-file", "/dev/null", "--no-recurse", "--no-cache-server"]
         for key, value in variables.items():
             command += ["--env", f"{key}={value}"]
         secrets = clone.parent / f"{clone.name}.secrets"
         lines = [f"{key}={json.dumps(value)}" for key, value in {**site.secrets(), "GITHUB_TOKEN": TOKEN}.items()]
         secrets.write_text("\n".join(lines) + "\n")
-        return started([*command, "--secret-file", str(secrets)], clone, {"HOME": site.home()}, name)
+        ran = started([*command, "--secret-file", str(secrets)], clone, {"HOME": site.home()}, name)
+        ran.kept = sorted(kept.iterdir())
+        return ran
 
     with serving("github") as forge:
         site = Site(tmp_path, forge, server, by_act)
@@ -154,6 +182,7 @@ def test_gitlab_ci_local_runs_the_whole_story(server: S3Server, tmp_path: Path) 
             "CI_API_V4_URL": site.forge.url,
             "CI_PROJECT_ID": "1217",
             "CI_DEFAULT_BRANCH": "main",
+            "CI_JOB_URL": "https://forge.invalid/jobs/1",
             "CI_PIPELINE_SOURCE": sources.get(event, event),
             "CI_COMMIT_BEFORE_SHA": values.get("before", "0" * 40),
             **{key.upper(): str(value) for key, value in values.items() if key in ("stack", "digest")},
@@ -168,7 +197,9 @@ def test_gitlab_ci_local_runs_the_whole_story(server: S3Server, tmp_path: Path) 
         command = [str(npm / "node_modules/.bin/gitlab-ci-local"), job, "--force-shell-executor"]
         for key, value in variables.items():
             command += ["--variable", f"{key}={value}"]
-        return started(command, clone, {"HOME": site.home()}, job)
+        ran = started(command, clone, {"HOME": site.home()}, job)
+        ran.kept = sorted((clone / ".gitlab-ci-local/artifacts").glob("*/sweeps-review/*.html"))
+        return ran
 
     with serving("gitlab") as forge:
         site = Site(tmp_path, forge, server, by_gitlab)

@@ -1,15 +1,19 @@
-"""zizmor reads the workflows as they are written, as its strictest persona; nothing is asked of a network."""
+"""zizmor, as its strictest persona, and actionlint read the workflows as they are written; no network is asked."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from scripts.lib.go_tool import ACTIONLINT
+from scripts.lib.places import Places
 from sweepstack.cli.commands.ci import pipelines
 from sweepstack.cli.commands.ci.github import FILES, VALUE
 
 SECONDS = 300
+PROGRAM = ACTIONLINT.binary(Places.of(Path(__file__).parents[2], os.environ))
 
 
 def workflows(folder: Path) -> list[Path]:
@@ -39,3 +43,21 @@ def test_zizmor_would_find_it(tmp_path: Path) -> None:
     (file, *_) = workflows(tmp_path / ".github/workflows")
     file.write_text(file.read_text().replace("  pull_request:", "  pull_request_target:"))
     assert zizmor(file).returncode != 0
+
+
+def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
+    assert PROGRAM.is_file(), "actionlint is not in the cache: python3 scripts/setup --dev"
+    # Neither shellcheck nor pyflakes: what a machine has of them would change the result.
+    command = [str(PROGRAM), "-no-color", "-shellcheck=", "-pyflakes=", *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_actionlint_finds_nothing(tmp_path: Path) -> None:
+    done = actionlint(*workflows(tmp_path / ".github/workflows"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actionlint_would_find_it(tmp_path: Path) -> None:
+    (file, *_) = workflows(tmp_path / ".github/workflows")
+    file.write_text(file.read_text().replace("github.token", "github.tokn"))
+    assert actionlint(file).returncode != 0

@@ -42,6 +42,7 @@ def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
         "HOME": site.home(),
         "GITHUB_ACTIONS": "true",
         "GITHUB_API_URL": site.forge.url,
+        "GITHUB_GRAPHQL_URL": site.forge.graphql,
         "GITHUB_SERVER_URL": "https://forge.invalid",
         "GITHUB_REPOSITORY": site.forge.repository,
         "GITHUB_SHA": head,
@@ -52,13 +53,22 @@ def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
     known = {
         "github.token": TOKEN,
         "github.repository": site.forge.repository,
+        "github.event_name": event,
         "github.ref": f"refs/heads/{branch}",
         "github.event.pull_request.head.repo.full_name": request.get("head", {}).get("repo", {}).get("full_name", ""),
         **{f"inputs.{key}": str(value) for key, value in values.items()},
         "inputs.task": task,
     }
     name = f"sweeps-{'up' if task == 'up' else FILES[event]}.yml"
-    return github(clone, name, document, values=known, secrets=site.secrets(), machine=machine)
+    return github(
+        clone,
+        name,
+        document,
+        values=known,
+        secrets=site.secrets(),
+        machine=machine,
+        granted=lambda rights: setattr(site.forge, "rights", rights),
+    )
 
 
 def test_what_was_reviewed_is_brought_up(server: S3Server, tmp_path: Path) -> None:
@@ -94,6 +104,8 @@ def reviewed_and_up(site: Site) -> None:
     assert ran.code == 0, str(ran)
     (text,) = forge.texts(7)
     assert text.startswith(f"<!-- sweepctl review: {STACK} -->"), text
+    assert "[The same as a page](http" in text, text
+    assert [path.name for path in ran.kept] == [f"{STACK}.html"]
     assert "$1.25" in text, text
     status = forge.newest(head, f"sweepctl review: {STACK}")
     assert status is not None

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,33 +19,36 @@ import yaml  # type: ignore[import-untyped]
 
 SECONDS = 300.0
 CHECKOUT = re.compile(r"actions/checkout@[0-9a-f]{40}")
-VALUE = re.compile(r"\$\{\{ ([\w.]+) \}\}")
+UPLOAD = re.compile(r"actions/upload-artifact@[0-9a-f]{40}")
+KEPT = "https://forge.invalid/actions/runs/1/artifacts/1"
+VALUE = re.compile(r"\$\{\{ ([\w.-]+) \}\}")
 
 
 @dataclass
 class Ran:
-    """What ran: the names of the jobs, the worst exit code, and all that was printed."""
+    """What ran: the names of the jobs, the worst exit code, all that was printed, and the files that were kept."""
 
     jobs: list[str] = field(default_factory=list)
     code: int = 0
     said: str = ""
+    kept: list[Path] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"jobs {self.jobs}, code {self.code}\n{self.said}"
 
 
 def holds(condition: str, values: Mapping[str, str]) -> bool:
-    """Whether `a == b && c != 'd'` holds, for names of `values`."""
+    """Whether `a == b && c != 'd' || e == f` holds, for names of `values`."""
 
     def value(word: str) -> str:
         word = word.strip()
         return word[1:-1] if word.startswith("'") else values.get(word, "")
 
-    for part in condition.split("&&"):
+    def one(part: str) -> bool:
         left, sign, right = re.split(r"(==|!=)", part)
-        if (value(left) == value(right)) is not (sign == "=="):
-            return False
-    return True
+        return (value(left) == value(right)) is (sign == "==")
+
+    return any(all(map(one, either.split("&&"))) for either in condition.split("||"))
 
 
 def github(
@@ -56,9 +59,11 @@ def github(
     values: Mapping[str, str],
     secrets: Mapping[str, str],
     machine: Mapping[str, str],
+    granted: Callable[[set[str]], None] = lambda _: None,
 ) -> Ran:
     """Runs a workflow in a fresh clone. `values`: what its expressions may name, such as `inputs.stack`; `machine`: the
-    variables of the runner. A step sees only the secrets that it names."""
+    variables of the runner; `granted` is told the rights of each job's token. A step sees only the secrets that it
+    names."""
     workflow = yaml.safe_load((clone / ".github/workflows" / name).read_text())
     assert workflow["permissions"] == {}, "each job names its own rights"
     ran = Ran()
@@ -70,8 +75,15 @@ def github(
         if not holds(job["if"], known):
             continue
         ran.jobs.append(key)
+        rights = job["permissions"].items()
+        granted({right if level == "write" else f"{right}:read" for right, level in rights})
         failed = False
         for step in job["steps"]:
+            if UPLOAD.fullmatch(step.get("uses", "")):
+                folder, _, pattern = step["with"]["path"].removeprefix("${{ runner.temp }}/").partition("/")
+                ran.kept += sorted((temp / folder).glob(pattern))
+                known[f"steps.{step['id']}.outputs.artifact-url"] = KEPT if ran.kept else ""
+                continue
             if "uses" in step:
                 assert CHECKOUT.fullmatch(step["uses"]), step["uses"]
                 assert step["with"]["persist-credentials"] is False

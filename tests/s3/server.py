@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from scripts.lib.go_tool import S3_SERVER
 from scripts.lib.places import Places
-from scripts.lib.s3_server import binary
 from tests.addresses import port_for_a_program
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = binary(Places.of(ROOT, dict(os.environ)))
+PROGRAM = S3_SERVER.binary(Places.of(ROOT, dict(os.environ)))
 START_SECONDS = 60
 HEALTH = "/health"
 

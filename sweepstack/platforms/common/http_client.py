@@ -1,9 +1,10 @@
 """The HTTP client of the adapters: one API key, retries of reads, and no repeated write.
 
-A read is retried when the network or the platform fails. A write is sent once; only after a 429 it is sent again,
-since the platform then did nothing. When the answer to a write is lost, cut off, or not from the platform (5xx, a
-proxy's page), it raises `OutcomeUnknown`: the caller looks for the result before it does anything else. The key goes
-into the header only: never into a URL, a log, an error or a chained exception. Adapters that use an SDK call `retried`.
+A read is retried when the network or the platform fails. A write is sent once; only after a 429, or a 403 that is a
+rate limit, it is sent again, since the platform then did nothing. When the answer to a write is lost, cut off, or not
+from the platform (5xx, a proxy's page), it raises `OutcomeUnknown`: the caller looks for the result before it does
+anything else. The key goes into the header only: never into a URL, a log, an error or a chained exception. Adapters
+that use an SDK call `retried`.
 """
 
 from __future__ import annotations
@@ -233,9 +234,11 @@ class HttpClient:
         status = response.status_code
         data, is_json = _parsed(response, raw)
         text = self.clean(_words(data) if is_json else "")
-        if status == 429:
+        if status == 429 or (status == 403 and _says_limited(response.headers)):
             after = _seconds(response.headers.get("retry-after", ""))
-            if after is not None:
+            if after is None and response.headers.get("x-ratelimit-remaining") == "0":
+                after = _until(response.headers.get("x-ratelimit-reset", ""))
+            if after is not None and after <= MOST_BACKOFF_SECONDS:
                 self.limiter.hold(paced(after))
             raise RateLimited(f"{self.service}: too many requests ({asked}); nothing was done. {text}".strip(), after)
         if 200 <= status < 300 and (is_json or raw == b""):
@@ -315,6 +318,18 @@ def _seconds(retry_after: str) -> float | None:
     with contextlib.suppress(ValueError, TypeError):
         left = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
         return min(max(0.0, left), MOST_BACKOFF_SECONDS)
+    return None
+
+
+def _says_limited(headers: Mapping[str, str]) -> bool:
+    """Whether a 403 is a rate limit, as GitHub answers it: nothing was done, and no right is missing."""
+    return "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"
+
+
+def _until(reset: str) -> float | None:
+    """Seconds until an x-ratelimit-reset (seconds since 1970); None when it is none."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return max(0.0, float(reset) - time.time())
     return None
 
 

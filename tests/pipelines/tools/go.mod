@@ -2,10 +2,7 @@ module sweepstack.local/pipelines
 
 go 1.25.0
 
-require (
-	github.com/nektos/act v0.2.89
-	github.com/rhysd/actionlint v1.7.7
-)
+require github.com/nektos/act v0.2.89
 
 require (
 	cyphar.com/go-pathrs v0.2.1 // indirect
@@ -67,6 +64,7 @@ require (
 	github.com/opencontainers/selinux v1.13.1 // indirect
 	github.com/pjbgf/sha1cd v0.3.2 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/rhysd/actionlint v1.7.7 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect

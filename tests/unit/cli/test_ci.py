@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,105 +16,11 @@ from sweepstack.cli.commands.ci.changes import last_commit, superseded, touched
 from sweepstack.cli.commands.ci.github import command as write_github
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
 from sweepstack.cli.commands.ci.review import command as review
-from sweepstack.cli.commands.ci.steps import REVIEWED, Result, StackResult
+from sweepstack.cli.commands.ci.steps import REVIEWED, StackResult
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, SweepstackError
-from tests.simulators.forges import TOKEN, Forge, serving
-
-DIGEST = "sha256:" + "ab" * 32
-HEAD, MERGE = "a" * 40, "b" * 40
-
-
-def git(folder: Path, *words: str) -> str:
-    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
-    env = {**os.environ, **who}
-    return subprocess.run(
-        ["git", *words], cwd=folder, env=env, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project in a repository with a remote: the stack `a` ships `job`, `b` ships a folder elsewhere."""
-    root = tmp_path / "project"
-    (root / "stacks").mkdir(parents=True)
-    (root / "job").mkdir()
-    (root / "job/train.py").write_text("1\n")
-    (root / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
-    for stack, workdir in (("a", "job"), ("b", "/elsewhere")):
-        (root / f"stacks/Pulumi.{stack}.yaml").write_text(
-            f"config:\n  sweepstack:sweep:\n    job: {{workdir: {workdir}}}\n"
-        )
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote.git")
-    git(root, "init", "-q", "-b", "main")
-    git(root, "remote", "add", "origin", str(tmp_path / "remote.git"))
-    commit(root, "first")
-    git(root, "push", "-q", "origin", "main")
-    monkeypatch.chdir(root)
-    return root
-
-
-def commit(root: Path, message: str) -> str:
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "--allow-empty", "-m", message)
-    return git(root, "rev-parse", "HEAD")
-
-
-@pytest.fixture(params=["github", "gitlab"])
-def forge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Forge]:
-    """A job of each forge: of the request 7, whose last commit is HEAD."""
-    for name in [name for name in os.environ if name.startswith(("CI_", "GITHUB_", "GITLAB_"))]:
-        monkeypatch.delenv(name)
-    with serving(request.param) as forge:
-        forge.request(7, HEAD)
-        as_job(forge, monkeypatch, tmp_path, change=7)
-        yield forge
-
-
-def as_job(
-    forge: Forge,
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    *,
-    change: int | None = None,
-    before: str = "",
-    **more: Any,
-) -> None:
-    """The variables that the forge sets for a job: of a request, or of a push to main."""
-    if forge.kind == "gitlab":
-        variables = {
-            "GITLAB_CI": "true",
-            "CI_API_V4_URL": forge.url,
-            "CI_PROJECT_ID": "1217",
-            "CI_COMMIT_SHA": HEAD if change else MERGE,
-            "CI_COMMIT_BEFORE_SHA": before or "0" * 40,
-            "CI_DEFAULT_BRANCH": "main",
-            "CI_COMMIT_BRANCH": "" if change else "main",
-            "CI_MERGE_REQUEST_IID": str(change or ""),
-            "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main" if change else "",
-            "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": more.get("project", "1217") if change else "",
-            "CI_JOB_URL": "https://forge.invalid/1",
-            "GITLAB_TOKEN": TOKEN,
-        }
-    else:
-        head = {"sha": HEAD, "repo": {"full_name": more.get("project", forge.repository)}}
-        event = {"before": before, "repository": {"default_branch": "main"}}
-        if change:
-            event["pull_request"] = {"number": change, "head": head, "base": {"ref": "main"}}  # type: ignore[assignment]
-        (folder / "event.json").write_text(json.dumps(event))
-        variables = {
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_API_URL": forge.url,
-            "GITHUB_REPOSITORY": forge.repository,
-            "GITHUB_SERVER_URL": "https://forge.invalid",
-            "GITHUB_EVENT_PATH": str(folder / "event.json"),
-            "GITHUB_SHA": MERGE,
-            "GITHUB_REF_NAME": "main",
-            "GITHUB_TOKEN": TOKEN,
-        }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-
+from tests.simulators.forges import Forge, Thing
+from tests.unit.cli.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left
 
 # what is written
 
@@ -128,7 +31,9 @@ def test_the_written_files_are_safe(project: Path) -> None:
     assert [file.stem for file in files] == ["sweeps-by-hand", "sweeps-nightly", "sweeps-review", "sweeps-up"]
     for file in files:
         text = file.read_text()
-        assert "@" not in re.sub(r"actions/checkout@[0-9a-f]{40} # v[\d.]+", "", text), "a placeholder, or an action"
+        assert "@" not in re.sub(r"actions/(checkout|upload-artifact)@[0-9a-f]{40} # v[\d.]+", "", text), (
+            "a placeholder, or an action"
+        )
         workflow = yaml.safe_load(text)
         on = workflow[True]  # YAML reads `on` as a boolean
         assert "pull_request_target" not in on
@@ -141,8 +46,10 @@ def test_the_written_files_are_safe(project: Path) -> None:
             for step in job["steps"]:
                 _step(step, in_fork=name == "fork")
     review_file = yaml.safe_load((project / ".github/workflows/sweeps-review.yml").read_text())
-    same = "github.event.pull_request.head.repo.full_name == github.repository"
-    assert review_file["jobs"]["review"]["if"] == same
+    own = "github.event.pull_request.head.repo.full_name == github.repository"
+    assert review_file["jobs"]["review"]["if"] == f"github.event_name == 'merge_group' || {own}"
+    assert review_file["jobs"]["fork"]["if"] == f"github.event_name == 'pull_request' && {own.replace('==', '!=')}"
+    assert set(review_file[True]) == {"pull_request", "merge_group"}
     assert review_file["jobs"]["fork"]["permissions"] == {}
 
 
@@ -154,7 +61,11 @@ def _step(step: dict[str, Any], *, in_fork: bool) -> None:
     assert not (has_token and has_secrets), "a step with keys has no token"
     assert not (in_fork and (has_token or has_secrets))
     if "uses" in step:
-        assert step["with"] == {"fetch-depth": 0, "persist-credentials": False}
+        if step["uses"].startswith("actions/checkout@"):
+            assert step["with"] == {"fetch-depth": 0, "persist-credentials": False}
+        else:
+            assert step["with"]["path"] == "${{ runner.temp }}/sweeps/*.html", "nothing else is kept"
+            assert "env" not in step
 
 
 def test_written_again_they_stay_and_an_edit_is_not_lost(project: Path) -> None:
@@ -258,14 +169,6 @@ def test_a_newer_commit_of_the_branch_supersedes(project: Path, tmp_path: Path) 
 # what is posted
 
 
-def left(folder: Path, *stacks: StackResult, **more: Any) -> Path:
-    kind = more.pop("kind", "review")
-    Result(
-        kind, list(stacks), steps.worst([one.code for one in stacks]) if stacks else more.pop("code", 0), **more
-    ).write(folder)
-    return folder
-
-
 def test_one_comment_is_updated_and_the_status_has_the_digest(forge: Forge, tmp_path: Path) -> None:
     good = StackResult("a", YES, "may go on", "## fine\n", DIGEST)
     assert post.command(left(tmp_path / "r", good)) == YES
@@ -278,21 +181,25 @@ def test_one_comment_is_updated_and_the_status_has_the_digest(forge: Forge, tmp_
     assert "does not touch the stack a any more" in forge.texts(7)[0]
     asked = len(forge.asked)
     post.command(left(tmp_path / "r"))
-    assert not any(line.startswith(("PATCH", "PUT", "POST")) for line in forge.asked[asked:]), "written once"
+    wrote = [line for line in forge.asked[asked:] if not line.startswith("GET ") and "/graphql" not in line]
+    assert wrote == [], "written once"
 
 
 def test_a_lost_answer_makes_no_second_comment(forge: Forge, tmp_path: Path) -> None:
     forge.lose = 1
     post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "x\n", DIGEST)))
     assert len(forge.texts(7)) == 1
-    forge.lose = 2  # the edit is lost, and is no reason to say that all is well
+    forge.lose = 2  # the edit's and the status's: both were carried out, and are looked for
+    post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "y\n", DIGEST)))
+    assert (forge.texts(7)[0].splitlines()[1], len(forge.statuses)) == ("y", 2)
+    forge.fail("(PATCH|PUT) ", 502, times=3)  # none was carried out, and that is no reason to say that all is well
     with pytest.raises(OutcomeUnknown):
-        post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "y\n", DIGEST)))
+        post.command(left(tmp_path / "r", StackResult("a", YES, "may go on", "z\n", DIGEST)))
 
 
 def test_a_long_review_fits_and_many_comments_are_read(forge: Forge, tmp_path: Path) -> None:
     for number in range(130):
-        forge.comments.append(type(forge.requests[7])(forge.next_id(), body=f"talk {number}", of=7))
+        forge.comments.append(Thing(forge.next_id(), body=f"talk {number}", of=7))
     for text in ("x" * 70_000, "y" * 70_000):
         post.command(left(tmp_path / "r", StackResult("a", UNSURE, "could not be told", text)))
     assert len([text for text in forge.texts(7) if text.startswith("<!-- sweepctl")]) == 1
@@ -349,11 +256,10 @@ def test_only_what_was_reviewed_has_a_digest(
     (project / "stacks/Pulumi.a.yaml").write_text("config: {}\n")
     merged = commit(project, "merged")
     as_job(forge, monkeypatch, tmp_path, before=before)
+    forge.commits.add(merged)
     if status:
         state = {"failure": "failed"}.get(status[0], status[0]) if forge.kind == "gitlab" else status[0]
-        forge.statuses.append(
-            type(forge.requests[7])(1, state=state, body=status[1], name="sweepctl review: a", commit=HEAD)
-        )
+        forge.statuses.append(Thing(1, state=state, body=status[1], name="sweepctl review: a", commit=HEAD))
     assert reviewed.command(tmp_path / "r") == NO, "it came without a request"
     forge.merge(7, merged)
     code = reviewed.command(tmp_path / "r")

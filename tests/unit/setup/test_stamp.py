@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib import stamp
+from scripts.lib.go_tool import ACTIONLINT
 from scripts.lib.stamp import Stamp, key_of, why_stale
 from tests.unit.setup.conftest import Checkout, write_command
 
@@ -25,6 +26,7 @@ def ready(checkout: Checkout) -> Checkout:
     write_command(checkout.places.bin / "sweepctl", "#!/bin/sh\n")
     for package in ("pytest-8", "scikit_learn-1"):
         site_packages(checkout, package).mkdir(parents=True)
+    write_command(ACTIONLINT.binary(checkout.places), "#!/bin/sh\n")
     record(checkout).write(checkout.places.record)
     return checkout
 
@@ -44,6 +46,9 @@ def reason(checkout: Checkout, groups: tuple[str, ...] = ("examples",)) -> str |
 def test_nothing_changed_is_current(ready: Checkout) -> None:
     assert reason(ready) is None
     assert reason(ready, ("dev", "examples")) is None
+    ACTIONLINT.binary(ready.places).unlink()
+    assert reason(ready) is None
+    assert reason(ready, ("dev", "examples")) == "actionlint is gone from the cache"
 
 
 @pytest.mark.parametrize(

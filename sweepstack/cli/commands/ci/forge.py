@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 from sweepstack.cli.output import Unsure
-from sweepstack.onbox.common.errors import OutcomeUnknown
 from sweepstack.review.markdown import MOST
 
 State = Literal["success", "failure", "error"]
 TOKENS = ("GITHUB_TOKEN", "GITLAB_TOKEN")
 """The environment variables with a forge's token. No command that a job starts inherits them."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,7 +20,8 @@ class Job:
 
     `head`: the commit that gets a status; `before`: the branch's commit before a push, "" where it had none;
     `target`: the branch that the change is for, or that was pushed to; `default`: the repository's main branch;
-    `foreign`: the change comes from a fork; `url`: the job's page.
+    `foreign`: the change comes from a fork; `url`: the job's page; `base`: what a merge queue has merged before, ""
+    where the job is of no queue.
     """
 
     change: int | None
@@ -34,6 +31,7 @@ class Job:
     default: str
     foreign: bool
     url: str
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,24 @@ class Status:
     text: str
 
 
+@dataclass(frozen=True)
+class Comment:
+    """A comment of a request. `own`: this job's token wrote it; anyone can write what looks like it."""
+
+    id: int
+    text: str
+    own: bool
+
+
 class Forge(Protocol):
-    """The calls of one forge. Each blocks for a minute and a half at most, and raises PlatformError."""
+    """The calls of one forge. Each request blocks for a minute and a half at most, and raises PlatformError."""
 
     def comment(self, change: int, marker: str, body: str) -> None:
-        """Makes the one comment of this change whose first line is `marker`, or replaces its text. Idempotent."""
+        """Makes the one comment of this change and this token whose first line is `marker`, or replaces its text.
+        Idempotent."""
 
-    def comments(self, change: int) -> list[tuple[int, str]]:
-        """Id and text of each comment of a change, oldest first."""
+    def comments(self, change: int) -> list[Comment]:
+        """The comments of a change, oldest first. Raises Unsure where they are more than are read."""
 
     def set_status(self, commit: str, name: str, state: State, text: str, url: str) -> None:
         """Adds a status to a commit: the newest of a name is the one that counts."""
@@ -63,27 +71,23 @@ class Forge(Protocol):
         """The change whose merge brought this commit: its number, and the last commit of its own. None: none did."""
 
     def issue(self, marker: str, title: str, body: str, *, open: bool) -> str:
-        """Keeps the one open issue whose first line is `marker`: makes it or replaces its text; with `open` False
-        replaces the text and closes it, where there is one. Returns its page, "" where there is none."""
+        """Keeps the one open issue of this token whose first line is `marker`: makes it or replaces its text; with
+        `open` False replaces the text and closes it, where there is one. Returns its page, "" where there is none."""
 
 
-def once(make: Callable[[], None], there: Callable[[], bool]) -> None:
-    """Makes one thing. Where the answer is lost, looks whether it is there; raises OutcomeUnknown where it is not."""
-    try:
-        make()
-    except OutcomeUnknown:
-        if not there():
-            raise
+def first_line(text: str) -> str:
+    """The first line, where a marker is. A forge may have changed the line's end."""
+    return text.lstrip("\ufeff").split("\n", 1)[0].strip()
 
 
-def begins(text: str, marker: str) -> bool:
-    """Whether the first line is this marker. A forge may have changed the line's end."""
-    return text.lstrip("\ufeff").split("\n", 1)[0].strip() == marker
+def same(text: str, other: str) -> bool:
+    """Whether two texts are the same to a reader: a forge changes the ends of lines and of the text."""
+    return "\n".join(text.split("\r\n")).strip() == "\n".join(other.split("\r\n")).strip()
 
 
-def clipped(text: str) -> str:
+def clipped(text: str, most: int = MOST) -> str:
     """The text, shortened where the forge would refuse it."""
-    return text if len(text) <= MOST else text[: MOST - 80] + "\n\n(cut here: the job's log has the rest)\n"
+    return text if len(text) <= most else text[: most - 80] + "\n\n(cut here: the job's log has the rest)\n"
 
 
 def token(name: str) -> str:

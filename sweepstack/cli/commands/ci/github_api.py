@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.commands.ci.forge import Job, State, Status, begins, clipped, once, token
-from sweepstack.cli.output import Unsure
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.cli.commands.ci.forge import Job, Status, token
+from sweepstack.cli.commands.ci.rest import TRIES, RestForge
+from sweepstack.cli.output import No, Unsure
+from sweepstack.onbox.common.errors import OutcomeUnknown, Unsupported
+from sweepstack.platforms.common.http_client import HttpClient
 
 DEFAULT_URL = "https://api.github.com"
-PAGE = 100
-MOST_PAGES = 50
-STATUS_CHARS = 140
-"""GitHub refuses a longer description."""
+GRAPHQL_URL = "https://api.github.com/graphql"
+BRANCH = "refs/heads/"
 
 
 def job() -> Job:
@@ -33,51 +33,68 @@ def job() -> Job:
     repository = env.get("GITHUB_REPOSITORY", "")
     request = event.get("pull_request") or {}
     head = request.get("head") or {}
+    queued = event.get("merge_group") or {}
     before = str(event.get("before") or "")
+    target = str((request.get("base") or {}).get("ref") or queued.get("base_ref") or env.get("GITHUB_REF_NAME", ""))
     return Job(
         change=request.get("number"),
-        head=str(head.get("sha") or env.get("GITHUB_SHA", "")),
+        head=str(head.get("sha") or queued.get("head_sha") or env.get("GITHUB_SHA", "")),
         before="" if set(before) <= {"0"} else before,
-        target=str((request.get("base") or {}).get("ref") or env.get("GITHUB_REF_NAME", "")),
+        target=target.removeprefix(BRANCH),
         default=str((event.get("repository") or {}).get("default_branch") or ""),
         foreign=bool(request) and (head.get("repo") or {}).get("full_name") != repository,
         url=f"{env.get('GITHUB_SERVER_URL', '')}/{repository}/actions/runs/{env.get('GITHUB_RUN_ID', '')}",
+        base=str(queued.get("base_sha") or ""),
     )
 
 
-class GitHub:
-    """See `Forge`. Takes the token from GITHUB_TOKEN, and the address from GITHUB_API_URL."""
+class GitHub(RestForge):
+    """See `Forge`. Takes the token from GITHUB_TOKEN, and the addresses from GITHUB_API_URL and GITHUB_GRAPHQL_URL."""
 
     def __init__(self) -> None:
-        self._repository = f"/repos/{os.environ.get('GITHUB_REPOSITORY', '')}"
-        self._http = HttpClient(
-            "GitHub",
-            os.environ.get("GITHUB_API_URL") or DEFAULT_URL,
-            token("GITHUB_TOKEN"),
-            key_hint="GITHUB_TOKEN (the job's permissions)",
-            headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
-        )
+        super().__init__(_client("GITHUB_API_URL", DEFAULT_URL), f"/repos/{os.environ.get('GITHUB_REPOSITORY', '')}")
+        self._login = ""
 
-    def comment(self, change: int, marker: str, body: str) -> None:
-        """See `Forge`."""
-        text = clipped(body)
-        found = [id for id, present in self.comments(change) if begins(present, marker)]
-        if found:
-            self._write("PATCH", f"/issues/comments/{found[0]}", {"body": text})
-        else:
-            once(
-                lambda: self._write("POST", f"/issues/{change}/comments", {"body": text}),
-                lambda: any(begins(present, marker) for _, present in self.comments(change)),
-            )
+    def _own(self, author: Mapping[str, Any]) -> bool:
+        return bool(author.get("login")) and author["login"] == self._me()
 
-    def comments(self, change: int) -> list[tuple[int, str]]:
-        """See `Forge`."""
-        return [(int(one["id"]), str(one.get("body") or "")) for one in self._all(f"/issues/{change}/comments")]
+    def _me(self) -> str:
+        """The login of the token's user. REST's `/user` refuses the token of a job, GraphQL answers it: the login of a
+        bot, which ends in `[bot]` as no user's can. A question, so it is asked again where its answer is lost."""
+        for left in reversed(range(TRIES)) if not self._login else ():
+            try:
+                asked = {"query": "query { viewer { login } }"}
+                answer = self._judged(_client("GITHUB_GRAPHQL_URL", GRAPHQL_URL).write("POST", "", asked), "viewer")
+            except OutcomeUnknown as error:
+                if not left:
+                    raise Unsure(f"GitHub did not say whose token this is: {error}") from error
+                continue
+            try:
+                self._login = str(answer.data["data"]["viewer"]["login"])
+            except (KeyError, TypeError):
+                raise Unsure(f"GitHub did not say whose token this is ({answer.text or 'no login'})") from None
+            break
+        return self._login
 
-    def set_status(self, commit: str, name: str, state: State, text: str, url: str) -> None:
+    def _comments_path(self, change: int) -> str:
+        return f"/issues/{change}/comments"
+
+    def _comment_path(self, change: int, comment: int) -> str:
+        return f"/issues/comments/{comment}"
+
+    def _listed(self, change: int) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+        return ((one, one.get("user") or {}) for one in self._all(self._comments_path(change)))
+
+    def _issues(self) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+        rows = self._all("/issues", state="open", sort="created", direction="asc")
+        return ((one, one.get("user") or {}) for one in rows if "pull_request" not in one)
+
+    def issue(self, marker: str, title: str, body: str, *, open: bool) -> str:
         """See `Forge`."""
-        body = {"state": state, "context": name, "description": text[:STATUS_CHARS], "target_url": url}
-        self._write("POST", f"/statuses/{commit}", body)
+        try:
+            return super().issue(marker, title, body, open=open)
+        except Unsupported as error:  # 410
+            raise No(f"this repository has no issues: Settings, General, Features, Issues ({error})") from error
 
     def status(self, commit: str, name: str) -> Status | None:
         """See `Forge`. GitHub lists the newest first."""
@@ -93,40 +110,12 @@ class GitHub:
                 return int(one["number"]), str(one["head"]["sha"])
         return None
 
-    def issue(self, marker: str, title: str, body: str, *, open: bool) -> str:
-        """See `Forge`."""
-        text = clipped(body)
-        if found := self._issue(marker):
-            change = {"title": title, "body": text} | ({} if open else {"state": "closed"})
-            self._write("PATCH", f"/issues/{found['number']}", change)
-        elif open:
-            once(
-                lambda: self._write("POST", "/issues", {"title": title, "body": text}),
-                lambda: self._issue(marker) is not None,
-            )
-            found = self._issue(marker)
-        return str(found.get("html_url") or "") if found else ""
 
-    def _issue(self, marker: str) -> dict[str, Any] | None:
-        for one in self._all("/issues", state="open", sort="created", direction="asc"):
-            if "pull_request" not in one and begins(str(one.get("body") or ""), marker):
-                return one
-        return None
-
-    def _all(self, path: str, **params: str) -> Iterator[dict[str, Any]]:
-        for page in range(1, MOST_PAGES + 1):
-            asked = {**params, "per_page": str(PAGE), "page": str(page)}
-            rows = self._judged(self._http.read(self._repository + path, asked), f"GET {path}").data
-            if not isinstance(rows, list):
-                raise Unsure(f"GitHub answered GET {path} with no list")
-            yield from (row for row in rows if isinstance(row, dict))
-            if len(rows) < PAGE:
-                return
-
-    def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
-        self._judged(self._http.write(method, self._repository + path, body), f"{method} {path}")
-
-    def _judged(self, answer: Answer, asked: str) -> Answer:
-        if not answer.ok:
-            raise self._http.refusal(answer, asked)
-        return answer
+def _client(variable: str, usual: str) -> HttpClient:
+    return HttpClient(
+        "GitHub",
+        os.environ.get(variable) or usual,
+        token("GITHUB_TOKEN"),
+        key_hint="GITHUB_TOKEN (the job's permissions)",
+        headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sweepstack.cli.commands.ci import pipelines
 from sweepstack.cli.commands.ci.pipelines import Branch, Force, Secret, SetUp
 from sweepstack.cli.options import AsJson
+from sweepstack.cli.output import No
 
 FILE = ".gitlab/sweeps.yml"
 MAIN = ".gitlab-ci.yml"
@@ -15,9 +16,17 @@ def command(
     secret: Secret = None, setup: SetUp = None, branch: Branch = None, force: Force = False, json: AsJson = False
 ) -> int:
     """Write the pipeline: review of each request, `up` on merge, verify and destroy by hand, a look every night."""
+    if secret:
+        names = ", ".join(secret)
+        raise No(
+            "--secret is for GitHub, whose jobs get no secret that they do not name. GitLab gives each job all "
+            f"variables of the project: {names} is there once it is set under Settings, CI/CD, Variables. "
+            "Nothing was written",
+            ["sweepctl ci gitlab    (without --secret)", "docs/pipelines.md    (which variables the project needs)"],
+        )
     root = pipelines.repository()
     words = {"setup": pipelines.set_up(root, setup), "branch": pipelines.main_branch(root, branch)}
-    files = {FILE: pipelines.filled("gitlab.yml", secrets=secret or (), expression="", **words)}
+    files = {FILE: pipelines.filled("gitlab.yml", secrets=(), expression="", **words)}
     following = ["docs/pipelines.md    (which variables the project needs)"]
     if not (root / MAIN).exists():
         files[MAIN] = INCLUDE

@@ -6,18 +6,15 @@ Source: docs.gitlab.com/api (notes, commits, merge_requests, issues); the job's 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweepstack.cli.commands.ci.forge import Job, State, Status, begins, clipped, once, token
+from sweepstack.cli.commands.ci.forge import Job, Status, token
+from sweepstack.cli.commands.ci.rest import RestForge
 from sweepstack.cli.output import Unsure
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpClient
 
 DEFAULT_URL = "https://gitlab.com/api/v4"
-PAGE = 100
-MOST_PAGES = 50
-STATUS_CHARS = 255
-_STATES = {"success": "success", "failure": "failed", "error": "failed"}
 
 
 def job() -> Job:
@@ -38,40 +35,51 @@ def job() -> Job:
     )
 
 
-class GitLab:
+class GitLab(RestForge):
     """See `Forge`. Takes the token from GITLAB_TOKEN, and the address from CI_API_V4_URL."""
 
+    EDIT = "PUT"
+    ISSUE_TEXT = "description"
+    ISSUE_NUMBER = "iid"
+    ISSUE_PAGE = "web_url"
+    CLOSED: Mapping[str, str] = {"state_event": "close"}
+    STATES: Mapping[str, str] = {"success": "success", "failure": "failed", "error": "failed"}
+    STATUS_NAME = "name"
+    STATUS_CHARS = 255
+
     def __init__(self) -> None:
-        self._project = f"/projects/{os.environ.get('CI_PROJECT_ID', '')}"
-        self._http = HttpClient(
+        http = HttpClient(
             "GitLab",
             os.environ.get("CI_API_V4_URL") or DEFAULT_URL,
             token("GITLAB_TOKEN"),
-            key_hint="GITLAB_TOKEN (a project access token with the scope `api`)",
+            key_hint="GITLAB_TOKEN (a project access token with the scope `api`, whose role may merge to the branch; "
+            "docs/pipelines.md)",
         )
+        super().__init__(http, f"/projects/{os.environ.get('CI_PROJECT_ID', '')}")
+        self._id = 0
 
-    def comment(self, change: int, marker: str, body: str) -> None:
-        """See `Forge`."""
-        text = clipped(body)
-        notes = f"/merge_requests/{change}/notes"
-        found = [id for id, present in self.comments(change) if begins(present, marker)]
-        if found:
-            self._write("PUT", f"{notes}/{found[0]}", {"body": text})
-        else:
-            once(
-                lambda: self._write("POST", notes, {"body": text}),
-                lambda: any(begins(present, marker) for _, present in self.comments(change)),
-            )
+    def _own(self, author: Mapping[str, Any]) -> bool:
+        if not self._id:
+            answer = self._judged(self._http.read("/user"), "GET /user")
+            try:
+                self._id = int(answer.data["id"])
+            except (KeyError, TypeError, ValueError):
+                raise Unsure("GitLab did not say whose token this is") from None
+        return author.get("id") == self._id
 
-    def comments(self, change: int) -> list[tuple[int, str]]:
-        """See `Forge`."""
-        rows = self._all(f"/merge_requests/{change}/notes", sort="asc", order_by="created_at")
-        return [(int(one["id"]), str(one.get("body") or "")) for one in rows if not one.get("system")]
+    def _comments_path(self, change: int) -> str:
+        return f"/merge_requests/{change}/notes"
 
-    def set_status(self, commit: str, name: str, state: State, text: str, url: str) -> None:
-        """See `Forge`."""
-        body = {"state": _STATES[state], "name": name, "description": text[:STATUS_CHARS], "target_url": url}
-        self._write("POST", f"/statuses/{commit}", body)
+    def _comment_path(self, change: int, comment: int) -> str:
+        return f"/merge_requests/{change}/notes/{comment}"
+
+    def _listed(self, change: int) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+        rows = self._all(self._comments_path(change), sort="asc", order_by="created_at")
+        return ((one, one.get("author") or {}) for one in rows if not one.get("system"))
+
+    def _issues(self) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+        rows = self._all("/issues", state="opened", sort="asc", order_by="created_at")
+        return ((one, one.get("author") or {}) for one in rows)
 
     def status(self, commit: str, name: str) -> Status | None:
         """See `Forge`."""
@@ -88,41 +96,3 @@ class GitLab:
             if one.get("state") == "merged" and commit in made:
                 return int(one["iid"]), str(one["sha"])
         return None
-
-    def issue(self, marker: str, title: str, body: str, *, open: bool) -> str:
-        """See `Forge`."""
-        text = clipped(body)
-        if found := self._issue(marker):
-            change = {"title": title, "description": text} | ({} if open else {"state_event": "close"})
-            self._write("PUT", f"/issues/{found['iid']}", change)
-        elif open:
-            once(
-                lambda: self._write("POST", "/issues", {"title": title, "description": text}),
-                lambda: self._issue(marker) is not None,
-            )
-            found = self._issue(marker)
-        return str(found.get("web_url") or "") if found else ""
-
-    def _issue(self, marker: str) -> dict[str, Any] | None:
-        for one in self._all("/issues", state="opened", sort="asc", order_by="created_at"):
-            if begins(str(one.get("description") or ""), marker):
-                return one
-        return None
-
-    def _all(self, path: str, **params: str) -> Iterator[dict[str, Any]]:
-        for page in range(1, MOST_PAGES + 1):
-            asked = {**params, "per_page": str(PAGE), "page": str(page)}
-            rows = self._judged(self._http.read(self._project + path, asked), f"GET {path}").data
-            if not isinstance(rows, list):
-                raise Unsure(f"GitLab answered GET {path} with no list")
-            yield from (row for row in rows if isinstance(row, dict))
-            if len(rows) < PAGE:
-                return
-
-    def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
-        self._judged(self._http.write(method, self._project + path, body), f"{method} {path}")
-
-    def _judged(self, answer: Answer, asked: str) -> Answer:
-        if not answer.ok:
-            raise self._http.refusal(answer, asked)
-        return answer

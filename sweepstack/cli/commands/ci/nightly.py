@@ -19,6 +19,10 @@ from sweepstack.status.engine.call import find_project_root
 TITLE = "Sweeps: what needs a person"
 MOST_LINES = 200
 """Of what one command printed; the job's log has all."""
+UNREAD = """\
+it ended with {}: the state of {stack} could not be read, so nothing of it was looked at. The job's log has the reason.
+Where it was never brought up, make it in this backend (pulumi stack init {stack}), or remove its stack file.
+"""
 SOON = 3 * 24 * 3600.0
 """Seconds: a clock that has less left is for a person now, since the next look is a night later."""
 
@@ -104,7 +108,9 @@ def _looks(root: Path, env: dict[str, str]) -> Iterator[Look]:
     for stack in StackFile.stacks(root):
         exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null")
         if exported.code:
-            continue  # it was never brought up, or its state is lost: `audit` names what bills of it
+            # Unknown is not gone: the backend may be another one, or unreachable, while its boxes bill.
+            yield Look(f"pulumi stack export --stack {stack}", UNSURE, UNREAD.format(exported.code, stack=stack))
+            continue
         yield _status(root, env, stack)
         for word in ("ledger", "doctor"):
             yield _look(root, env, word, "--stack", stack)

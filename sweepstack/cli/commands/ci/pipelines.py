@@ -37,7 +37,7 @@ Secret = Annotated[
     typer.Option(
         "--secret",
         metavar="NAME",
-        help="A further secret that the jobs get: a platform's key, a job's secret. Repeatable.",
+        help="GitHub: a further secret that the jobs get (a platform's key). Repeatable. GitLab's jobs have all.",
     ),
 ]
 SetUp = Annotated[

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.commands.ci.forge import Forge, Job, State, begins
+import re
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.commands.ci.forge import Forge, Job, State, clipped, first_line, same
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.steps import From, Kind, Result, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out
+from sweepstack.review.markdown import MOST, marked_stack, marker
 
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'*+,;=%-]+")
 STATES: dict[int, State] = {YES: "success", NO: "failure", UNSURE: "error"}
 ISSUE = "<!-- sweepctl nightly -->"
+
+
+Pages = Annotated[
+    str, typer.Option("--pages", metavar="URL", help="Where the job keeps the pages of its reviews: comments link it.")
+]
+
+
+def with_page(text: str, page: str, pages: str) -> str:
+    """The text, and at its end a link to where its page is kept. No page, or no address: the text alone."""
+    if not page or not _ADDRESS.fullmatch(pages):
+        return text
+    link = f"\n[The same as a page]({pages}) (`{page}`), kept for 30 days.\n"
+    return clipped(text, MOST - len(link)) + link
 
 
 def status_name(kind: Kind, stack: str) -> str:
@@ -22,7 +42,7 @@ def status_text(one: StackResult) -> str:
     return f"{one.words}; {one.digest}" if one.digest else one.words
 
 
-def command(left: From, json: AsJson = False) -> int:
+def command(left: From, pages: Pages = "", json: AsJson = False) -> int:
     """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
     job, client = here()
     result = Result.read(left)
@@ -31,20 +51,21 @@ def command(left: From, json: AsJson = False) -> int:
         page = client().issue(ISSUE, result.title, f"{ISSUE}\n{result.body}", open=result.code != YES)
         done.append(f"issue {page}" if page else "no issue is open, and none is needed")
     elif result.stacks or job.change is not None:
-        done = _stacks(job, client(), result)
+        done = _stacks(job, client(), result, pages)
     out.document({"posted": done})
     for line in done or ["nothing to post"]:
         out.line(line)
     return YES
 
 
-def _stacks(job: Job, forge: Forge, result: Result) -> list[str]:
+def _stacks(job: Job, forge: Forge, result: Result, pages: str) -> list[str]:
     done = []
     for one in result.stacks:
         change = one.change if one.change is not None else job.change
         if change is not None:
             # `up` says what it did below the review, in a comment of its own: so the review stays to be read.
-            forge.comment(change, _marker(result.kind, one.stack), f"{_marker(result.kind, one.stack)}\n{one.body}")
+            line = marker(one.stack, result.kind)
+            forge.comment(change, line, with_page(f"{line}\n{one.body}", one.page, pages))
             done.append(f"comment of {one.stack} on {change}")
         # The status comes last: where it stands, the comment does.
         forge.set_status(job.head, status_name(result.kind, one.stack), STATES[one.code], status_text(one), job.url)
@@ -57,17 +78,12 @@ def _stacks(job: Job, forge: Forge, result: Result) -> list[str]:
 def _outdated(forge: Forge, change: int, stacks: set[str]) -> list[str]:
     """A stack that an earlier version of this change touched, and this one does not: its comment says so."""
     done = []
-    for _, text in forge.comments(change):
-        marker = text.lstrip("\ufeff").split("\n", 1)[0].strip()
-        stack = marker.removeprefix("<!-- sweepctl review: ").removesuffix(" -->")
-        if stack == marker or stack in stacks or not begins(text, _marker("review", stack)):
+    for one in forge.comments(change):
+        stack = marked_stack(first_line(one.text)) if one.own else None
+        if stack is None or stack in stacks:
             continue
-        said = f"{_marker('review', stack)}\nThis change does not touch the stack {stack} any more.\n"
-        if text.replace("\r\n", "\n").strip() != said.strip():  # a forge may change the lines' ends
-            forge.comment(change, _marker("review", stack), said)
+        said = f"{marker(stack)}\nThis change does not touch the stack {stack} any more.\n"
+        if not same(one.text, said):
+            forge.comment(change, marker(stack), said)
             done.append(f"comment of {stack}, which is not touched any more")
     return done
-
-
-def _marker(kind: Kind, stack: str) -> str:
-    return f"<!-- sweepctl {kind}: {stack} -->"

@@ -23,7 +23,7 @@ def command(into: Into, json: AsJson = False) -> int:
         raise No(
             "this change is from a fork: it is not reviewed with the keys of this repository. Push its branch here"
         )
-    base = fork_point(root, job.target)
+    base = job.base or fork_point(root, job.target)
     found = touched(root, base)
     if found:
         steps.need_backend(root)
@@ -51,10 +51,10 @@ def _of(root: Path, env: dict[str, str], into: Path, base: str, one: Touched) ->
 
 def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: str) -> StackResult:
     """Runs `sweepctl review`, and reads what it wrote."""
-    markdown, document = into / f"{stack}.md", into / f"{stack}.json"
-    for old in (markdown, document):
+    markdown, document, page = (into / f"{stack}.{kind}" for kind in ("md", "json", "html"))
+    for old in (markdown, document, page):
         old.unlink(missing_ok=True)
-    files = ("--md-file", str(markdown), "--json-file", str(document))
+    files = ("--md-file", str(markdown), "--json-file", str(document), "--html-file", str(page))
     code = steps.sweepctl(root, env, "review", "--stack", stack, *words, *files).code
     code = code if code in (YES, NO) else UNSURE
     body = steps.text(markdown)
@@ -64,7 +64,7 @@ def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: st
     if body.startswith("<!-- "):
         body = body.partition("\n")[2]
     body = body or f"`sweepctl review --stack {stack}` ended with {code} and wrote nothing: the job's log says why.\n"
-    return StackResult(stack, code, WORDS[code], body, digest)
+    return StackResult(stack, code, WORDS[code], body, digest, page=page.name if page.is_file() else "")
 
 
 def _removed(root: Path, env: dict[str, str], stack: str) -> StackResult:

@@ -53,7 +53,8 @@ class Done:
 @dataclass(frozen=True)
 class StackResult:
     """What a step found of one stack. `code`: 0 yes, 1 no, 2 could not tell. `body`: the comment's Markdown without its
-    marker; `digest`: of the change that was reviewed; `change`: where the comment goes, None: the job's own.
+    marker; `digest`: of the change that was reviewed; `change`: where the comment goes, None: the job's own; `page`:
+    the file of the same review as HTML, beside the result, "" where there is none.
     """
 
     stack: str
@@ -62,6 +63,7 @@ class StackResult:
     body: str = ""
     digest: str = ""
     change: int | None = None
+    page: str = ""
 
 
 @dataclass(frozen=True)
