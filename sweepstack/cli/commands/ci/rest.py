@@ -1,4 +1,4 @@
-"""What both forges share: pages, lost answers, the one comment or issue kept up to date."""
+"""What both forges share: pages, lost answers, the one comment or issue kept up to date.
 
 A comment or an issue counts as ours only where this token wrote it: on a public repository a stranger can write one
 with the same first line, and would choose what stands there, or keep the real one from being seen.
