@@ -194,5 +194,5 @@ def text_of(call: Call, key: str, most: int, *, status: int, may_lack: bool = Fa
 
 
 def crlf(text: str) -> str:
-    """Texts come back with the line ends of a web form: GitLab's notes do (doc/api/notes.md shows `\\r\\n`)."""
+    """Texts come back with the line ends of a web form: GitLab's notes do (GitLab doc/api/notes shows `\\r\\n`)."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n")

@@ -26,7 +26,7 @@ from tests.simulators.forges.core import (
 BASE = "/api/v4"
 PROJECT = "1217"
 BODY = 1_000_000
-"""doc/api/notes.md: limited to 1,000,000 characters."""
+"""doc/api/notes: limited to 1,000,000 characters."""
 DESCRIPTION = 1_048_576
 _PROJECT: list[Route] = []
 _WHOLE: list[Route] = []
@@ -40,13 +40,13 @@ def tables(_: Forge) -> list[tuple[str, list[Route]]]:
 
 
 def headers(_: Forge, verb: str, sent: dict[str, str], raw: bytes) -> None:
-    """doc/api/rest/_index.md: a payload is JSON with its content type."""
+    """doc/api/rest/_index: a payload is JSON with its content type."""
     if raw and sent.get("content-type") != "application/json":
         raise Refused(415, "The provided content-type is not supported.")
 
 
 def who(sent: dict[str, str]) -> str:
-    """doc/api/rest/authentication.md: an access token as PRIVATE-TOKEN or Bearer; a job's token as JOB-TOKEN alone."""
+    """doc/api/rest/authentication: an access token as PRIVATE-TOKEN or Bearer; a job's token as JOB-TOKEN alone."""
     if sent.get("job-token") == JOB_TOKEN:
         return "job"
     if TOKEN in (sent.get("private-token"), sent.get("authorization", "").removeprefix("Bearer ")):
@@ -56,7 +56,7 @@ def who(sent: dict[str, str]) -> str:
 
 def allowed(forge: Forge, one: Route, who: str) -> None:
     """A job's token reads the notes, and can't write any (lib/api/helpers/notes_helpers.rb: «Job tokens only support
-    read operations»; doc/ci/jobs/ci_job_token.md has the list). A scope that only reads: 403 insufficient_scope."""
+    read operations»; doc/ci/jobs/ci_job_token has the list). A scope that only reads: 403 insufficient_scope."""
     if who == "job" and not one.job_token:
         raise Refused(401, "401 Unauthorized")
     if forge.scope != "api" and one.verb != "GET":
@@ -71,7 +71,7 @@ def always() -> dict[str, str]:
 
 
 def refusal(error: Refused) -> dict[str, Any]:
-    """doc/api/rest/troubleshooting.md: `error` where a parameter is wrong, else `message`, which may be an object."""
+    """doc/api/rest/troubleshooting: `error` where a parameter is wrong, else `message`, which may be an object."""
     if error.status == 400:
         return {"error": str(error)}
     if error.status == 422:
@@ -80,7 +80,7 @@ def refusal(error: Refused) -> dict[str, Any]:
 
 
 def _page(rows: list[Any], call: Call) -> list[Any]:
-    """doc/api/rest/_index.md: 20 rows usually, 100 at most; `link` and `x-next-page` say whether there is more. Totals
+    """doc/api/rest/_index: 20 rows usually, 100 at most; `link` and `x-next-page` say whether there is more. Totals
     are left out, as for long lists on GitLab.com."""
     size, page = number(call, "per_page", 20), number(call, "page", 1)
     if size > 100:
@@ -101,7 +101,7 @@ def _user(name: str) -> dict[str, Any]:
 
 @route(_WHOLE, "GET /user")
 def _me(forge: Forge, _: Call) -> tuple[int, Any]:
-    """doc/api/users.md: the user of the token. A job's token gets a 401."""
+    """doc/api/users: the user of the token. A job's token gets a 401."""
     return 200, _user(forge.me)
 
 
@@ -120,7 +120,7 @@ def _saved(forge: Forge, text: str) -> str:
 
 
 def _note(one: Thing) -> dict[str, Any]:
-    """doc/api/notes.md."""
+    """doc/api/notes."""
     shown = {"id": one.id, "body": crlf(one.body), "system": one.system, "author": _user(one.author)}
     return {**shown, "internal": False, "noteable_type": "MergeRequest", "created_at": "2026-11-23T20:00:00Z"}
 
@@ -177,7 +177,7 @@ def _edit_note(forge: Forge, call: Call) -> tuple[int, Any]:
 
 
 def _status(one: Thing) -> dict[str, Any]:
-    """doc/api/commits.md."""
+    """doc/api/commits."""
     shown = {"id": one.id, "status": one.state, "description": one.body, "name": one.name, "sha": one.commit}
     return {**shown, "author": _user(one.author)}
 
@@ -237,7 +237,7 @@ def _merge_requests(forge: Forge, call: Call) -> tuple[int, Any]:
 
 
 def _issue(one: Thing) -> dict[str, Any]:
-    """doc/api/issues.md."""
+    """doc/api/issues."""
     shown = {"iid": one.number, "id": one.id, "title": one.title, "description": crlf(one.body) or None}
     shown |= {"state": "opened" if one.state == "open" else "closed", "web_url": f"https://x/{one.number}"}
     return {**shown, "author": _user(one.author)}
