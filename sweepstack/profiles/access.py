@@ -43,8 +43,8 @@ class Ssh(Fact):
     def problems(self) -> list[str]:
         """What doesn't fit together."""
         return [
-            f"ssh.flavours: {flavour.kind} passes no files, and why_not does not say why"
-            for flavour in self.flavours
+            f"ssh.flavours.{index}: {flavour.kind} passes no files, and nothing says why; add why_not, or files: true"
+            for index, flavour in enumerate(self.flavours)
             if not flavour.files and not flavour.why_not
         ]
 
@@ -75,10 +75,10 @@ class Network(Fact):
     def problems(self, *, entered: bool) -> list[str]:
         """What doesn't fit together. `entered`: its boxes are hosts that are entered by SSH."""
         named = [name for route in self.mirrors.values() for name in route] + list(self.caches)
-        problems = [f"network: {name} is set twice" for name in sorted(set(named)) if named.count(name) > 1]
+        twice = sorted({name for name in named if named.count(name) > 1})
         right = "an absolute path or one below ~/" if entered else "a path below the box's folder, such as data/hf"
-        return problems + [
-            f"network.caches.{name} is {path!r}: expected {right}"
+        return [f"network: {name} is set twice; take one of them out" for name in twice] + [
+            f"network.caches.{name} is {path!r}, which lies elsewhere; write {right}"
             for name, path in self.caches.items()
             if entered != path.startswith(("/", "~/")) or ".." in path.split("/") or not path
         ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import ClockFact, IssueFacts, StopFacts, TeardownFacts
-from sweepstack.profiles.model import Clock, Layout, Profile, VerbFacts
+from sweepstack.profiles.layout import Layout, VerbFacts
+from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.tiers import HOME_TIER, VERB, layout_of
 
 

@@ -70,11 +70,15 @@ def source_problems(stamps: Mapping[str, str], sources: Mapping[str, str]) -> li
     )
     used = {*stamps, *stamps.values(), *map(month_of, stamps.values())}
     return [
-        *(f"sources lacks {month}: where do the facts with that stamp come from?" for month in bare),
+        *(f'sources lacks {month}; write {month}: "where the facts with that stamp come from"' for month in bare),
         *(
-            f"sources: {name} is neither a fact that stamps names nor a month in it"
+            f"sources.{name} is neither a fact that stamps names nor a month in it; take it out"
             for name in sources
             if name not in used
         ),
-        *(f"sources: {name} is empty" for name, said in sources.items() if not said.strip()),
+        *(
+            f"sources.{name} is empty; write whose pages or whose account say so"
+            for name, said in sources.items()
+            if not said.strip()
+        ),
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.lease import NONE, LeaseFacts
 from sweepstack.onbox.common.units import parse_duration
-from sweepstack.profiles.model import Layout, Profile
+from sweepstack.profiles.layout import Layout
+from sweepstack.profiles.model import Profile
 
 
 def lease_facts(config: StackConfig, profile: Profile, layout: Layout) -> LeaseFacts | None:

@@ -17,8 +17,8 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles.access import ByHand, Environment, Network, OwnKey, Ssh
 from sweepstack.profiles.dates import Proved, Stamp, source_problems
 from sweepstack.profiles.fact import Fact
+from sweepstack.profiles.layout import Layout, Tier, Verb, VerbFacts
 
-Verb = Literal["stop", "destroy"]
 SECTIONS = (
     "Launch",
     "Storage",
@@ -66,105 +66,6 @@ def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
 
 Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
 Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
-
-
-class Tier(Fact):
-    """One place where bytes lie. `survives`: what is left of them after each verb; null where unknown.
-
-    `path` is box-relative; empty where nothing of ours lies there, such as a system disk. `place`: where it lies on a
-    host that has places of its own (`/root/data`, `~/proj`; `{volume}` is the mount's source), which tiers may share:
-    ours is a folder below it; null: below our root.
-    `mounted`: whether that place is a mount point, so that an empty folder there is not the tier; null: unknown.
-    """
-
-    path: Annotated[str, Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*)?$")]
-    survives: dict[Verb, StrictBool | None]
-    mount: str | None = None
-    """Box-relative path under which a volume of this tier is mounted."""
-    place: Annotated[str | None, Field(pattern=r"^(/|~/)[^{}]*(\{volume\}[^{}]*)?$")] = None
-    mounted: StrictBool | None = None
-    shared_between_boxes: StrictBool = False
-    region_locked: StrictBool = False
-    size_cap_bytes: int | None = None
-    inode_cap: int | None = None
-    price_per_gb_month: float | None = None
-
-
-class VerbFacts(Fact):
-    """What one verb does. `native` is the platform's own word; `bills_after` what it leaves on the bill.
-
-    `issued_by`: our adapter over an API, a `command` on the box over SSH (never one that can't be undone), or a person,
-    for whom `manual` says what to do and what it costs them.
-    """
-
-    native: str
-    stops_meter: StrictBool
-    irreversible: StrictBool
-    kills: tuple[str, ...]
-    keeps: tuple[str, ...]
-    bills_after: tuple[str, ...] = ()
-    price_per_hour: float | None = None
-    """USD that a box still costs per hour after it, where that is one figure; null: each offer has its own."""
-    issued_by: Literal["api", "ssh", "person"]
-    command: str = ""
-    manual: str = ""
-
-    def problems(self, where: str) -> list[str]:
-        """What doesn't fit together."""
-        problems = []
-        if (self.issued_by == "ssh") != bool(self.command):
-            problems.append(f"{where}: a command is for a verb issued by ssh, which needs one")
-        if self.issued_by == "ssh" and self.irreversible:
-            problems.append(f"{where}: can't be undone, so no command on a box may issue it; issued_by: person")
-        if (self.issued_by == "person") != bool(self.manual):
-            problems.append(f"{where}: manual is for a verb issued by a person, who needs the step and its consequence")
-        return problems
-
-
-class Layout(Fact):
-    """Where bytes lie on a box, and what each verb does to them. A box with a volume may be laid out otherwise."""
-
-    tiers: dict[str, Tier]
-    verbs: dict[Verb, VerbFacts]
-
-    def durable_tier(self, verb: Verb) -> tuple[str, Tier] | None:
-        """The first tier that survives `verb` and can be mounted, with its name."""
-        for name, tier in self.tiers.items():
-            if tier.survives.get(verb) is True and tier.mount is not None:
-                return name, tier
-        return None
-
-    def problems(self, where: str = "") -> list[str]:
-        """What doesn't fit together. `where`: the key that it stands below, with its dot."""
-        problems = self._path_problems(where)
-        for tier_name, tier in self.tiers.items():
-            if tier.survives.get("destroy") is True and tier.survives.get("stop") is False:
-                problems.append(f"{where}tiers.{tier_name}.survives: what survives destroy survives a stop, too")
-            if not tier.path and (tier.mount is not None or tier.place is None):
-                problems.append(f"{where}tiers.{tier_name}: without a path it needs a place, and can't be mounted")
-        for name, verb in self.verbs.items():
-            problems += verb.problems(f"{where}verbs.{name}")
-            spoken = {*verb.kills, *verb.keeps}
-            if spoken != set(self.tiers) or len(verb.kills) + len(verb.keeps) != len(spoken):
-                problems.append(f"{where}verbs.{name}: each tier stands in kills or in keeps, once")
-            for tier_name, tier in self.tiers.items():
-                survives = tier.survives.get(name)
-                # Unknown counts as killed: the safer reading.
-                if tier_name in spoken and (tier_name in verb.keeps) != (survives is True):
-                    problems.append(
-                        f"{where}verbs.{name} and {where}tiers.{tier_name}.survives.{name} contradict each other"
-                    )
-        return problems
-
-    def _path_problems(self, where: str) -> list[str]:
-        """Tiers that lie in each other: what may be pruned in one would be pruned in the other."""
-        paths = [(name, tier.path) for name, tier in self.tiers.items() if tier.path]
-        return [
-            f"{where}tiers.{name}.path: {path} lies in that of {other} ({above}); each tier has a path of its own"
-            for index, (name, path) in enumerate(paths)
-            for position, (other, above) in enumerate(paths)
-            if index != position and f"{path}/".startswith(f"{above}/") and (path != above or index > position)
-        ]
 
 
 class Clock(Fact):
@@ -291,12 +192,14 @@ class Profile(Fact):
         missing = [name for name in OVERRIDE_NAMES if name not in self.overrides]
         if missing:
             near = "".join(did_you_mean(name, set(self.overrides) - set(OVERRIDE_NAMES)) for name in missing)
-            problems.append(f"overrides lacks {', '.join(missing)}{near.replace('did you mean', 'is it')}")
+            said = f"overrides lacks {', '.join(missing)}{near.replace('did you mean', 'is it').replace(';', ',')}"
+            problems.append(f'{said}; add {missing[0]}: "" if there is none')
         dated = [*KEYS, "tiers", "verbs", "meter", *(name for name in ACCESS if getattr(self, name) is not None)]
         dated += ["danger_clocks"] if self.danger_clocks else []
         undated = [name for name in dated if name not in self.stamps]
         if undated:
-            problems.append(f"stamps lacks {', '.join(undated)}: YYYY-MM of the last check, or unverified")
+            said = f"write {undated[0]}: with the month of its last check (YYYY-MM), or unverified"
+            problems.append(f"stamps lacks {', '.join(undated)}; {said}")
         problems += source_problems(self.stamps, self.sources)
         if problems:
             raise ValueError("\n".join(problems))
@@ -305,21 +208,31 @@ class Profile(Fact):
     def _tier_problems(self) -> list[str]:
         problems = []
         if self.meter_stop_verb not in self.verbs:
-            problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which verbs does not describe")
+            said = f"describe it there, or write {' or '.join(self.verbs) or 'one that is'}"
+            problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which verbs does not describe; {said}")
         elif self.verbs[self.meter_stop_verb].irreversible != self.meter_stop_irreversible:
-            problems.append(f"meter_stop_irreversible contradicts verbs.{self.meter_stop_verb}.irreversible")
+            said = f"contradicts verbs.{self.meter_stop_verb}.irreversible; write the same in both"
+            problems.append(f"meter_stop_irreversible {said}")
         problems += self.layout(volume=False).problems()
         if self.with_volume is not None:
             problems += self.with_volume.problems("with_volume.")
             if set(self.with_volume.tiers) != set(self.tiers):
-                problems.append("with_volume.tiers has other tiers than tiers")
+                more = sorted(set(self.with_volume.tiers) ^ set(self.tiers))
+                said = f"has other tiers than tiers ({', '.join(more)}); name the same in both"
+                problems.append(f"with_volume.tiers {said}")
             if self.meter_stop_verb not in self.with_volume.verbs:
-                problems.append(f"meter_stop_verb is {self.meter_stop_verb}, which with_volume.verbs does not describe")
+                said = f"lacks {self.meter_stop_verb}, which is meter_stop_verb; describe it there, too"
+                problems.append(f"with_volume.verbs {said}")
             elif self.with_volume.durable_tier(self.meter_stop_verb) is None:
-                problems.append(f"with_volume: no tier that is mounted survives {self.meter_stop_verb}")
-        for clock in self.danger_clocks:
+                said = f"no tier that is mounted survives {self.meter_stop_verb}"
+                problems.append(f"with_volume: {said}; give the one that does its mount, or take with_volume out")
+        for index, clock in enumerate(self.danger_clocks):
             wrong = [tier for tier in (*clock.kills, *(clock.with_volume or ())) if tier not in self.tiers]
-            problems += [f"danger_clocks: {clock.what} kills {tier}, which is no tier" for tier in wrong]
+            known = ", ".join(self.tiers)
+            problems += [
+                f"danger_clocks.{index}: {clock.what} kills {tier}, which is no tier; name some of {known}"
+                for tier in wrong
+            ]
         return problems
 
     def _access_problems(self) -> list[str]:
@@ -330,19 +243,25 @@ class Profile(Fact):
             needed = ACCESS if self.by_hand is None else ("stop_from_inside",)
             missing = [name for name in needed if getattr(self, name) is None]
             if missing:
-                problems.append(f"no API ends its boxes, so the profile has to say {', '.join(missing)}")
+                said = f"no API ends its boxes; add {', '.join(missing)} to the profile"
+                problems.append(f"verbs: {said}")
         for layout in layouts[: 2 if self.with_volume is not None else 1]:
             commanded = "stop" in layout.verbs and layout.verbs["stop"].issued_by == "ssh"
             if commanded != (self.stop_from_inside == "proved"):
-                problems.append("stop_from_inside is proved where verbs.stop is issued by ssh, and nowhere else")
+                said = "write proved, or another issued_by" if commanded else "give verbs.stop its command by ssh, or "
+                said += "" if commanded else "write unproved"
+                problems.append(
+                    f"stop_from_inside is proved where verbs.stop is issued by ssh, and nowhere else; {said}"
+                )
         if (self.stop_from_inside in ("unproved", "refuted")) != bool(self.stop_refused):
+            said = "add it" if not self.stop_refused else "take it out, or write stop_from_inside: unproved"
             problems.append(
-                "stop_refused says why no box is stopped from inside, and what works, where that is not proved"
+                f"stop_refused says why no box is stopped from inside, and what works, where that is not proved; {said}"
             )
         if not self.meter.quoted and self.meter.price_per_hour is not None:
-            problems.append("meter: has a price_per_hour, so it is quoted")
+            problems.append("meter.quoted: it has a price_per_hour, so it is quoted; write quoted: true")
         if self.by_hand is not None and self.ssh is not None:
-            problems.append("by_hand is for boxes that no program reaches, and ssh says how one does")
+            problems.append("by_hand: it is for boxes that no program reaches, and ssh says how one does; take one out")
         problems += self.ssh.problems() if self.ssh is not None else []
         return problems + (self.network.problems(entered=self.ssh is not None) if self.network is not None else [])
 
@@ -361,11 +280,12 @@ class Profile(Fact):
         if self.ssh is not None and self.ssh.user is not None:
             facts["SSH_USER"] = {self.ssh.user}
         return [
-            f"overrides.{name} repeats no fact: it may be one of {', '.join(sorted(facts))}; take it out"
+            f"overrides.{name} repeats no fact; take it out, known are: {', '.join(sorted(facts))}"
             for name in self.overrides
             if name not in facts
         ] + [
-            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}"
+            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}; "
+            "write what they say, or mend the facts"
             for name, said in facts.items()
             if name in self.overrides and self.overrides[name] not in said
         ]
@@ -373,8 +293,13 @@ class Profile(Fact):
     def _unknown_problems(self) -> list[str]:
         wrong = [name for name in self.unknown if name not in KEYS]
         known = [name for name in self.unknown if name in KEYS and getattr(self, name) is not None]
-        problems = [f"unknown lists {name}, which is no key of a profile" for name in wrong]
-        return problems + [f"{name} is listed as unknown and has a value" for name in known]
+        problems = [
+            f"unknown lists {name}, which is no key that may be unknown{did_you_mean(name, KEYS) or '; take it out'}"
+            for name in wrong
+        ]
+        return problems + [
+            f"{name} is listed as unknown and has a value; write null, or take it out of unknown" for name in known
+        ]
 
     @property
     def believed_lag(self) -> float:

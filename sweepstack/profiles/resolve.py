@@ -21,8 +21,9 @@ from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.hosts import host_problems, python_of
 from sweepstack.profiles.image import image_words
+from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.lease import lease_facts
-from sweepstack.profiles.model import Layout, Profile
+from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems

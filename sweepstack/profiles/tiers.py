@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.profiles.model import Layout, Profile, Tier
+from sweepstack.profiles.layout import Layout, Tier
+from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Durable
 
 VERB: Final = "destroy"

@@ -12,8 +12,9 @@ import pytest
 from components.store import Store
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.load import load_profile
-from sweepstack.profiles.model import Meter, Tier
+from sweepstack.profiles.model import Meter
 from sweepstack.profiles.store_plan import keep
 from sweepstack.provider.resources.volume import VolumeHandler
 from tests.unit.config.helpers import GOOD as SWEEP

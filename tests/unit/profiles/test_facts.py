@@ -131,7 +131,7 @@ def test_each_dated_fact_has_a_source() -> None:
     assert source_problems({"verbs": "2026-06-14", "tiers": "unverified"}, {"2026-06": "a page"}) == []
     assert source_problems({"verbs": "2026-06"}, {"verbs": "a page"}) == []
     assert source_problems({"verbs": "2026-06"}, {}) == [
-        "sources lacks 2026-06: where do the facts with that stamp come from?"
+        'sources lacks 2026-06; write 2026-06: "where the facts with that stamp come from"'
     ]
     assert "neither a fact" in "".join(source_problems({"verbs": "unverified"}, {"2025-01": "a page"}))
     assert "is empty" in "".join(source_problems({"verbs": "2026-06"}, {"2026-06": " "}))
@@ -142,9 +142,9 @@ def test_each_dated_fact_has_a_source() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("proved_live: 2026-11\n", "", "proved_live  Field required"),
+        ("proved_live: 2026-11\n", "", "proved_live  is missing"),
         ("proved_live: 2026-11", "proved_live: lately", "not ahead of today, or never"),
-        ('  2026-11: "this', '  2026-10: "this', "sources lacks 2026-11"),
+        ('  2026-11: "this', '  2026-10: "this', "sources  lacks 2026-11"),
     ],
 )
 def test_a_profile_without_them_is_refused_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:
