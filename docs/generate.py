@@ -136,11 +136,11 @@ def resources_page() -> str:
 
 def profiles_page() -> str:
     """The facts that a platform's profile states."""
-    from sweepstack.profiles import access, model
+    from sweepstack.profiles import access, layout, model
 
     parts = [NOTE, "# Profiles: the facts of a platform\n", words_of(model) + "\n"]
     parts.append("What each platform's profile says: [platforms.md](platforms.md).\n")
-    rented = (model.Profile, model.Meter, model.Gpus, model.Tier, model.VerbFacts, model.Clock)
+    rented = (model.Profile, model.Meter, model.Gpus, layout.Tier, layout.VerbFacts, model.Clock)
     for shape in (*rented, access.Ssh, access.SshFlavour, access.Network, access.Proxy, access.Environment):
         parts += [f"## {shape.__name__}\n", words_of(shape) + "\n"]
         rows = (
@@ -153,6 +153,7 @@ def profiles_page() -> str:
 
 def platforms_page() -> str:
     """What every profile says of ending a box there: verbs, what they kill, clocks; and what is handy."""
+    from sweepstack.profiles import words
     from sweepstack.profiles.load import load_profile, platforms
 
     profiles = [load_profile(name) for name in platforms()]
@@ -167,19 +168,14 @@ def platforms_page() -> str:
     rows = []
     for profile in profiles:
         verb = profile.verbs[profile.meter_stop_verb]
-        kept = [
-            layout.durable_tier("destroy") for layout in (profile.layout(volume=False), profile.layout(volume=True))
-        ]
-        lasting = "yes" if kept[0] else "with `mounts`" if kept[1] else "nothing"
-        word = {None: "over its API", "proved": "yes", "unproved": "not proved", "refuted": "no: it bills on"}
         rows.append(
             (
                 f"[{profile.platform}](../../profiles/{profile.platform}.md)",
                 "yes" if not profile.unavailable else "not yet",
-                verb.native + (" (can't be undone)" if verb.irreversible else " (can be undone)"),
-                {"api": "us", "ssh": f"us, by `{verb.command}` on the box", "person": "a person"}[verb.issued_by],
-                word[profile.stop_from_inside],
-                lasting,
+                words.undone(verb),
+                words.issued_by(verb),
+                words.stops_from_inside(profile),
+                words.outlives(profile).replace("mounts", "`mounts`"),
                 profile.proved_live,
             )
         )
@@ -195,7 +191,7 @@ def platforms_page() -> str:
     parts.append(table(head, rows))
     for profile in profiles:
         parts += [f"## {profile.platform}\n", table(("verb", "kills", "keeps", "goes on billing"), _verbs(profile))]
-        clocks = [_clock(clock) for clock in profile.danger_clocks]
+        clocks = [f"- **Clock**, {words.clock_words(clock)}." for clock in profile.danger_clocks]
         person = [f"- Only a person does it: {verb.manual}." for verb in profile.verbs.values() if verb.manual]
         good = [f"- {line}" for line in profile.conveniences]
         parts.append("\n".join([*person, *clocks, *good]) + "\n")
@@ -216,29 +212,19 @@ def readme_page() -> str:
 
 
 def _verbs(profile: Any) -> Iterable[tuple[str, ...]]:
-    layouts = [("", profile.layout(volume=False))]
-    if profile.with_volume is not None:
-        layouts.append((", with `mounts`", profile.with_volume))
-    for where, layout in layouts:
+    from sweepstack.profiles import words
+
+    for title, layout in words.layouts(profile):
+        where = f", {title.replace('mounts', '`mounts`')}" if title else ""
         for name, verb in layout.verbs.items():
             billed = "; ".join(verb.bills_after) or "-"
             yield f"{name}: {verb.native}{where}", ", ".join(verb.kills) or "-", ", ".join(verb.keeps) or "-", billed
 
 
-def _clock(clock: Any) -> str:
-    begins = {"stop": "stopped", "arrears": "in arrears", "start": "running"}[clock.starts]
-    after = (
-        f"after {clock.after:g} d {begins}"
-        if clock.after is not None
-        else f"while {begins}, at a time not known before"
-    )
-    kills = f"; kills {', '.join(clock.kills)}" if clock.kills else ""
-    return f"- **Clock**, {after}: {clock.what}{kills}."
-
-
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(_bare(annotation))
-    for module in ("sweepstack.profiles.model.", "sweepstack.profiles.access.", "typing.", "NoneType"):
+    ours = tuple(f"sweepstack.profiles.{module}." for module in ("layout", "model", "access"))
+    for module in (*ours, "typing.", "NoneType"):
         text = text.replace(module, "null" if module == "NoneType" else "")
     return f"`{text}`"
 

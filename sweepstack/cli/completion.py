@@ -1,4 +1,4 @@
-"""The shell's Tab completion: names of stacks, cells and boxes.
+"""The shell's Tab completion: names of stacks, cells, boxes and platforms.
 
 Quick: the cells are expanded once for each version of a stack file, and cached. Never raises and prints nothing: a
 shell can't show errors here.
@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from sweepstack.core.paths import cache_folder
+from sweepstack.core.paths import cache_folder, profiles_folder
 from sweepstack.onbox.common.canonical import write_atomically
 
 MOST = 500
@@ -43,6 +43,12 @@ def boxes(ctx: typer.Context, incomplete: str) -> list[str]:
 def cells_or_boxes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Boxes after --setup or --runner, else cells."""
     return (boxes if ctx.params.get("setup") or ctx.params.get("runner") else cells)(ctx, incomplete)
+
+
+def platforms(incomplete: str) -> list[str]:
+    """The platforms that have a profile."""
+    names = (path.stem for path in profiles_folder().glob("*.md") if not path.stem.isupper())
+    return _fitting(names, incomplete)
 
 
 def _fitting(names: Any, incomplete: str) -> list[str]:

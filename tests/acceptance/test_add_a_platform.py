@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib import new_platform
-from scripts.lib.errors import SetupError
+from sweepstack.cli.commands.profile import scaffold
+from sweepstack.cli.output import No
 from sweepstack.onbox.host import capabilities
 from sweepstack.onbox.host.platform import Platform
 
@@ -251,9 +250,9 @@ def test_types_and_architecture_hold_before_and_after(copy: Path) -> None:
 @pytest.mark.parametrize(("title", "api"), [(BY_SSH, False), (BY_API, True)])
 def test_the_page_names_all_that_the_scaffold_writes(title: str, api: bool) -> None:
     first, *others = commands(title, CLOUD)
-    assert first.split() == ["scripts/new-platform", CLOUD, *(["--api"] if api else [])]
-    assert others == new_platform.next_commands(CLOUD, api=api)
-    files = new_platform.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))
+    assert first.split() == [".venv/bin/sweepctl", "profile", "new", CLOUD, *(["--api"] if api else [])]
+    assert others == scaffold.next_commands(CLOUD, api=api)
+    files = scaffold.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))
     page = named(section(title), CLOUD)
     assert [path for path in files if f"`{path}`" not in page] == []
 
@@ -278,7 +277,7 @@ def test_the_page_names_each_method_and_each_capability() -> None:
 @pytest.mark.parametrize("name", ["ace", "z9", "a-cloud-of-20-letter"])
 def test_what_it_writes_is_formatted_whatever_the_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    for path, text in new_platform.new_files(ROOT, name, api=True, day=date(2026, 11, 23)).items():
+    for path, text in scaffold.new_files(ROOT, name, api=True, day=date(2026, 11, 23)).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     ours = 'lint.isort.known-first-party=["sweepstack", "tests"]'  # as the linter sees it where all of it is
@@ -303,20 +302,25 @@ def test_what_it_writes_is_formatted_whatever_the_name(tmp_path: Path, name: str
     ],
 )
 def test_a_name_that_will_not_do_is_refused(name: str, said: str) -> None:
-    with pytest.raises(SetupError, match=re.escape(said)):
-        new_platform.new_files(ROOT, name, api=True, day=date(2026, 11, 23))
+    with pytest.raises(No, match=re.escape(said)):
+        scaffold.new_files(ROOT, name, api=True, day=date(2026, 11, 23))
 
 
-def test_nothing_is_written_over_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(ROOT / new_platform.TEMPLATES, tmp_path / new_platform.TEMPLATES)
+def test_nothing_is_written_over_what_is_there(tmp_path: Path) -> None:
+    def write() -> list[str]:
+        return scaffold.write_new(tmp_path, CLOUD, api=True, day=date(2026, 11, 23))
+
+    with pytest.raises(No, match="is no checkout of sweepstack"):
+        write()
+    shutil.copytree(ROOT / scaffold.TEMPLATES, tmp_path / scaffold.TEMPLATES)
     there = tmp_path / f"tests/conformance/harness_{ADAPTER}.py"
     there.parent.mkdir(parents=True)
     there.write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    assert new_platform.main([CLOUD, "--api"], tmp_path) == 2
-    assert f"error: tests/conformance/harness_{ADAPTER}.py is there already" in capsys.readouterr().err
+    with pytest.raises(No, match=f"tests/conformance/harness_{ADAPTER}.py is there already"):
+        write()
     assert (sorted(tmp_path.rglob("*")), there.read_text()) == (before, "mine")
     there.unlink()
-    assert new_platform.main([CLOUD, "--api"], tmp_path) == 0
-    assert shlex.split(capsys.readouterr().out)[0] == "wrote"
-    assert new_platform.main([CLOUD, "--api"], tmp_path) == 2
+    assert all((tmp_path / path).is_file() for path in write())
+    with pytest.raises(No, match="is there already"):
+        write()

@@ -18,11 +18,11 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.profiles import box_answers as facts
+from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.model import Profile
 from tests.engine.commands import Result
 from tests.engine.harness import Stack
-from tests.live import facts
-from tests.live.facts import Answer
 from tests.live.harness import MOST_PER_HOUR
 from tests.live.run import LiveRun
 from tests.live.transcript import Transcript
@@ -150,7 +150,7 @@ class Journey:
         self.transcript.say(f"        it costs ${price:.3f}/h")
 
     def _ask(self) -> None:
-        self._seen = self._asked(mark=True)
+        self._seen = self._asked(mark="write")
         self.answers.append(Answer("kind", self.profile.kind, "a rented box that SSH reaches", "agrees"))
         with contextlib.suppress(PlatformError):
             record = self._record()
@@ -209,7 +209,7 @@ class Journey:
         self.answers.append(facts.judge_own_key(self.profile, tried, why))
         if not tried:
             self.flaws.append(why)
-        self._after = self._asked(mark=False)
+        self._after = self._asked(mark="look")
 
     def _approve(self) -> None:
         self._yes("sweepctl", "approve", "--receipt", self._verify(6), "--stack", self.stack.name)
@@ -249,7 +249,7 @@ class Journey:
     def _on_box(self, *words: str) -> list[str]:
         return ["sweepctl", "exec", BOX, "--stack", self.stack.name, "--", *words]
 
-    def _asked(self, *, mark: bool) -> dict[str, Any]:
+    def _asked(self, *, mark: Mark) -> dict[str, Any]:
         result = self._run(*self._on_box(*facts.question(self.profile, self.run.prefix, mark=mark)))
         try:
             return facts.read(result.out)

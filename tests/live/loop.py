@@ -24,13 +24,13 @@ from sweepstack.channel.ssh.keys import KEY_VARIABLE, choose
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.profiles import dates
 from sweepstack.profiles.load import FOLDER, load_profile
+from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
 from tests.engine.harness import ROOT, Stack
 from tests.live.books import all_books
 from tests.live.harness import MOST_PER_HOUR
 from tests.live.journey import Failed, Journey
 from tests.live.purse import RESERVE_SECONDS, OverBudget
 from tests.live.run import LiveRun, busy, new_identity
-from tests.live.stamps import NoStamps, propose, stamped
 from tests.live.transcript import Transcript
 from tests.simulators.rental import stack_of
 

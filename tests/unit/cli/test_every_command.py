@@ -15,9 +15,11 @@ from sweepstack.cli.verbs import load, names
 from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-OF_NO_STACK = {"audit", "init", "new", "profile stale"} | {
-    f"ci {verb}" for verb in ("github", "gitlab", "nightly", "post", "review", "reviewed", "up")
-}
+OF_NO_STACK = (
+    {"audit", "init", "new"}
+    | {f"profile {verb}" for verb in ("check", "list", "new", "show", "stale")}
+    | {f"ci {verb}" for verb in ("github", "gitlab", "nightly", "post", "review", "reviewed", "up")}
+)
 """The one makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
 
 

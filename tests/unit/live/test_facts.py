@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -14,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from sweepstack.onbox.visit import facts as probe_box
+from sweepstack.profiles import box_answers as facts
 from sweepstack.profiles import dates
+from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.model import Profile
-from tests.live import facts, probe_box
+from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
 from tests.live.books import all_books
-from tests.live.facts import Answer
-from tests.live.stamps import NoStamps, propose, stamped
 from tests.live.transcript import RED, Transcript
 
 PLATFORMS = sorted(all_books())
@@ -50,22 +50,22 @@ def judged(profile: Profile, **changes: Any) -> list[Answer]:
     return facts.judge(profile, {**HEALTHY, **changes}, HEALTHY)
 
 
-def ask(profile: Profile, box: Path, *, mark: bool, word: str = "sweepstack-livetest-") -> dict[str, Any]:
-    command = facts.question(profile, word, mark=mark)
-    command = [sys.executable, *command[1:-1], json.dumps({**json.loads(command[-1]), "hosts": []})]
+def ask(profile: Profile, box: Path, *, mark: Mark, word: str = "sweepstack-livetest-") -> dict[str, Any]:
+    command = facts.question(profile, word, mark=mark, hosts=())
+    command = [sys.executable, *command[1:]]
     return facts.read(subprocess.run(command, cwd=box, check=True, capture_output=True, text=True).stdout)
 
 
 def test_the_probe_marks_tiers_and_finds_the_marks(profile: Profile, tmp_path: Path) -> None:
     for tier in profile.tiers.values():
         (tmp_path / tier.path).mkdir(parents=True)
-    assert not any(found["marked"] for found in ask(profile, tmp_path, mark=False)["tiers"].values())
-    seen = ask(profile, tmp_path, mark=True)
+    assert not any(found["marked"] for found in ask(profile, tmp_path, mark="look")["tiers"].values())
+    seen = ask(profile, tmp_path, mark="write")
     assert all(found["marked"] and found["kind"] for found in seen["tiers"].values())
     assert all(seen["caches"].values())
-    assert not any(found["marked"] for found in ask(profile, tmp_path, mark=False, word="another")["tiers"].values())
+    assert not any(found["marked"] for found in ask(profile, tmp_path, mark="look", word="another")["tiers"].values())
     shutil.rmtree(tmp_path / profile.tiers["scratch"].path)
-    again = ask(profile, tmp_path, mark=False)["tiers"]
+    again = ask(profile, tmp_path, mark="look")["tiers"]
     assert {name for name, found in again.items() if found["marked"]} == {"data", "durable"}
 
 

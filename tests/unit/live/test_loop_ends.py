@@ -14,8 +14,9 @@ import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe
+from sweepstack.profiles import box_answers as facts
 from sweepstack.profiles.load import load_profile
-from tests.live import facts, loop, run
+from tests.live import loop, run
 from tests.live.journey import Failed
 from tests.live.purse import OverBudget
 from tests.live.transcript import Transcript

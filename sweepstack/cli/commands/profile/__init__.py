@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-VERBS = ("stale",)
+VERBS = ("list", "show", "check", "explain", "probe", "stale", "new")
 """Each is the file of its name here."""
 
 
 def command() -> None:
-    """The facts of the platforms: where they come from, how old they are, and what leans on them."""
+    """The platforms: what is known of each, how old that is, and what leans on it."""

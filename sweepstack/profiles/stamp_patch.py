@@ -1,4 +1,4 @@
-"""New stamps for a profile, as a patch that a person reads and applies: the profile itself is never written."""
+"""New stamps for a profile, as a patch that a person applies; the profile is never written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.profiles.box_answers import Answer
 from sweepstack.profiles.load import load_profile
-from tests.live.facts import Answer
 
 
-class NoStamps(Exception):
+class NoStamps(SweepstackError):
     """Why nothing is proposed."""
 
 

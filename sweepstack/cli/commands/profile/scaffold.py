@@ -6,16 +6,14 @@ until it is written. What is to be done stands there as `TODO of DATE`, and a te
 
 from __future__ import annotations
 
-import argparse
 import keyword
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from string import Template
 
-from scripts.lib.errors import SetupError
+from sweepstack.cli.output import No
 
 TEMPLATES = Path("scripts/templates/platform")
 PAGE = 'CONTRIBUTING.md, "Add a platform"'
@@ -45,45 +43,30 @@ STAMPS_BY_A_PERSON = """\
   stop_from_inside: unverified"""
 
 
-def main(argv: Sequence[str], root: Path) -> int:
-    """Exit 0: written. 2: refused, and nothing was written."""
-    parser = argparse.ArgumentParser(prog="scripts/new-platform", description=__doc__, epilog=f"See {PAGE}.")
-    parser.add_argument("name", metavar="NAME", help="as a stack config names it: lower case, digits and dashes")
-    parser.add_argument(
-        "--api", action="store_true", help="it has an API that rents: also an adapter (default: entered by SSH)"
-    )
-    asked = parser.parse_args(argv)
-    try:
-        files = new_files(root, asked.name, api=asked.api, day=date.today())
-        for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            with (root / path).open("x", encoding="utf-8") as file:
-                file.write(text)
-    except (SetupError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for path in files:
-        print(f"wrote {path}")
-    print(f"Next: write what each `TODO of` in them asks for, as {PAGE} says, then:")
-    for command in next_commands(asked.name, api=asked.api):
-        print(f"  {command}")
-    return 0
+def write_new(root: Path, name: str, *, api: bool, day: date) -> list[str]:
+    """Writes the files of a platform and returns their paths. Raises No, and nothing was written, and OSError."""
+    files = new_files(root, name, api=api, day=day)
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        with (root / path).open("x", encoding="utf-8") as file:
+            file.write(text)
+    return list(files)
 
 
 def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
-    """Path → text of what is written for a platform. Raises SetupError for a name that will not do."""
+    """Path → text of what is written for a platform. Raises No for a name that will not do."""
+    if not (root / TEMPLATES).is_dir():
+        raise No(f"{root} is no checkout of sweepstack, and a platform is added to one: go to its folder")
     if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise SetupError(
+        raise No(
             f"{name!r} is no name of a platform: at most {LONGEST_NAME} lower-case letters, digits and single dashes, "
             "a letter first"
         )
     adapter = name.replace("-", "_") if api else "ssh"
     if api and keyword.iskeyword(adapter):
-        raise SetupError(f"{name} is a word of Python, so no folder of modules can be called so. Try {name}-cloud")
+        raise No(f"{name} is a word of Python, so no folder of modules can be called so. Try {name}-cloud")
     if place := next(_places_of_the_word(root, name), ""):
-        raise SetupError(
-            f"{name} is a word of our own code ({place}), where no platform may be named. Try {name}-cloud"
-        )
+        raise No(f"{name} is a word of our own code ({place}), where no platform may be named. Try {name}-cloud")
     title = name.replace("-", " ").title()
     words = {
         "name": name,
@@ -107,7 +90,7 @@ def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
     if api and (root / "sweepstack/platforms" / adapter).exists():
         there.append(f"sweepstack/platforms/{adapter}")
     if there:
-        raise SetupError(f"{there[0]} is there already, and nothing is written over it")
+        raise No(f"{there[0]} is there already, and nothing is written over it")
     return {path: _filled(root / TEMPLATES / f"{template}.tmpl", words) for path, template in made.items()}
 
 
