@@ -22,7 +22,7 @@ from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.spot import asked_resources
 from sweepstack.profiles.tiers import VERB, layout_of
 
-UNDATED = ("uses_image", "gpus", "own_key", "list_lag")
+UNDATED = ("uses_image", "gpus", "own_key", "list_lag", "by_hand")
 """Facts that decide and have no stamp of their own; `own_key` has its month in itself."""
 
 
@@ -125,6 +125,7 @@ def _says(profile: Profile, key: str) -> str:
         "danger_clocks": lambda: f"{len(profile.danger_clocks)} of them",
         "spot_grace": lambda: f"{value:g} s",
         "list_lag": lambda: f"{value:g} s",
+        "by_hand": lambda: "a bundle",
     }
     return short[key]() if key in short else str(value)
 
@@ -257,6 +258,14 @@ def _lag(at: Subject) -> Iterator[str]:
     yield f"after a create whose answer was lost nothing is rented for {at.plan.list_lag:g} s"
 
 
+def _by_hand(at: Subject) -> Iterator[str]:
+    if at.profile.by_hand is not None:
+        hours = at.profile.by_hand.hours
+        yield "a person carries a bundle there and the results back"
+        if hours is not None:
+            yield f"a session ends itself after {hours:g} h"
+
+
 def _and(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
 
@@ -280,5 +289,6 @@ DECIDES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
     "uses_image": _image,
     "gpus": _gpus,
     "list_lag": _lag,
+    "by_hand": _by_hand,
 }
 """What a fact decided. A key that is not here acts nowhere in a plan."""

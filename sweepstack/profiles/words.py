@@ -40,7 +40,9 @@ def outlives(profile: Profile) -> str:
 
 
 def reached(profile: Profile) -> str:
-    """What its boxes are reached through: SSH to a host, or its adapter."""
+    """What its boxes are reached through: SSH to a host, a person's hands, or its adapter."""
+    if profile.by_hand is not None:
+        return "by hand"
     return "SSH" if profile.ssh is not None else f"adapter {profile.adapter}"
 
 
