@@ -27,8 +27,9 @@ COMMAND_CHARS = 60
 
 
 def holders(groups: Collection[int], cells: Collection[str], path: str | None = None) -> list[dict[str, Any]]:
-    """Processes that hold a GPU and belong to no running cell, each with `pid`, `gpus`, `user`, `own` (this user may
-    end it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in its list). The oldest first.
+    """Processes that hold a GPU and belong to no running cell, each with `pid`, `start` (by the kernel), `gpus`,
+    `user`, `own` (this user may end it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in
+    its list). The oldest first.
 
     `groups`: process groups of the running cells; `cells`: their names. Blocks as long as `driver_rows` at most.
     """
@@ -49,6 +50,7 @@ def holders(groups: Collection[int], cells: Collection[str], path: str | None = 
             found.append(
                 {
                     "pid": process.pid,
+                    "start": process.start,
                     "gpus": gpus,
                     "user": _user(uid),
                     "own": uid == os.getuid(),

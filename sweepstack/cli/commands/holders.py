@@ -1,0 +1,159 @@
+"""`sweepctl holders`: which processes hold a box's GPUs beside its cells; ends one on request.
+
+The runner's patrol finds them. Nothing is ended by itself: whose a process is, and whether it matters, a person knows.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from sweepstack.cli.box_access import find_box, way_to
+from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.output import No, Out, Unsure, size, span
+from sweepstack.cli.target import Target
+from sweepstack.core.heartbeat import MISSED, TAIL_BYTES, parse_patrol
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+
+SECONDS = 60.0
+ENDED, ANOTHER, ALIVE = 0, 3, 4
+END = """
+import os, signal, sys, time
+pid, start = int(sys.argv[1]), sys.argv[2]
+def there():
+    try:
+        with open("/proc/%d/stat" % pid) as handle:
+            words = handle.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if words[0] in "ZX" else words[19]
+if there() != start:
+    sys.exit(3)
+for number, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
+    os.kill(pid, number)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if there() != start:
+            sys.exit(0)
+        time.sleep(0.1)
+sys.exit(4)
+"""
+"""Ends the process on the box, and no other that has its number since."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """One process, as the patrol of the box saw it. `start`: by the kernel, "" from an older runner."""
+
+    pid: int
+    start: str
+    gpus: tuple[int, ...]
+    user: str
+    own: bool
+    command: str
+    seconds: float
+    memory: int | None
+
+
+def command(
+    box: Box,
+    end: Annotated[
+        int | None, typer.Option("--end", metavar="PID", help="End this one: SIGTERM, and SIGKILL after 10 s.")
+    ] = None,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Name the processes that hold a box's GPUs and belong to no running cell; end one of them on request."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
+    look_again = [f"sweepctl status --stack {target.stack}"]
+    channel = way_to(target, find_box(target, box))
+    found = seen(channel, box, look_again)
+    if end is not None:
+        holder = next((one for one in found if one.pid == end), None)
+        if holder is None:
+            raise No(f"{end} holds no GPU of {box}, or belongs to a running cell: nothing was ended", look_again)
+        _end(channel, holder, box, look_again)
+        found = [one for one in found if one.pid != end]
+    out.document(
+        {
+            "stack": target.stack,
+            "box": box,
+            "ended": end,
+            "holders": [vars(one) | {"gpus": list(one.gpus)} for one in found],
+        }
+    )
+    if end is not None:
+        out.line(f"ended {end} on {box}")
+    for one in found:
+        held = f", {size(one.memory)}" if one.memory is not None else ""
+        cards = ", ".join(map(str, one.gpus))
+        out.line(f"pid {one.pid}  GPU {cards}{held}  {one.user}  for {span(one.seconds)}  {one.command}", wrap=False)
+    if not found and end is None:
+        out.line(f"no process beside the cells holds a GPU of {box}")
+    mine = [one for one in found if one.own]
+    if mine:
+        out.next([f"sweepctl holders {box} --end {mine[0].pid} --stack {target.stack}    (if it is not needed)"])
+    return 0
+
+
+def seen(channel: Channel, box: str, look_again: list[str]) -> list[Holder]:
+    """What the last line of the patrol says. Raises Unsure where there is none, or it is old."""
+    try:
+        whole = channel.size(box_layout.PATROL) or 0
+        tail = channel.read(box_layout.PATROL, offset=max(0, whole - TAIL_BYTES))
+    except FileNotFoundError:
+        tail = b""
+    patrol = parse_patrol(tail)
+    now = datetime.now(UTC)
+    if patrol is None or patrol.age(now) > max(MISSED * patrol.interval, SECONDS):
+        what = "has written no line yet" if patrol is None else f"wrote its last line {span(patrol.age(now))} ago"
+        raise Unsure(f"the patrol of {box} {what}: who holds a GPU there now is not known", look_again)
+    for line in reversed(tail.splitlines()):
+        try:
+            row = json_text.loads(line)
+            if row["time"] and datetime.fromisoformat(row["time"]) == patrol.time:
+                return [holder for one in row.get("holders") or () if (holder := _read(one)) is not None]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return []
+
+
+def _read(one: Mapping[str, Any]) -> Holder | None:
+    try:
+        memory = one.get("memory")
+        return Holder(
+            pid=int(one["pid"]),
+            start=str(one.get("start") or ""),
+            gpus=tuple(int(gpu) for gpu in one["gpus"]),
+            user=str(one["user"]),
+            own=bool(one["own"]),
+            command=str(one["command"]),
+            seconds=float(one["seconds"]),
+            memory=memory if isinstance(memory, int) else None,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _end(channel: Channel, holder: Holder, box: str, look_again: list[str]) -> None:
+    if not holder.own:
+        raise No(f"{holder.pid} on {box} is {holder.user}'s to end; nothing was ended", look_again)
+    if not holder.start:
+        raise No(
+            f"the runner of {box} is an older one, which does not say which process {holder.pid} is; nothing was ended",
+            [f"sweepctl exec {box} -- kill {holder.pid}    (if it still is that one)"],
+        )
+    done = channel.run([channel.python, "-c", END, str(holder.pid), holder.start], timeout=SECONDS)
+    if done.returncode == ANOTHER:
+        raise No(f"{holder.pid} on {box} has ended, or is another process by now; nothing was ended", look_again)
+    if done.returncode == ALIVE:
+        raise No(f"{holder.pid} on {box} lives on after SIGKILL: it hangs in the driver; restart the box", look_again)
+    if done.returncode != ENDED:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise Unsure(f"{holder.pid} on {box} may live: {said[0] if said else done.returncode}", look_again)

@@ -1,0 +1,98 @@
+"""Who holds a GPU beside the cells: named by default, ended on request, and never another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sweepstack.onbox.common.processes import start_of
+from tests.unit.cli.support import Box, World
+
+WAITS = "import sys; print('up', flush=True); sys.stdin.read()"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(code: str = WAITS) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def launched(world: World) -> Box:
+    box = world.add()
+    box.launch("lr0.1")
+    return box
+
+
+def holder(process: subprocess.Popen[bytes], **more: Any) -> dict[str, Any]:
+    """As the patrol of a box writes it."""
+    known = {"pid": process.pid, "start": start_of(process.pid), "gpus": [0], "user": "ann", "own": True}
+    return {**known, "command": "python old.py", "seconds": 7200, "memory": 30 << 30, **more}
+
+
+def test_they_are_named_and_none_is_ended(world: World, start: Start) -> None:
+    box, process = launched(world), start()
+    box.beat(holders=[holder(process)])
+    shown = world.run("holders", "box-0")
+    assert shown.code == 0
+    assert f"pid {process.pid}  GPU 0, 32.2 GB  ann  for 2 h  python old.py" in shown.out
+    assert f"sweepctl holders box-0 --end {process.pid} --stack sweep-t" in shown.out
+    assert process.poll() is None
+    (one,) = world.run("holders", "box-0", "--json").json["holders"]
+    assert (one["pid"], one["gpus"], one["own"]) == (process.pid, [0], True)
+
+
+@pytest.mark.parametrize("code", [WAITS, DEAF], ids=["by SIGTERM", "by SIGKILL"])
+def test_u11_one_is_ended_on_request(world: World, start: Start, code: str) -> None:
+    box, process, other = launched(world), start(code), start()
+    box.beat(holders=[holder(process), holder(other)])
+    done = world.run("holders", "box-0", "--end", str(process.pid))
+    assert (done.code, process.wait(60) < 0) == (0, True)
+    assert f"ended {process.pid} on box-0" in done.out
+    assert other.poll() is None
+
+
+def test_what_is_another_process_by_now_or_another_user_s_is_left_alone(world: World, start: Start) -> None:
+    box, process = launched(world), start()
+    for more, why in (
+        ({"start": "1"}, "is another process by now"),
+        ({"own": False}, "is ann's to end"),
+        ({"start": ""}, "is an older one"),
+        ({"pid": process.pid + 1}, "holds no GPU of box-0, or belongs to a running cell"),
+    ):
+        box.beat(holders=[holder(process, **more)])
+        refused = world.run("holders", "box-0", "--end", str(process.pid))
+        assert (refused.code, process.poll()) == (1, None)
+        assert why in " ".join(refused.err.split())
+
+
+def test_an_old_line_says_nothing_of_now(world: World, start: Start) -> None:
+    box, process = launched(world), start()
+    silent = world.run("holders", "box-0")
+    assert silent.code == 2
+    assert "has written no line yet" in silent.err
+    box.beat(ago=600, holders=[holder(process)])
+    late = world.run("holders", "box-0", "--end", str(process.pid))
+    assert (late.code, process.poll()) == (2, None)
+    assert "wrote its last line 10 min ago" in " ".join(late.err.split())
+
+
+def test_a_box_without_strangers_says_so(world: World) -> None:
+    launched(world).beat(holders=[])
+    assert "no process beside the cells holds a GPU of box-0" in world.run("holders", "box-0").out
