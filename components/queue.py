@@ -42,6 +42,7 @@ def job_input(
         "grace_seconds": box.grace_seconds,
         "on_hang": job.on_hang if job.on_hang != "tell" else "",
         "retries": job.retries,
+        "keep": list(job.keep),
         "mounts": [dict(mount) for mount in job.mounts],
         "network": dict(network or {}),
         "when_drained": when_drained or {},

@@ -288,6 +288,9 @@ class Override(Shape):
     python: HostProgram | None = None
     """the Python that runs on its hosts before the queue starts, if it is not the one in the profile:
     `/opt/conda/bin/python`"""
+    keep: Names | None = None
+    """packages of the image that `job.setup` can't replace, if they are not those in the profile (`torch`,
+    `torchvision`, `torchaudio`): `[]` for none"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:

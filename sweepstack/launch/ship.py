@@ -189,6 +189,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "timeout_seconds": spec.timeout_seconds,
         "on_hang": spec.on_hang,
         "network": dict(spec.network),
+        "keep": list(spec.keep),
         "mounts": [dict(mount) for mount in spec.mounts],
         "when_drained": dict(spec.when_drained),
         "lease": dict(spec.lease),

@@ -56,6 +56,8 @@ class LaunchSpec:
     """Buckets: `path`, `source`, `mode`, `endpoint`; of no version either."""
     network: Mapping[str, Any] = field(default_factory=dict)
     """Proxy, mirrors and caches of the box; of no version: a cell that starts later has them as they are then."""
+    keep: Sequence[str] = ()
+    """Packages of the image that no set-up replaces (`sweepstack.onbox.runner.keep`)."""
     when_drained: Mapping[str, str] = field(default_factory=dict)
     """`native` and `command`: how the box ends its own bill then; empty: it does not."""
     lease: Mapping[str, Any] = field(default_factory=dict)

@@ -85,8 +85,8 @@ class Network(Fact):
 
 
 class Environment(Fact):
-    """The Python that a box comes with, and the packages of its image that no requirements file may replace: they are
-    built for its card and driver."""
+    """The Python that a box comes with, and the packages of its image that no set-up replaces: they are built for its
+    card and driver."""
 
     python: str = "python3"
     keep: tuple[str, ...] = ()

@@ -50,6 +50,14 @@ def python_of(config: StackConfig, platform: str, own: str) -> str:
     return override.python if override is not None and override.python is not None else own
 
 
+def kept_of(config: StackConfig, profile: Profile) -> tuple[str, ...]:
+    """The packages of the image that no set-up replaces: those that the person names, else the profile's."""
+    override = config.overrides.get(profile.platform)
+    if override is not None and override.keep is not None:
+        return override.keep
+    return profile.environment.keep if profile.environment is not None else ()
+
+
 def _together(named: dict[str, str]) -> list[str]:
     """Two boxes on one host would each count all of its cards."""
     boxes: dict[str, list[str]] = {}

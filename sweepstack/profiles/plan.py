@@ -90,6 +90,8 @@ class JobPlan:
     retries: int | None = None
     mounts: tuple[Mapping[str, str], ...] = ()
     smoke: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    """Packages of the image that no set-up replaces."""
 
 
 @dataclass(frozen=True)

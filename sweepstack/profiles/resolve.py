@@ -19,7 +19,7 @@ from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles import dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
-from sweepstack.profiles.hosts import host_problems, python_of
+from sweepstack.profiles.hosts import host_problems, kept_of, python_of
 from sweepstack.profiles.image import image_words
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.lease import lease_facts
@@ -179,7 +179,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         boxes=_boxes(config, profile, wanted),
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
-        job=_job(config),
+        job=_job(config, profile),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
         teardown=teardown_facts(config, profile, own_host=_own_host(config, profile)),
@@ -240,7 +240,7 @@ def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable |
     return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
 
 
-def _job(config: StackConfig) -> JobPlan:
+def _job(config: StackConfig, profile: Profile) -> JobPlan:
     job = config.job
     gpus = job.resources.gpu.count if job.resources.gpu is not None else 0
     room = job.min_free
@@ -261,6 +261,7 @@ def _job(config: StackConfig) -> JobPlan:
         retries=job.retries,
         mounts=buckets(config),
         smoke=smoke_on_box(config),
+        keep=kept_of(config, profile),
     )
 
 

@@ -129,6 +129,8 @@ class JobInput(Record):
     """how many times a failed cell is tried again automatically"""
     network: NetworkInput | None = None
     """mirrors and proxy of the box"""
+    keep: tuple[str, ...] | None = None
+    """packages of the image that no set-up replaces"""
     mounts: tuple[BucketInput, ...] | None = None
     """buckets that cells see"""
     when_drained: WhenDrained | None = None

@@ -21,6 +21,7 @@ from sweepstack.core.records import Cell, Manifest
 from sweepstack.evidence.manifest import manifest_digest, parse_manifest
 from sweepstack.launch.ship import checkpoint_files, runner_files
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.runner.torch_probe import SWITCH
 from tests.oldest_python import onbox_python
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "sweepstack" / "onbox" / "checkpoint"
@@ -168,7 +169,9 @@ class Box:
         path.chmod(mode)
 
     def show_gpus(self, count: int, query: str = "") -> None:
-        """What the driver's tool of a box with GPUs says; this machine has none. `query`: its answer to a query."""
+        """What the driver's tool of a box with GPUs says; this machine has none, so its torch isn't asked for one.
+        `query`: its answer to a query."""
+        self.set(env={**self.settings["env"], SWITCH: "0"})
         tools = self.root / "tools"
         tools.mkdir(exist_ok=True)
         listing = "\n".join(f"GPU {n}: NVIDIA A100-SXM4-40GB (UUID: GPU-{n})" for n in range(count))

@@ -20,6 +20,8 @@ from sweepstack.onbox.runner.sealing import CellFailure
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """The form of a placeholder; `${NAME}` is left to the shell."""
 SECRETS = "secrets.json"
+KEEP = "keep.txt"
+"""In a version's environment: packages of the image that no set-up replaces, as a constraint file of pip."""
 REDACTED = "***"
 SHORTEST_SECRET = 6
 """Characters. Shorter values are not masked: they would occur in many places of a log."""
@@ -81,10 +83,21 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
     env.update(SWEEPSTACK_BOX_ID=str(spec["native_id"]), PYTHONUNBUFFERED="1")
     if folder:
         env["VIRTUAL_ENV"] = str(folder)
+        constrain(env, folder)
     if values is not None:
         helper = str(home / "checkpoint")
         env["PYTHONPATH"] = ":".join([helper, env["PYTHONPATH"]] if env.get("PYTHONPATH") else [helper])
     return env
+
+
+def constrain(env: dict[str, str], folder: Path) -> None:
+    """Lets every pip and uv that is started with `env` keep to the constraint file, besides files of the job's own."""
+    path = folder / KEEP
+    if not path.is_file():
+        return
+    own = str(path) if " " not in str(path) else path.as_uri()  # both tools take several files, parted by spaces
+    for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT"):
+        env[name] = " ".join([own, *([env[name]] if env.get(name) else [])])
 
 
 def secrets(home: Path, names: Collection[str]) -> dict[str, str]:

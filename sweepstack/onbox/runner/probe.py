@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.runner.torch_probe import torch_problem
+
 PROBE_SECONDS = 60.0
 PYTHON = re.compile(r"(?:[\w./+-]*/)?python[0-9.]*")
 LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
@@ -96,12 +98,22 @@ def gpus_asked(spec: Mapping[str, Any]) -> int:
 
 
 def probe(code: Path, run: str, env: Mapping[str, str], gpus: int) -> str:
-    """Why a version's cells could not start; "" when no reason was found. Blocks for PROBE_SECONDS at most.
+    """Why a version's cells could not start; "" when no reason was found. Blocks for a few minutes at most.
 
     `code`: the folder in which they run. `gpus`: the number of GPUs that the box must show.
     """
     problems = [problem for problem in (_gpus(env, gpus), _script(code, run, env)) if problem]
+    if gpus and not problems and (python := _interpreter(run, env)):
+        problems = [problem for problem in (torch_problem(python, env),) if problem]
     return "; ".join(problems)
+
+
+def _interpreter(run: str, env: Mapping[str, str]) -> str | None:
+    """The Python that cells run, where that is plain: their command says so, or their set-up made an environment."""
+    command = understood(run)
+    if command is None and "VIRTUAL_ENV" not in env:
+        return None
+    return shutil.which(command.python if command is not None else "python", path=env.get("PATH"))
 
 
 def _gpus(env: Mapping[str, str], asked: int) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,10 +16,12 @@ from typing import Any
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.processes import signal_group
+from sweepstack.onbox.runner import keep
 from sweepstack.onbox.runner.attempt import Environment, describe
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.environment import (
     SecretsRefused,
+    constrain,
     folder_of,
     python_of,
     redact_file,
@@ -34,7 +35,7 @@ from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
 from sweepstack.onbox.runner.records import Entry, Journal, now, say
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.smoke import key_of, run_smoke, smoke_of
-from sweepstack.onbox.runner.steps import SetupFailed, Steps
+from sweepstack.onbox.runner.steps import SetupFailed, Steps, asked
 from sweepstack.onbox.runner.upload import Uploads
 
 SETUP_SECONDS = 3600.0
@@ -268,6 +269,7 @@ class Setups:
         env.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         env.setdefault("PIP_NO_INPUT", "1")
         deadline = time.monotonic() + float(spec.get("setup_seconds", SETUP_SECONDS))
+        kept: dict[str, str] = {}
         try:
             log.parent.mkdir(exist_ok=True)
             with open(log, "a") as handle:
@@ -276,13 +278,17 @@ class Setups:
             folder = folder_of(self._home, entry)
             assert folder is not None
             make_environment(folder, str(spec["python"]), step)
+            kept = keep.versions(str(spec["python"]), spec.get("keep") or [])
+            keep.write(folder, kept)
+            constrain(env, folder)
             try:
                 step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
             finally:  # also after a failure: its files are there
                 self.code.prepared(entry.code)
+            keep.check(str(folder / "bin" / "python"), kept)
             return ""
         except SetupFailed as error:
-            return redacted(f"{error} (log: data/sweep/setup/{log.name})", hidden)
+            return redacted(f"{error}{keep.hint(log, kept)} (log: data/sweep/setup/{log.name})", hidden)
         except OSError as error:
             return f"its environment can't be made: {error}"
         finally:
@@ -307,8 +313,8 @@ def make_environment(folder: Path, python: str, step: Steps) -> None:
             raise SetupFailed(f"{python} has no venv module, and uv is not on PATH: install one of them on this box")
         step.run([uv, "venv", "--offline", "--allow-existing", "--python", python, str(folder)], folder.parent)
     inside = str(folder / "bin" / "python")
-    libraries = Path(_asked([inside, "-c", LIBRARIES]))
-    sites = json.loads(_asked([python, "-c", SITES]))
+    libraries = Path(asked([inside, "-c", LIBRARIES]))
+    sites = json.loads(asked([python, "-c", SITES]))
     # addsitedir instead of the bare path: it reads the .pth files there, which name packages installed in place.
     lines = [f"import site; site.addsitedir({site!r})\n" for site in sites if site != str(libraries)]
     (libraries / "_sweepstack_box.pth").write_text("".join(lines))
@@ -337,13 +343,3 @@ def _adopt_programs(source: Path, target: Path, python: str) -> None:
 def _write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
-
-
-def _asked(argv: list[str]) -> str:
-    """The last line that an interpreter prints, run without Python's variables. Raises SetupFailed."""
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~")}
-    try:
-        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
-        return done.stdout.decode().splitlines()[-1]
-    except (OSError, IndexError, subprocess.SubprocessError) as error:
-        raise SetupFailed(f"{argv[0]} can't be run: {error}") from error

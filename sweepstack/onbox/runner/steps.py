@@ -81,3 +81,13 @@ class Steps:
             log.seek(max(begin, log.seek(0, os.SEEK_END) - 4096))
             lines = log.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1][:LAST_LINE] if lines else "it said nothing"
+
+
+def asked(argv: list[str]) -> str:
+    """The last line that an interpreter prints, run without Python's variables. Raises SetupFailed."""
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~")}
+    try:
+        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
+        return done.stdout.decode().splitlines()[-1]
+    except (OSError, IndexError, subprocess.SubprocessError) as error:
+        raise SetupFailed(f"{argv[0]} can't be run: {error}") from error

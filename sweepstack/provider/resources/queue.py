@@ -238,6 +238,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             on_hang=state.job.on_hang or "",
             tries_again=state.job.retries,
             mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
+            keep=state.job.keep or (),
             network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
             when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},

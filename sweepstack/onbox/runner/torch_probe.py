@@ -1,0 +1,81 @@
+"""Before a version's first cell: whether the torch that its cells would import can use the box's GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+TORCH_SECONDS = 120.0
+SWITCH = "SWEEPSTACK_CHECK_TORCH"
+"""A variable of the job: `0` for one that has torch and does not use it on a GPU."""
+_ASK = r"""
+import importlib.util, json, sys, warnings
+sys.path = [path for path in sys.path if path]
+if importlib.util.find_spec("torch") is None:
+    print("{}")
+else:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        import torch
+        built, sees = torch.version.cuda or getattr(torch.version, "hip", None), torch.cuda.is_available()
+    why = [str(one.message).split("\n")[0] for one in said if "CUDA" in str(one.message)]
+    print(json.dumps({"version": str(torch.__version__), "built": built, "sees": sees, "why": why[-1:]}))
+"""
+
+
+def torch_problem(python: str, env: Mapping[str, str]) -> str:
+    """Why torch would train on the CPU; "" where it sees a GPU, is not there, or does not say so in time.
+
+    `python`: what cells run. Blocks for TORCH_SECONDS at most.
+    """
+    if env.get(SWITCH) == "0" or "CUDA_VISIBLE_DEVICES" in env:
+        return ""
+    found = _asked(python, env)
+    if not found or found["sees"]:
+        return ""
+    skip = f'Does the job not use it on a GPU? job.env: {{{SWITCH}: "0"}}'
+    version, built = found["version"], found["built"]
+    if not built:
+        return (
+            f"torch {version} is built for the CPU, and the job has a GPU: leave torch out of what job.setup installs, "
+            f"so that the image's stays, or install a CUDA build (--index-url https://download.pytorch.org/whl/cu124). "
+            f"{skip}"
+        )
+    driver = _driver_cuda(env)
+    why = f" ({found['why'][0]})" if found["why"] else ""
+    does = f", and the driver does CUDA {driver} at most" if driver else ""
+    return (
+        f"torch {version} is built for CUDA {built}{does}, and torch.cuda.is_available() is false{why}: ask for a "
+        f'newer driver (resources.gpu.cuda: "{built}+"), or install a torch built for an older CUDA. {skip}'
+    )
+
+
+def _asked(python: str, env: Mapping[str, str]) -> dict[str, Any]:
+    none = subprocess.DEVNULL
+    with contextlib.suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
+        done = subprocess.run(
+            [python, "-c", _ASK],
+            env=dict(env),
+            stdin=none,
+            stdout=subprocess.PIPE,
+            stderr=none,
+            timeout=TORCH_SECONDS,
+            check=True,
+        )
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+    return {}
+
+
+def _driver_cuda(env: Mapping[str, str]) -> str:
+    tool = shutil.which("nvidia-smi", path=env.get("PATH"))
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if tool:
+            said = subprocess.run([tool, "-q"], stdout=subprocess.PIPE, timeout=TORCH_SECONDS, check=True).stdout
+            match = re.search(rb"CUDA Version\s*:\s*([0-9]+\.[0-9]+)", said)
+            return match[1].decode() if match else ""
+    return ""
