@@ -1,4 +1,4 @@
-"""Before a version's first cell: whether the torch that its cells would import can use the box's GPUs."""
+"""Tells whether the torch that a version's cells import can use the GPUs of the box."""
 
 from __future__ import annotations
 
