@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from sweepstack.cli.output import count
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
-from sweepstack.core.roster import Roster, expand
+from sweepstack.core.roster import Roster, expand, in_order
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import StackState
 
@@ -88,9 +89,8 @@ def _difference(written: Roster, given: Roster) -> str:
     there = {cell.name: cell.config_digest for cell in given.cells}
     added, gone = set(here) - set(there), set(there) - set(here)
     changed = [name for name in set(here) & set(there) if here[name] != there[name]]
-    parts = [
-        f"{len(names)} cells {what} ({', '.join(sorted(names)[:3])}{', …' if len(names) > 3 else ''})"
-        for names, what in ((added, "more"), (gone, "fewer"), (changed, "changed"))
-        if names
-    ]
+    parts = []
+    for names, what in ((added, "more"), (gone, "fewer"), (changed, "changed")):
+        first = ", ".join(sorted(names, key=in_order)[:3])
+        parts += [f"{count(len(names), 'cell')} {what} ({first}{', …' if len(names) > 3 else ''})"] if names else []
     return "has " + " and ".join(parts) if parts else "drops other cells"

@@ -35,6 +35,11 @@ _PREFIX = re.compile(r"[0-9a-f]{2,64}")
 Where = tuple[str | int, ...]
 
 
+def in_order(name: str) -> list[tuple[int, str]]:
+    """To sort names by: `seed4` before `seed10`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+
+
 @dataclass(frozen=True)
 class Problem:
     """A mistake, and where it was written: keys and list positions from `cells` on."""

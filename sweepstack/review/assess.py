@@ -11,7 +11,7 @@ from sweepstack.review.endings import endings, left_behind, unlocked
 from sweepstack.review.live import Live, LiveFact
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
 from sweepstack.review.money import made, money_of
-from sweepstack.review.plan import Plan
+from sweepstack.review.plan import Plan, refusals
 from sweepstack.status.next_commands import give_up
 
 NAMED = 4
@@ -49,7 +49,7 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
         approvals=live.approvals,
         expired=tuple(one.expires <= live.now for one in live.approvals),
         facts=tuple(_facts(live, ends)),
-        refusals=tuple(f"{one.name}: {one.text}" if one.name else one.text for one in plan.errors),
+        refusals=refusals(plan),
         warnings=tuple(dict.fromkeys(one.text for one in plan.said if one.severity == "warning")),
         notes=live.notes,
         unknown=live.unknown,
@@ -71,7 +71,8 @@ def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected:
         more = f" and {len(group) - NAMED} more" if group[NAMED:] else ""
         yield f"{names}{more} would be {verb}, and {'is' if len(group) == 1 else 'are'} not cleared: {why}"
     for said in plan.errors[:1]:
-        more = f" (and {len(plan.errors) - 1} more)" if plan.errors[1:] else ""
+        others = len(refusals(plan)) - 1
+        more = f" (and {others} more)" if others else ""
         yield f"the preview is refused{more}: {first_words(said.text)}"
 
 
@@ -110,7 +111,7 @@ def _next(review: Review) -> Iterator[str]:
             seen |= dict.fromkeys(one.next)
     yield from list(seen)[:3]
     locked = [one.name for one in review.endings if one.what == "box" and one.irreversible and not one.cleared]
-    if locked and review.destroy:
+    if locked and review.destroy and any(one.lost for one in review.irreversible):  # what is verified needs no word
         yield give_up(stack, locked)
     if review.refusals:
         yield f"sweepctl review --stack {stack}    (once the stack file is changed)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from sweepstack.core.roster import in_order
 from sweepstack.review.live import Live, Roster
 from sweepstack.review.model import CellChange
 from sweepstack.review.plan import ENDING, Plan, cells_of
@@ -28,7 +29,7 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
     named = {one.name for one in found}
     moved = [
         CellChange(name, "moved", box, f"from {held[name]}{_why_moved(plan, held[name])}")
-        for name, box in sorted(planned.items(), key=lambda one: _in_order(one[0]))
+        for name, box in sorted(planned.items(), key=lambda one: in_order(one[0]))
         if name not in named and name in held and held[name] != box
     ]
     return tuple(_refused(plan, [*placed, *moved]))
@@ -36,7 +37,7 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
 
 def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
     """What is another in the second roster, by name, and `seed4` before `seed10`."""
-    for name in sorted({*before.cells, *after.cells, *after.dropped}, key=_in_order):
+    for name in sorted({*before.cells, *after.cells, *after.dropped}, key=in_order):
         was, now = before.cells.get(name), after.cells.get(name)
         if name in after.dropped:
             if name not in before.dropped:
@@ -46,11 +47,7 @@ def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
         elif was is not None and now is None:
             yield CellChange(name, "taken out", why="no cell of the stack file has this name any more")
         elif was != now:
-            yield CellChange(name, "changed", why="its config is another")
-
-
-def _in_order(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+            yield CellChange(name, "changed", why="its config differs")
 
 
 def _held(live: Live) -> dict[str, str]:

@@ -81,7 +81,7 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
         lost=tuple(open_cells(box.cells)),
         cells=len(box.cells),
         cleared=cleared,
-        way=(box.way or "") if box.allowed else "cleared by the approval of this change" if leaves else "",
+        way=(box.way or "") if box.allowed else "the approval that this change brings" if leaves else "",
         why=() if cleared else tuple(_why(plan, box, said)),
         gone=box.exists == "gone",
         unclaimed=box.unclaimed,
@@ -104,7 +104,7 @@ def _why(plan: Plan, box: LiveBox, said: str) -> Iterator[str]:
 
 def _next(plan: Plan, live: Live, box: LiveBox) -> tuple[str, ...]:
     if plan.destroy and box.proposed:
-        return (f"pulumi up --stack {live.stack}    (clears the boxes), then review again",)
+        return (f"pulumi up --stack {live.stack}    (clears the boxes; then review again)",)
     if plan.destroy or not box.next:
         return box.next
     stack, waits = live.stack, any(cell.state in ("running", "pending") for cell in box.cells)
@@ -181,7 +181,7 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
             dies=kills,
             survives=tuple(_tiers(box, box.stop_keeps)) if box else tuple(facts.get("keeps") or ()),
             cleared=not plan.errors,
-            way="the preview refuses a stop that kills what is nowhere else, and did not" if not plan.errors else "",
+            way="the preview, which refuses a stop that kills what is nowhere else" if not plan.errors else "",
             why=() if not plan.errors else ("the preview failed",),
             gone=box is not None and box.exists == "gone",
             clocks=box.clocks if box else "",

@@ -20,7 +20,8 @@ KNOWN = SAME | ENDING | MAKING | {"update", "read-replacement", "discard", "disc
 _OURS = "sweepstack:index:"
 _PRICE = re.compile(r"^box (\S+): .*\$(\d+(?:\.\d+)?)/h")
 """What the provider says of a box that would be rented (`market.describe`)."""
-_FAILED = re.compile(r"^error: (?:\S+ resource '[^']*'[^\n]*? has a problem:\s*)?")
+_INPUT = re.compile(r"[a-z_]+: ")
+_FAILED = re.compile(r"^(?:error|warning): (?:\S+ resource '[^']*'[^\n]*? has a problem:\s*)?")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,23 @@ def read_plan(document: Any, *, destroy: bool) -> Plan:
     if document.get("maybeCorrupt"):
         problems.append("the engine says that its state may be corrupt")
     return Plan(destroy, tuple(steps), said, tuple(problems))
+
+
+def refusals(plan: Plan) -> tuple[str, ...]:
+    """Why the preview failed: resource and words. A resource that is refused for several of its inputs with the same
+    words is named once, with these inputs."""
+    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for one in plan.errors:
+        name, _, words = one.text.partition(": ") if _INPUT.match(one.text) else ("", "", one.text)
+        plain = " ".join(words.split())
+        key = next((key for key in found if key[0] == one.name and key[1].startswith(plain)), (one.name, plain))
+        text, inputs = found.setdefault(key, (one.text, []))
+        if text != one.text and name:
+            inputs.append(name)
+    return tuple(
+        (f"{name}: " if name else "") + text + (f"\n\nThe same for {', '.join(inputs)}." if inputs else "")
+        for (name, _), (text, inputs) in found.items()
+    )
 
 
 def cells_of(inputs: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,11 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
 from sweepstack.review.live import LiveApproval
-from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Review
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Money, Review
 
 NAMED = 4
 """So many are named in one line; the others are counted."""
 _VERBS = {"destroyed": "destroyed", "replaced": "destroyed, and another one is rented", "stopped": "stopped"}
+_WAYS = {
+    "cleared": "approved, and each of its cells is verified or waived",
+    "abandoned": "ABANDONED by an approval: what is nowhere else is lost",
+    "emptied": "nothing of it is left on its host, which bills on",
+    "nothing-launched": "approved, and nothing was ever launched on it",
+}
+"""The ways of the check that ends a box, in words."""
 
 
 def written(review: Review) -> list[Block]:
@@ -35,7 +42,11 @@ def written(review: Review) -> list[Block]:
         *_more(review),
         Heading("Next"),
         Commands(review.next),
-        Line(f"change {review.digest}" if review.digest else "change: without a digest, since its preview is refused"),
+        Line(
+            f"digest of this change: {review.digest}"
+            if review.digest
+            else "This change has no digest: a preview that is refused does not show all of it."
+        ),
     ]
 
 
@@ -65,7 +76,9 @@ def _deeds(review: Review) -> Iterator[str]:
     if rents > len(again):
         yield f"rents {counted(rents - len(again), 'box')}"
     if review.unlocks:
-        yield f"UNLOCKS {len(review.unlocks)} for a destroy"
+        kinds = [one.partition(" ")[0] for one in review.unlocks]
+        found = " and ".join(counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+        yield f"UNLOCKS {found} for a later destroy"
 
 
 def dies_line(review: Review) -> str:
@@ -74,7 +87,7 @@ def dies_line(review: Review) -> str:
     there = review.irreversible
     for one in there[:NAMED]:
         lost = f", and {_cells_lost(one)}" if one.lost else ""
-        its = f": its {', '.join(one.dies) or 'machine, and no tier'}" if one.what == "box" else f", and {one.dies[0]}"
+        its = f": its {_and(one.dies) or 'machine, and no tier'}" if one.what == "box" else f", and {one.dies[0]}"
         parts.append(f"{one.shown}{its}{lost}")
     if there[NAMED:]:
         cells = sum(len(one.lost) for one in there[NAMED:])
@@ -90,9 +103,10 @@ def dies_line(review: Review) -> str:
         after += f" Gone before: {'; '.join(review.away[:NAMED])}."
     if review.unlocks:
         more = f" and {len(review.unlocks) - NAMED} more" if review.unlocks[NAMED:] else ""
-        left += f" A destroy may end {', '.join(review.unlocks[:NAMED])}{more} from then on."
+        left += f" From then on `pulumi destroy` may end {', '.join(review.unlocks[:NAMED])}{more}."
     if not parts:
-        return f"DIES: nothing. No box and no volume ends by this change.{after}{left}"
+        nothing = "The change is refused, and nothing is done" if review.refusals else "No box and no volume ends by it"
+        return f"DIES: nothing. {nothing}.{after}{left}"
     return f"DIES: {'; '.join(parts)}.{after}{left}"
 
 
@@ -115,14 +129,18 @@ def verdict_line(review: Review) -> str:
 
 def _irreversible(review: Review) -> Iterator[Block]:
     if not review.irreversible:
-        yield Line("Nothing: no box and no volume is destroyed, and no stop kills anything.")
+        yield Line(
+            "Nothing: the change is refused."
+            if review.refusals
+            else "Nothing: no box and no volume is destroyed, and no stop kills anything."
+        )
         return
     rows = [
         (
             one.shown,
             f"{_VERBS[one.verb]}",
             "yes" if one.cleared else "NO",
-            one.way if one.cleared else "; ".join(one.why),
+            _WAYS.get(one.way, one.way) if one.cleared else "; ".join(one.why),
         )
         for one in review.irreversible
     ]
@@ -148,14 +166,14 @@ def _fates(review: Review) -> Iterator[Block]:
     told = []
     for one in fates:
         for label, text in (
-            ("unclaimed files die", one.unclaimed),
-            ("in no copy", one.in_no_copy),
+            ("files of no cell (unclaimed) die", one.unclaimed if one.unclaimed != "nothing" else ""),
+            ("in no copy, and die", one.in_no_copy),
             ("a person ends the bill", one.by_hand),
             ("clock", one.clocks if one.verb == "stopped" else ""),
         ):
             if text:
                 told.append(f"{one.name}: {label}: {text}")
-    told += [f"{one.shown} is gone already" for one in review.endings if one.gone]
+    told += [f"{one.shown} is gone already, and leaves the state" for one in review.endings if one.gone]
     told += list(review.away)
     told += [f"survives: {text}" for text in review.left]
     told.append(f"survives: the evidence at {review.evidence}" if review.evidence else "there is no evidence yet")
@@ -163,15 +181,20 @@ def _fates(review: Review) -> Iterator[Block]:
 
 
 def _share(one: Ending) -> str:
-    if one.what == "volume" or one.verb == "stopped":
+    if one.what == "volume":
         return "-"
+    if one.verb == "stopped":
+        return "they wait on it"
     return f"{one.cells - len(one.lost)} of {one.cells} verified" if one.cells else "it has none"
 
 
 def _cells(review: Review) -> Iterator[Block]:
     yield Heading(f"Cells: {review.verified} of {len(review.cells)} verified")
     rest = [cell for cell in review.cells if cell.state != "verified"]
-    if rest:
+    named = {cell.name for one in review.endings if not one.gone for cell in one.lost}
+    if rest and named >= {cell.name for cell in rest}:
+        yield Line("Those without a verified copy are named above.")
+    elif rest:
         yield Grid(
             ("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell", "not verified"
         )
@@ -185,13 +208,14 @@ def _cells(review: Review) -> Iterator[Block]:
 
 def _changes(review: Review) -> Iterator[Block]:
     if review.base:
-        yield Line(f"Against the stack file of {review.base}: {summary(review.base_changes)}")
+        yield Line(f"Against the stack file of {review.base}: {summary(review.base_changes)}.")
         if review.base_changes:
             yield _change_grid(review.base_changes, f"of cells against {review.base}")
     if review.destroy:
-        yield Line("A destroy changes no list of cells.")
+        yield Line("None: a destroy changes no stack file.")
         return
-    yield Line(f"Against what is up: {summary(review.changes)}" if review.base else summary(review.changes))
+    found = summary(review.changes).capitalize()
+    yield Line(f"Against what is up: {found.lower()}." if review.base else f"{found}.")
     if review.changes:
         yield _change_grid(review.changes, "of cells")
 
@@ -213,6 +237,7 @@ def _refused(review: Review) -> Iterator[Block]:
         yield Heading("Refused by the preview")
         for text in review.refusals:
             yield Quoted(text)
+        yield Line("A preview ends with its refusals: what it did not come to is not known.")
 
 
 def money_lines(review: Review) -> Iterator[str]:
@@ -221,21 +246,32 @@ def money_lines(review: Review) -> Iterator[str]:
     least = " (at least: some prices or times are not on record)" if money.incomplete else ""
     yield f"now: ${money.per_hour:.2f} an hour; ${money.so_far:.2f} so far{least}"
     yield f"if kept as it is: ${money.per_day:.2f} a day, ${money.per_month:.2f} a month"
+    if review.refusals:
+        yield "what the change would cost or save is not known: its preview is refused"
+    else:
+        at_least = " at least" if money.unknown else ""
+        yield f"this change {_by_this(money)}; after it: ${money.after:.2f} an hour{at_least}"
+    if review.makes:
+        more = f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
+        seen = ", as far as its preview went" if review.refusals else ""
+        yield f"it makes {', '.join(review.makes[:NAMED])}{more}{seen}"
+    yield from (f"not known before it is rented: {text}" for text in money.unknown)
+    yield (
+        f"idle: ${money.idle:.2f} an hour buys no training now"
+        if money.idle
+        else "idle: nothing is paid for a box without work"
+    )
+    if money.at_the_end is not None:
+        yield f"about ${money.at_the_end:.2f} in all when the last cell is through, if nothing changes"
+    yield from money.lines
+
+
+def _by_this(money: Money) -> str:
     parts = [f"adds ${money.adds:.2f} an hour"] if money.adds else []
     parts += [f"saves ${money.saves:.2f} an hour"] if money.saves else []
     if money.volumes:
         parts.append(f"{'adds' if money.volumes > 0 else 'saves'} ${abs(money.volumes):.2f} a month for volumes")
-    words = ", ".join(parts) or ("adds and saves nothing" if not money.unknown else "has no known price")
-    at_least = " at least" if money.unknown else ""
-    yield f"this change {words}; after it: ${money.after:.2f} an hour{at_least}"
-    if review.makes:
-        more = f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
-        yield f"it makes {', '.join(review.makes[:NAMED])}{more}"
-    yield from (f"not known before it is rented: {text}" for text in money.unknown)
-    yield f"idle: ${money.idle:.2f} an hour buys no training now" if money.idle else "idle: nothing bills for nothing"
-    if money.at_the_end is not None:
-        yield f"about ${money.at_the_end:.2f} in all when the last cell is through, if nothing changes"
-    yield from money.lines
+    return " and ".join(parts) or ("has no known price" if money.unknown else "leaves the price as it is")
 
 
 def _approvals(review: Review) -> Iterator[Block]:
@@ -271,8 +307,7 @@ def _given_up(one: LiveApproval) -> Iterator[str]:
 
 def _facts(review: Review) -> Iterator[Block]:
     if not review.facts:
-        none = "None." if review.irreversible else "None: nothing here can't be undone."
-        yield Line(none)
+        yield Line("None." if review.irreversible else "None: nothing is destroyed, so no fact is relied on.")
         return
     yield Listing(
         [
@@ -286,13 +321,25 @@ def _facts(review: Review) -> Iterator[Block]:
 def _more(review: Review) -> Iterator[Block]:
     lines = [
         *(f"could not tell: {text}" for text in review.problems),
-        *(f"UNKNOWN to the state: {text}" for text in review.unknown),
-        *(f"the preview warns: {text}" for text in review.warnings),
-        *(f"note: {text}" for text in review.notes),
+        *(f"the state is not as things are: {text}" for text in review.unknown),
+        *(f"the preview warns: {text}" for text in review.warnings if not _told(review, text)),
+        *(f"note: {text}" for text in review.notes if not _told(review, text)),
     ]
     if lines:
         yield Heading("Also")
         yield Listing(list(dict.fromkeys(lines)), "note")
+
+
+def _told(review: Review, text: str) -> bool:
+    """Whether it says no more than what stands above of a box that is gone, or that this change rents."""
+    return any(gone.startswith(text) for gone in review.away) or any(
+        text.startswith(f"{made} is in the stack file and not rented") for made in review.makes
+    )
+
+
+def _and(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _named(endings: Sequence[Ending]) -> str:

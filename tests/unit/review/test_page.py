@@ -56,7 +56,7 @@ def test_it_says_what_the_comment_says(name: str) -> None:
     words = " ".join(unescape(text).split())
     facts = [one.name for one in review.endings] + [text for one in review.endings for text in one.why]
     facts += [cell.name for cell in review.cells if cell.state != "verified"] + [one.why for one in review.changes]
-    facts += [*review.refusals, *review.against[:1], review.digest or "without a digest"]
+    facts += [*review.refusals, *review.against[:1], review.digest or "This change has no digest"]
     assert not [fact for fact in facts if " ".join(fact.split()) not in words]
     assert first_heading(text) == headline(review)
     assert ("DESTROYS" in first_heading(text)) is bool(review.ended)
