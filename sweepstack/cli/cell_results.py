@@ -18,7 +18,7 @@ from sweepstack.status.snapshot import Snapshot
 
 MOST_BYTES = 16 << 20
 """A larger JSON artifact is not read as results; and so much of a metrics file's end is searched for a row."""
-END_BYTES = 64 << 10
+END_BYTES = 8 << 10
 """The bytes of its end that are read first: a row is seldom longer."""
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 Row = Mapping[str, Any]
 CSV_SUFFIXES = (".csv", ".tsv")
 HEADER_BYTES = 8192
@@ -58,12 +60,12 @@ def parse_rows(data: bytes, file: str, *, header: bytes | None = None) -> Iterat
         yield from (row for row in reader if None not in row)
         return
     lines = whole.splitlines()
-    try:  # all lines at once: a tenth of the time that one by one takes
-        found = json.loads(b"[%b]" % b",".join(line for line in lines if line.strip()))
+    try:  # all lines at once, by a parser five times as fast as Python's: of a thousand cells there are a million
+        found = from_json(b"[%b]" % b",".join([line for line in lines if line.strip()]))
         if len(found) == len(lines):
-            yield from (row for row in found if isinstance(row, dict))
+            yield from [row for row in found if isinstance(row, dict)]
             return
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     for line in lines:
         try:
@@ -104,11 +106,13 @@ def shown(value: float | None) -> str:
 
 def series(rows: Sequence[Row], cell: str, x: str, metric: str) -> Series:
     """The curve of one metric over `x`."""
-    points = []
-    for row in rows:
-        across, up = number(row.get(x)), number(row.get(metric))
-        if across is not None and math.isfinite(across) and up is not None:
-            points.append((across, up))
+    across: list[Any] = [row.get(x) for row in rows]
+    up: list[Any] = [row.get(metric) for row in rows]
+    # As JSON has them, and as a million rows are read in no time; whatever else stands there is looked at one by one.
+    if set(map(type, across)) == {int} and set(map(type, up)) == {float} and max(map(abs, across)) < 1 << 53:
+        return Series(cell, metric, tuple(zip(map(float, across), up, strict=True)))
+    both = zip(map(number, across), map(number, up), strict=True)
+    points = ((left, high) for left, high in both if left is not None and high is not None and math.isfinite(left))
     return Series(cell, metric, tuple(points))
 
 

@@ -22,7 +22,7 @@ def metrics(facts: SweepFacts) -> list[Block]:
     params = {cell.name: cell.params for cell in cells}
     blocks: list[Block] = []
     for metric, found in facts.curves.items():
-        most = max(FEWEST, MOST_POINTS // max(len(found), 1))
+        most = most_of(len(found))
         curves = []
         for one in found:
             points = thinned(one.points, most)
@@ -38,6 +38,11 @@ def metrics(facts: SweepFacts) -> list[Block]:
     return blocks
 
 
+def most_of(curves: int) -> int:
+    """The most points of each of so many curves in one plot."""
+    return max(FEWEST, MOST_POINTS // max(curves, 1))
+
+
 def thinned(points: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[float, float]]:
     """At most about `most` of the points: the first and last, and of each stretch between the lowest and the highest.
 
@@ -45,17 +50,23 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[
     """
     if len(points) <= most:
         return points
-    kept = [points[0]]
+    kept = [0]
     count = max(1, (most - 2) // 2)
-    inner = points[1:-1]
+    heights = [y for _, y in points]
+    inner = len(points) - 2
     for index in range(count):
-        part = inner[index * len(inner) // count : (index + 1) * len(inner) // count]
-        broken = next((point for point in part if not math.isfinite(point[1])), None)
-        finite = [point for point in part if math.isfinite(point[1])]
-        low, high = min(finite, key=_height, default=None), max(finite, key=_height, default=None)
-        kept += [point for point in part if point is low or point is high or point is broken]
-    return [*kept, points[-1]]
+        begin, end = 1 + index * inner // count, 1 + (index + 1) * inner // count
+        part = heights[begin:end]
+        if not math.isfinite(sum(part)):  # seldom; a sum of large numbers may be infinite, too
+            kept += _uneven(heights, begin, end)
+        elif part:
+            kept += sorted({begin + part.index(min(part)), begin + part.index(max(part))})
+    return [points[index] for index in [*kept, len(points) - 1]]
 
 
-def _height(point: tuple[float, float]) -> float:
-    return point[1]
+def _uneven(heights: Sequence[float], begin: int, end: int) -> list[int]:
+    """Of a stretch with values that are not finite: the first of them, and the lowest and highest of the others."""
+    finite = [index for index in range(begin, end) if math.isfinite(heights[index])]
+    broken = [index for index in range(begin, end) if not math.isfinite(heights[index])]
+    ends = {min(finite, key=heights.__getitem__), max(finite, key=heights.__getitem__)} if finite else set()
+    return sorted({*broken[:1], *ends})

@@ -15,6 +15,12 @@
   const number = (text) => (text === "" ? NaN : Number(text));
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // Numbers as the page holds them: how wide they are, then their bytes. What is not finite is a gap.
+  function numbers(text) {
+    const bytes = Uint8Array.from(atob(text.slice(1)), (letter) => letter.charCodeAt(0));
+    return (text[0] === "f" ? new Float32Array(bytes.buffer) : new Float64Array(bytes.buffer));
+  }
+
   function figure(data, options) {
     const fig = Bokeh.Plotting.figure({
       sizing_mode: "stretch_width", height: 360, tools: "box_zoom,pan,wheel_zoom,reset,save", toolbar_location: "above",
@@ -64,22 +70,27 @@
     const found = data.curves.filter(([name]) => !data.find || !query || name.toLowerCase().includes(query));
     const label = data.axes.length ? (curve) => curve[3][axis] : () => "";
     const entries = [], renderers = [];
-    for (const [group, colour] of grouped(found.map(label))) {
-      const mine = found.filter((curve) => label(curve) === group);
-      const ys = mine.map((curve) => curve[2].map((y) => (y === null ? NaN : y)));
-      const source = new Bokeh.ColumnDataSource({
-        data: {xs: mine.map((curve) => data.xs[curve[1]]), ys, name: mine.map((curve) => curve[0])},
-      });
-      const drawn = [fig.multi_line({xs: {field: "xs"}, ys: {field: "ys"}, source, line_color: colour,
+    const groups = grouped(found.map(label));
+    // Each glyph of BokehJS costs a browser milliseconds: curves of too many colours for a legend are one glyph.
+    const colours = new Map(groups);
+    const parts = groups.length > MOST_NAMED ? [["", null]] : groups;
+    for (const [group, one] of parts) {
+      const mine = one === null ? found : found.filter((curve) => label(curve) === group);
+      const source = (curves, more) => new Bokeh.ColumnDataSource({data: {
+        ...more, name: curves.map((curve) => curve[0]), colour: curves.map((curve) => colours.get(label(curve)))}});
+      const lines = source(mine, {xs: mine.map((curve) => data.xs[curve[1]]), ys: mine.map((curve) => curve[2])});
+      const drawn = [fig.multi_line({xs: {field: "xs"}, ys: {field: "ys"}, source: lines, line_color: {field: "colour"},
         line_width: found.length > 50 ? 1 : 1.8, line_alpha: found.length > 200 ? 0.6 : 1})];
-      const lone = mine.filter((curve) => curve[2].length === 1 && curve[2][0] !== null);
+      const lone = mine.filter((curve) => curve[2].length === 1 && Number.isFinite(curve[2][0]));
       if (lone.length) {
-        const points = new Bokeh.ColumnDataSource({data: {x: lone.map((curve) => data.xs[curve[1]][0]),
-          y: lone.map((curve) => curve[2][0]), name: lone.map((curve) => curve[0])}});
-        drawn.push(fig.scatter({x: {field: "x"}, y: {field: "y"}, source: points, fill_color: colour, line_color: colour}));
+        const points = source(lone, {x: lone.map((curve) => data.xs[curve[1]][0]), y: lone.map((curve) => curve[2][0])});
+        drawn.push(fig.scatter({x: {field: "x"}, y: {field: "y"}, source: points, fill_color: {field: "colour"},
+          line_color: {field: "colour"}}));
       }
       renderers.push(...drawn);
-      if (data.axes.length) entries.push([group.startsWith(data.axes[axis]) ? group : `${data.axes[axis]} ${group}`, drawn]);
+      if (data.axes.length && one !== null) {
+        entries.push([group.startsWith(data.axes[axis]) ? group : `${data.axes[axis]} ${group}`, drawn]);
+      }
     }
     const across = data.times ? "$snap_x{%F %T} UTC" : "$snap_x{0.[0000]}";
     fig.add_tools(new Bokeh.HoverTool({
@@ -138,24 +149,39 @@
   const DRAW = {lines, spans, areas};
   const parsed = new Map();
   const dataOf = (id) => {
-    if (!parsed.has(id)) parsed.set(id, JSON.parse(document.getElementById(`data-${id}`).textContent));
+    if (!parsed.has(id)) {
+      const data = JSON.parse(document.getElementById(`data-${id}`).textContent);
+      if (data.kind === "lines") {
+        data.xs = data.xs.map(numbers);
+        for (const curve of data.curves) curve[2] = numbers(curve[2]);
+      }
+      parsed.set(id, data);
+    }
     return parsed.get(id);
   };
 
-  // Plots in view are drawn first, all others while the browser has nothing else to do.
+  // Plots in view are drawn at once, then the page is open; all others while the browser has nothing else to do, so
+  // that they are there when a reader comes to them, and when the page is printed.
   const waiting = new Set(), views = new Map();
+  const page = document.documentElement.dataset;
+  const inView = (host) => {
+    const place = host.getBoundingClientRect();
+    return place.bottom > 0 && place.top < innerHeight;
+  };
+  const idle = () => new Promise((done) => (window.requestIdleCallback ? requestIdleCallback(done) : setTimeout(done, 50)));
   let working = false;
   async function work() {
     if (working) return;
     working = true;
     while (waiting.size) {
-      const seen = [...waiting].find((host) => {
-        const place = host.getBoundingClientRect();
-        return place.bottom > 0 && place.top < innerHeight;
-      });
-      const host = seen || waiting.values().next().value;
+      let host = [...waiting].find(inView);
+      if (!host) {
+        page.open = "1";
+        await idle();
+        host = [...waiting].find(inView) || waiting.values().next().value;
+      }
+      if (!host) break;
       waiting.delete(host);
-      await new Promise((done) => (seen || !window.requestIdleCallback ? setTimeout(done) : requestIdleCallback(done, {timeout: 500})));
       const old = views.get(host);
       const id = host.dataset.plot, data = dataOf(id);
       const fig = DRAW[data.kind](data, id);
@@ -165,26 +191,30 @@
       host.classList.toggle("drawn-dark", dark.matches);
       const view = await Bokeh.Plotting.show(fig, host);
       views.set(host, Array.isArray(view) ? view[0] : view);
-      document.documentElement.dataset.drawn = String(views.size);
+      page.drawn = String(views.size);
+      await new Promise((done) => setTimeout(done)); // what a reader types or clicks comes first
     }
     working = false;
-    document.documentElement.dataset.waiting = "0";
+    page.open = "1";
+    page.waiting = "0";
   }
   function redraw(some) {
-    document.documentElement.dataset.waiting = "1";
+    page.waiting = "1";
     for (const host of some) waiting.add(host);
     work();
   }
 
-  const tables = [...document.querySelectorAll("table[data-find] > tbody")].map((body) =>
-    [...body.rows].map((row) => [row, row.textContent.toLowerCase()]));
+  // The texts of all rows, once something is to be found in them.
+  let known = null;
+  const tables = () => (known ||= [...document.querySelectorAll("table[data-find] > tbody")].map((body) =>
+    [...body.rows].map((row) => [row, row.textContent.toLowerCase()])));
   const field = document.getElementById("find"), output = document.getElementById("found");
   let later = 0;
   function filter() {
     const before = query;
     query = field.value.trim().toLowerCase();
     let shown = 0, all = 0;
-    for (const rows of tables) {
+    for (const rows of tables()) {
       for (const [row, text] of rows) {
         row.hidden = query !== "" && !text.includes(query);
         shown += !row.hidden;

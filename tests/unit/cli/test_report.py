@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.unit.cli.support import STACK, World
+from tests.unit.report.test_page import numbers
 
 PAGE = f"report-{STACK}.html"
 
@@ -69,7 +70,7 @@ def test_a_sweep_at_work(world: World) -> None:
     assert cut_off[2] < went_on[1], "it does not end when its successor begins, but with the last that is on record"
     assert {curve[0] for curve in found["loss"]["curves"]} == {"lr0.1", "lr0.3", "lr0.9"}
     assert found["loss"]["axes"] == ["lr"]
-    assert found["% of the limit"]["curves"][0][2][-1] == 50
+    assert numbers(found["% of the limit"]["curves"][0][2])[-1] == 50
     assert found["% of the time"]["curves"][0][0] == "box-0 GPU 0"
     assert "disk 95% full" in text
     layers = {name: values[-1] for name, values, _ in found["areas"]["layers"]}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,124 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.lib import browser
 from sweepstack.onbox.common import box_layout
-from sweepstack.report.blocks import Section
+from sweepstack.report.blocks import Code, Section, Table
 from sweepstack.report.page import page as page_of
 from tests.unit.cli.support import World
+from tests.unit.report.opened import FIGURE, PHONE, Shown, chromium
 from tests.unit.report.test_page import HOSTILE, every_block
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
-
-DEADLINE = 120.0
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
-OFF = ("--disable-component-update", "--disable-sync")
-FIGURE = "(host) => [...Bokeh.index].find((one) => one.model.type === 'Figure' && host.contains(one.el))"
-
-
-@dataclass
-class Shown:
-    """An open page, and all that went wrong in it."""
-
-    page: Page
-    file: Path
-    wrong: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.page.on("console", self._said)
-        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        self.page.on("request", self._asked)
-        self.page.goto(self.file.as_uri())
-        self.drawn()
-
-    def _said(self, message: Any) -> None:
-        if message.type == "error":  # BokehJS warns of a plot without a curve, as the filter makes them
-            self.wrong.append(f"{message.type}: {message.text}")
-
-    def _asked(self, request: Any) -> None:
-        if request.url != self.file.as_uri() and not request.url.startswith(("data:", "blob:")):
-            self.wrong.append(f"asked for {request.url}")
-
-    def until(self, expression: str, arg: Any = None) -> None:
-        """Waits for this. Playwright's own way would evaluate text in the page, which the page's policy forbids."""
-        ends = time.monotonic() + DEADLINE
-        while not self.page.evaluate(expression, arg):
-            assert time.monotonic() < ends, f"it never came true: {expression}"
-            self.page.wait_for_timeout(50)
-
-    def drawn(self) -> None:
-        """Waits until no plot is left to draw."""
-        self.page.wait_for_selector("html[data-waiting='0']", state="attached")
-
-    def put_on(self, scheme: str) -> None:
-        """Light or dark. Each plot is drawn anew."""
-        self.page.emulate_media(color_scheme=scheme, media="screen")  # type: ignore[arg-type]
-        hosts = self.page.locator(".plot").count()
-        has = "one.classList.contains('drawn-dark')"
-        test = f"[...document.querySelectorAll('.plot')].filter((one) => {has}).length === {hosts * (scheme == 'dark')}"
-        self.until(test)
-        self.drawn()
-
-    def find(self, text: str) -> list[str]:
-        """Types into the page's field. The first cells of the rows that are left, in the tables that are filtered."""
-        self.page.locator("#find").fill(text)
-        # The field waits for the next letter, then counts: its output holds the words that were there when it counted.
-        has = f"document.getElementById('found').value {'!==' if text else '==='} ''"
-        self.until(has)
-        self.until(
-            """(text) => [...document.querySelectorAll('table[data-find] > tbody > tr')].every(
-            (row) => row.hidden === !row.textContent.toLowerCase().includes(text.toLowerCase()))""",
-            arg=text,
-        )
-        self.drawn()
-        rows = "table[data-find] > tbody > tr:not([hidden]) > :first-child"
-        return self.page.locator(rows).evaluate_all("(found) => found.map((one) => one.textContent.trim())")
-
-    def names(self, host: Any) -> list[str]:
-        """What is drawn in a plot: the names behind its curves or bars."""
-        words = f"(host) => ({FIGURE})(host).model.renderers.flatMap((one) => [...one.data_source.data.name])"
-        found: list[str] = host.evaluate(words)
-        return found
-
-    def serious(self) -> list[str]:
-        """What axe-core calls serious or critical."""
-        import axe_playwright_python
-
-        source = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text("utf-8")
-        self.page.evaluate(source)
-        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert found["passes"], "it looked at the page"
-        return [
-            f"{one['impact']} {one['id']}: {[node['target'] for node in one['nodes']][:3]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
+    from playwright.sync_api import BrowserContext
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Iterator[BrowserContext]:
-    """The browser, with a home and a profile of its own."""
-    program = browser.found()
-    assert program is not None, (
-        f"no {browser.PACKAGE}: `scripts/setup --dev --browser` (`make test` does it) installs it"
-    )
-    from playwright.sync_api import sync_playwright
-
-    folder = tmp_path_factory.mktemp("chromium")
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            folder / "profile",
-            executable_path=program,
-            headless=True,
-            args=[*FLAGS, *OFF],
-            timeout=DEADLINE * 1000,
-            env={**os.environ, "HOME": str(folder)},
-        )
-        context.set_default_timeout(DEADLINE * 1000)
+def browser(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Iterator[BrowserContext]:
+    """One for all tests of this file."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as context:
         yield context
-        context.close()
 
 
 def curve(name: str, steps: int) -> list[dict[str, Any]]:
@@ -211,39 +107,31 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(chromium: BrowserContext, sweep: Path) -> Shown:
-    return Shown(chromium.new_page(), sweep)
+def opened(browser: BrowserContext, sweep: Path) -> Shown:
+    return Shown(browser.new_page(), sweep, "dark")
 
 
 @pytest.fixture
 def shown(opened: Shown) -> Iterator[Shown]:
-    """The page as it is on a desk. Nothing may have gone wrong in it when the test ends."""
-    opened.page.set_viewport_size({"width": 1280, "height": 900})
+    """The page as it is on a desk, dark: drawn once for all tests. Nothing may have gone wrong when a test ends."""
     yield opened
     opened.find("")
     assert opened.wrong == []
 
 
 CELLS = {f"lr{lr}-seed{seed}" for lr in (0.1, 0.3) for seed in range(4)}
-
-
-def test_it_is_accessible_in_light_and_dark(shown: Shown) -> None:
-    for scheme in ("dark", "light"):
-        shown.put_on(scheme)
-        assert shown.page.locator(".plot canvas").count() >= 6
-        assert shown.serious() == [], scheme
+FAILED = "lr0.3-seed3"
 
 
 def test_every_cell_is_found_by_the_browser_and_by_the_field(shown: Shown) -> None:
+    """By the field: one that is sealed, and the one without a curve, since it failed before it wrote one."""
     plot = shown.page.locator("figure", has_text="loss").locator(".plot").first
     everything = set(shown.names(plot))
-    assert everything == CELLS - {"lr0.3-seed3"}, "which has no curve: it failed before it wrote one"
+    assert everything == CELLS - {FAILED}
     for name in sorted(CELLS):
-        shown.page.evaluate("getSelection().removeAllRanges()")
-        assert shown.page.evaluate("(name) => window.find(name)", name), f"{name}: the browser does not find it"
-    for name in sorted(CELLS):
-        rows = shown.find(name)
-        assert rows, f"{name}: the page's field hides it"
+        assert shown.says(name), f"{name}: the browser does not find it"
+    for name in ("lr0.1-seed2", FAILED):
+        assert shown.find(name), f"{name}: the page's field hides it"
         assert set(shown.names(plot)) == {name} & everything
     assert shown.find("no such cell") == []
     assert "0 of" in shown.page.locator("#found").inner_text()
@@ -283,21 +171,27 @@ def test_print_shows_all(shown: Shown) -> None:
     shown.page.emulate_media(media="screen")
 
 
-def test_a_phone_scrolls_up_and_down_only(shown: Shown) -> None:
-    """Also one that was turned: the plots were drawn on a wide page. The last on this page: it leaves it narrow."""
-    shown.page.set_viewport_size({"width": 360, "height": 800})
+def test_it_is_accessible_and_a_phone_scrolls_up_and_down_only(shown: Shown) -> None:
+    """Dark on a desk, then light on a phone: the plots were drawn on a wide page. `tests/unit/report/test_thousand.py`
+    looks at each theme on each width. The last on this page: it leaves it narrow."""
+    assert shown.page.locator(".plot canvas").count() >= 6
+    assert shown.serious() == []
+    shown.put_on("light", PHONE)
     shown.until("innerWidth === 360 && document.documentElement.scrollWidth <= 360")
-    shown.drawn()
     assert shown.page.evaluate("document.documentElement.scrollWidth") == 360
     assert shown.serious() == []
 
 
-def test_hostile_text_runs_nothing_and_loads_nothing(chromium: BrowserContext, tmp_path: Path) -> None:
+def test_hostile_text_runs_nothing_and_loads_nothing(browser: BrowserContext, tmp_path: Path) -> None:
+    """And a word is found far down in a table that the browser has not laid out."""
     file = tmp_path / "hostile.html"
-    file.write_text(page_of(HOSTILE, [Section(HOSTILE, every_block(HOSTILE))], find=HOSTILE), "utf-8")
-    shown = Shown(chromium.new_page(), file)
+    tall = Table("tall", ["cell"], [(f"needle-{number}",) for number in range(90)])
+    sections = [Section(HOSTILE, every_block(HOSTILE)), Section("Far down", [Code(["line"] * 90), tall])]
+    file.write_text(page_of(HOSTILE, sections, find=HOSTILE), "utf-8")
+    shown = Shown(browser.new_page(), file)
     assert shown.page.locator(".plot canvas").count() >= 3, "its plots are drawn"
     assert shown.page.locator("img").count() == 0
+    assert shown.says("needle-77")
     assert shown.serious() == []
     assert shown.page.locator("details:not([open])").count() >= 1
     shown.page.pdf()

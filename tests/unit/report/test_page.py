@@ -7,13 +7,28 @@ import hashlib
 import json
 import math
 import re
+import struct
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from sweepstack.report import library
-from sweepstack.report.blocks import Areas, Block, Code, Curve, Facts, Items, Lines, Section, Span, Spans, Table, Text
+from sweepstack.report.blocks import (
+    Areas,
+    Block,
+    Code,
+    Curve,
+    Facts,
+    Items,
+    Lines,
+    Section,
+    Span,
+    Spans,
+    Table,
+    Text,
+    packed,
+)
 from sweepstack.report.page import in_script, page
 
 HOSTILE = "</script><script>alert(1)</script><!--\"'><img src=x onerror=alert(2)>\u2028\u202e$$x$$"
@@ -33,6 +48,13 @@ def every_block(text: str) -> list[Block]:
         Spans(text, [text], [Span(text, 0, 1, text, text, text)], {text: "good"}),
         Areas(text, text, [0, 1], {text: [0, 1]}, {text: "work"}),
     ]
+
+
+def numbers(text: str) -> list[float]:
+    """What page.js reads of packed numbers, by the words of `packed` and not by its code."""
+    data = base64.b64decode(text[1:])
+    size = {"f": 4, "d": 8}[text[0]]
+    return list(struct.unpack(f"<{len(data) // size}{text[0]}", data))
 
 
 class Parsed(HTMLParser):
@@ -64,7 +86,8 @@ def test_hostile_text_makes_no_element_and_no_script() -> None:
     data = [json.loads(text) for kind, text in hostile.scripts if kind == "application/json"]
     assert [one["kind"] for one in data] == ["lines", "spans", "areas"]
     assert data[0]["curves"][0][0] == HOSTILE, "the data is what it was"
-    assert data[0]["curves"][0][2] == [None, 1.0], "NaN is a gap"
+    gap, value = numbers(data[0]["curves"][0][2])
+    assert (math.isnan(gap), value) == (True, 1.0), "NaN is a gap"
 
 
 def test_what_cannot_be_seen_is_spelled_out() -> None:
@@ -106,8 +129,15 @@ def test_a_shared_x_is_written_once() -> None:
     curves = [Curve(str(number), [0, 1, 2], [1, 2, 3], {}) for number in range(3)]
     text = page("t", [Section("s", [Lines("c", "x", "y", [], curves)])])
     data = next(json.loads(text) for kind, text in Parsed(text).scripts if kind == "application/json")
-    assert data["xs"] == [[0, 1, 2]]
+    assert [numbers(x) for x in data["xs"]] == [[0, 1, 2]]
     assert [curve[1] for curve in data["curves"]] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("values", [[0.5, 16777216.0], [1.7e12, 1.7e12 + 30_000], [1e300, 1.0], [math.inf, 2.0], []])
+def test_an_x_is_exact_however_it_is_packed(values: list[float]) -> None:
+    """Milliseconds since 1970 and huge numbers need eight bytes; a y has at least six digits in four."""
+    assert numbers(packed(values, exact=True)) == values
+    assert numbers(packed(values)) == pytest.approx(values, rel=1e-6)
 
 
 def test_data_in_a_script_ends_no_script() -> None:

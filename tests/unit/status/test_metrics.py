@@ -73,3 +73,14 @@ def test_numbers_written_as_text() -> None:
 )
 def test_numbers_for_people(value: float | None, expected: str) -> None:
     assert shown(value) == expected
+
+
+@pytest.mark.parametrize("odd", ["1.5", "true", '"3"', "1" + "0" * 400, "null", "NaN"])
+def test_one_odd_row_changes_no_other(odd: str) -> None:
+    """Rows of plain numbers are read all at once; beside another one they say the same."""
+    plain = b"".join(b'{"step": %d, "loss": %f, "tag": "\\ud800"}\n' % (step, 1 / (step + 1)) for step in range(5))
+    alone = series(list(parse_rows(plain, "m.jsonl")), "a", "step", "loss").points
+    assert len(alone) == 5
+    for row in ('{{"step": {}, "loss": 0.5}}\n', '{{"step": 9, "loss": {}}}\n'):
+        rows = list(parse_rows(plain + row.format(odd).encode(), "m.jsonl"))
+        assert series(rows, "a", "step", "loss").points[:5] == alone

@@ -6,6 +6,7 @@ What can't be read is left out and named; nothing is waited for beyond the deadl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.report.curves import most_of, thinned
 from sweepstack.report.facts import BoxStory, SweepFacts
 from sweepstack.status.model import CellView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -131,37 +133,41 @@ def _curves(
     begun = [cell.name for cell in snapshot.roster if states[cell.name].state not in NOT_BEGUN]
     on_boxes = [name for name in begun if states[name].state != "verified"][:MOST_FROM_BOXES]
     fetched = set(on_boxes)
+    most = most_of(len(begun))
 
-    def ask(name: str) -> tuple[str, list[Row], bool]:
+    def ask(name: str) -> tuple[str, dict[str, Series] | None, bool]:
+        """The cell's curves, thinned at once: the rows of a thousand cells would take half a gigabyte."""
         file = _file(sources, snapshot, name, entry.file, states[name].state, name in fetched)
         if file is None:
-            return name, [], False
+            return name, None, False
         try:
             size = file.size()
             found = pieces(file.read, size)
         except (SweepstackError, OSError):
-            return name, [], False
+            return name, None, False
         header = found[0].partition(b"\n")[0] + b"\n"
         rows = list(parse_rows(found[0], entry.file))
         for data in found[1:]:
             rows += parse_rows(data, entry.file, header=header)
-        return name, rows, is_sampled(size)
+        made = {metric: series(rows, name, entry.x, metric) for metric in _metrics(entry.y, entry.x, rows)}
+        some = {metric: replace(one, points=tuple(thinned(one.points, most))) for metric, one in made.items()}
+        return name, some if rows else None, is_sampled(size)
 
     answers = list(_each(sources.store, ask, begun))
-    rows_of = {name: rows for name, rows, _ in answers if rows}
-    curves: dict[str, tuple[Series, ...]] = {}
-    for metric in _metrics(entry.y, entry.x, rows_of.values()):
-        made = (series(rows, name, entry.x, metric) for name, rows in rows_of.items())
-        if some := tuple(one for one in made if one.points):
-            curves[metric] = some
-    not_read = sum(name not in rows_of and states[name].state != "verified" for name in begun)
-    return entry.x, curves, sum(sampled for _, _, sampled in answers), not_read
+    curves: dict[str, list[Series]] = {metric: [] for metric in entry.y}
+    for _, made, _ in answers:
+        for metric, one in (made or {}).items():
+            if one.points:
+                curves.setdefault(metric, []).append(one)
+    shown = {metric: tuple(found) for metric, found in list(curves.items())[:MOST_METRICS] if found}
+    not_read = sum(made is None and states[name].state != "verified" for name, made, _ in answers)
+    return entry.x, shown, sum(sampled for _, _, sampled in answers), not_read
 
 
-def _metrics(first: Iterable[str], x: str, found: Iterable[Sequence[Row]]) -> list[str]:
-    """The metrics that the stack file names, and every other number that the last rows have."""
-    others = (key for rows in found for key, value in rows[-1].items() if key != x and number(value) is not None)
-    return list(dict.fromkeys([*first, *others]))[:MOST_METRICS]
+def _metrics(first: Iterable[str], x: str, rows: Sequence[Row]) -> list[str]:
+    """The metrics that the stack file names, and every other number in the first or the last row."""
+    others = (key for row in (*rows[:1], *rows[-1:]) for key, value in row.items() if number(value) is not None)
+    return [key for key in dict.fromkeys([*first, *others]) if key != x][:MOST_METRICS]
 
 
 def _file(sources: Sources, snapshot: Snapshot, cell: str, file: str, state: str, from_box: bool) -> CellFile | None:

@@ -1,0 +1,76 @@
+"""The page of a thousand cells in a real headless Chromium. What it costs is measured by `make bench`, not here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.report_bench import build, make
+from tests.unit.report.opened import DESK, PHONE, Shown, chromium, is_open
+
+pytestmark = pytest.mark.proof  # each promise for eight cells: tests/unit/report/test_browser.py
+
+CELLS, BOXES = 1000, 50
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """The page, made by the command and opened by a reader."""
+    folder, here = tmp_path_factory.mktemp("thousand"), Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            make(build(folder, CELLS, BOXES, patch), folder / "page.html")
+        finally:
+            os.chdir(here)
+    with chromium(folder) as context:
+        yield Shown(context.new_page(), folder / "page.html")
+
+
+def names() -> list[str]:
+    """Every 37th cell, the first and the last among them."""
+    every = [f"lr{round(0.001 * lr, 3)}-seed{seed}" for lr in range(1, 11) for seed in range(100)]
+    return [*every[::37], every[-1]]
+
+
+def test_every_cell_is_found_in_tables_that_are_not_laid_out_yet(shown: Shown) -> None:
+    rows = shown.page.locator("table[data-find] > tbody > tr > :first-child").all_text_contents()
+    assert len(set(rows)) == CELLS
+    for name in names():
+        assert shown.says(name), f"{name}: the browser does not find it"
+    for name in names()[:3]:
+        assert set(shown.find(name)) >= {name}
+    shown.find("")
+    assert shown.wrong == []
+
+
+def test_it_is_open_before_the_plots_out_of_view_are_drawn(shown: Shown) -> None:
+    """A reader waits for what is seen, and not for a plot of a thousand curves far below."""
+    page = shown.page.context.new_page()
+    page.goto(shown.file.as_uri())
+    is_open(page)
+    drawn, hosts = page.evaluate(
+        "[Number(document.documentElement.dataset.drawn || 0), document.querySelectorAll('.plot').length]"
+    )
+    page.close()
+    assert drawn < hosts
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_it_is_accessible(shown: Shown, scheme: str, width: int) -> None:
+    shown.put_on(scheme, width)
+    assert shown.serious() == []
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.wrong == []
+
+
+def test_print_shows_each_row(shown: Shown) -> None:
+    shown.page.emulate_media(media="print")
+    cut = "(all) => all.filter((one) => getComputedStyle(one).overflow !== 'visible').length"
+    assert shown.page.locator(".table").evaluate_all(cut) == 0
+    height = shown.page.locator(".table.tall").evaluate_all("(all) => Math.min(...all.map((one) => one.scrollHeight))")
+    assert height > 5000, "none is cut off"
+    shown.page.emulate_media(media="screen")
