@@ -144,6 +144,27 @@ def review_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def report_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Of the clock. The CPU time, which no neighbour changes, is in the JSON."""
+    of = f"{found['cells']:,} cells on {found['boxes']} boxes, n={found['rounds']}"
+    for what, name in (
+        ("made", f"sweepctl report of {of}"),
+        ("opened", f"its page ({found['bytes'] / 1e6:.1f} MB) opened in Chromium"),
+        ("drawn", "  until all its plots are drawn"),
+    ):
+        one = found[what]
+        took, limit = one["seconds"], one.get("limit")
+        yield Row(
+            name,
+            seconds(took[what]),
+            seconds(one["max_seconds"][what]),
+            f"of a sweep of 4 cells {seconds(took[f'{what}_few'])}",
+            f"{one['ratio']:.2f}×",
+            f"≤ {limit:g} s" if limit else "",
+            took[what] <= limit if limit else None,
+        )
+
+
 def small_rows(found: dict[str, Any]) -> Iterator[Row]:
     took = found["seconds"]
     name = f"sweepctl status of {found['cells']} cells, n={found['rounds']}"
@@ -312,6 +333,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "small": small_rows,
     "status": status_rows,
     "review": review_rows,
+    "report": report_rows,
     "overhead": overhead_rows,
     "s3": s3_rows,
     "renting": renting_rows,
