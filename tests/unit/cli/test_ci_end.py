@@ -1,0 +1,153 @@
+"""`sweepctl ci up` and `ci destroy`: which commands they run, on which word of the review. The engine is a stand-in.
+
+The same with the real engine: tests/pipelines/test_story.py, up to `up` in `make test`, to the end in `make proof`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweepstack.cli.commands.ci import destroy, post, steps, up
+from sweepstack.cli.commands.ci.steps import REVIEWED, Result
+from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
+from tests.simulators.forges import Forge
+from tests.unit.cli.ci_jobs import DIGEST, MERGE, as_job, commit, git
+
+pytestmark = pytest.mark.parametrize("forge", ["github"], indirect=True)  # nothing here differs between the forges
+OTHER = "sha256:" + "cd" * 32
+
+
+@pytest.fixture
+def run(forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+    as_job(forge, monkeypatch, tmp_path)
+    forge.commits.add(MERGE)
+    run = Run()
+    monkeypatch.setattr(steps, "sweepctl", run.sweepctl)
+    monkeypatch.setattr(steps, "pulumi", run.pulumi)
+    return run
+
+
+class Run:
+    """What ran, and how each of it ends."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.review, self.digest, self.ended, self.status = YES, DIGEST, 0, (YES, '{"bills": "nothing"}')
+
+    def sweepctl(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        if words[0] != "review":
+            self.ran.append(words[0])
+            return steps.Done(*self.status)
+        self.ran.append(" ".join(word for word in words if word in ("review", "--destroy", "--expect", DIGEST)))
+        Path(words[words.index("--json-file") + 1]).write_text(json.dumps({"digest": self.digest}))
+        return steps.Done(self.review)
+
+    def pulumi(self, root: Path, env: dict[str, str], *words: str) -> steps.Done:
+        self.ran.append(f"pulumi {words[0]}")
+        return steps.Done(self.ended if words[0] in ("up", "destroy") else YES)
+
+
+def ends(run: Run) -> int:
+    return destroy.command("a")
+
+
+def test_what_the_review_lets_go_is_destroyed_and_nothing_bills(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends(run) == YES
+    assert run.ran == ["review --destroy", "pulumi destroy", "status"]
+    assert "nothing bills any more" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("review", "digest", "error", "words"),
+    [
+        (NO, DIGEST, No, "nothing was ended"),
+        (UNSURE, DIGEST, Unsure, "nothing was ended"),
+        (255, DIGEST, Unsure, "nothing was ended"),
+        (YES, "", Unsure, "nothing was ended"),
+    ],
+)
+def test_nothing_is_ended_without_the_reviews_yes(
+    run: Run, review: int, digest: str, error: type[Exception], words: str
+) -> None:
+    run.review, run.digest = review, digest
+    with pytest.raises(error, match=words):
+        ends(run)
+    assert run.ran == ["review --destroy"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "error", "words"),
+    [
+        (1, (YES, '{"bills": "nothing"}'), No, "bills on"),
+        (0, (YES, '{"bills": "yes"}'), Unsure, "could not be proved"),
+        (0, (UNSURE, ""), Unsure, "could not be proved"),
+        (0, (YES, "[]"), Unsure, "could not be proved"),
+    ],
+)
+def test_an_end_that_is_not_proved_is_none(
+    run: Run, ended: int, status: tuple[int, str], error: type[Exception], words: str
+) -> None:
+    run.ended, run.status = ended, status
+    with pytest.raises(error, match=words):
+        ends(run)
+
+
+def _request(forge: Forge, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    as_job(forge, monkeypatch, folder, change=7)
+
+
+def _branch(forge: Forge, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("GITHUB_REF_NAME", "other")
+
+
+def _newer(forge: Forge, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    git(folder, "clone", "-q", "remote.git", "newer")
+    (folder / "newer/stacks/Pulumi.a.yaml").write_text("config: {}\n")
+    commit(folder / "newer", "another file, without the approval")
+    git(folder / "newer", "push", "-q", "origin", "main")
+
+
+@pytest.mark.parametrize("where", [_request, _branch, _newer])
+def test_nothing_is_ended_from_elsewhere(
+    run: Run,
+    forge: Forge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Callable[[Forge, pytest.MonkeyPatch, Path], None],
+) -> None:
+    where(forge, monkeypatch, tmp_path)
+    with pytest.raises(No, match=r"nothing is destroyed from|another stack file"):
+        ends(run)
+    assert run.ran == []
+
+
+@pytest.mark.parametrize(
+    ("review", "digest", "ended", "status", "code", "words"),
+    [
+        (YES, DIGEST, 0, YES, YES, "up"),
+        (NO, OTHER, 0, YES, NO, "another one now"),
+        (UNSURE, "", 0, YES, UNSURE, "could not be told"),
+        (YES, DIGEST, 7, YES, NO, "ended with 7"),
+        (YES, DIGEST, 0, NO, NO, "not all of it is known"),
+        (YES, DIGEST, 0, 255, UNSURE, "not all of it is known"),
+    ],
+)
+def test_only_the_reviewed_change_is_brought_up(
+    run: Run, forge: Forge, tmp_path: Path, review: int, digest: str, ended: int, status: int, code: int, words: str
+) -> None:
+    run.review, run.digest, run.ended, run.status = review, digest, ended, (status, "")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": DIGEST, "change": 7, "why": ""}}))
+    assert up.command(tmp_path / "r") == code
+    assert run.ran[:2] == ["pulumi stack", f"review --expect {DIGEST}"]
+    assert ("pulumi up" in run.ran) == (review == YES)
+    (one,) = Result.read(tmp_path / "r").stacks
+    assert words in one.words
+    post.command(tmp_path / "r")
+    assert words in forge.texts(7)[0]
+    assert (OTHER in forge.texts(7)[0]) == (digest == OTHER), "the digest to start it by hand with"
