@@ -14,7 +14,7 @@ from sweepstack.cli import verbs
 from sweepstack.cli.exit_code import answer
 
 SECTIONS = (
-    ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "policy")),
+    ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
     ("Watch", ("status", "next", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),

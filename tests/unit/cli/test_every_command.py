@@ -17,6 +17,7 @@ from tests.unit.cli.support import STACK, World
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
 OF_NO_STACK = (
     {"audit", "init", "new"}
+    | {"gotcha list", "gotcha propose"}
     | {f"profile {verb}" for verb in ("check", "list", "new", "show", "stale")}
     | {f"ci {verb}" for verb in ("github", "gitlab", "nightly", "post", "review", "reviewed", "up")}
 )

@@ -1,0 +1,71 @@
+"""Every gotcha that is known: those of the profiles, and the further ones of docs/failure-modes.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweepstack.core.paths import shipped
+from sweepstack.profiles.load import FOLDER, load_profile, platforms
+
+UNIVERSAL, LETTER = "universal", "U"
+PAGE = shipped("docs") / "failure-modes.md"
+"""The table of all failures, a row each: id, what goes wrong, prevented or detected or told, and where."""
+ROW = re.compile(r"^\| ([A-Z][A-Z0-9-]+) \| (.+?) \| (?:prevented|detected|told) \| .+ \|$", re.MULTILINE)
+_NUMBERED = re.compile(r"([A-Z]+)(\d+)")
+_WORD = re.compile(r"[a-z0-9_./-]{3,}")
+_COMMON = frozenset(
+    re.findall(r"\S+", "and are but for from has have its not that the then this was which with you your")
+)
+NEAR, LEAST = 0.5, 4
+"""So much of the shorter one's words has the other one, too, and so many: they may be one."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One gotcha. `platform`: whose, or `universal`; `text`: symptom → cause → fix, or what goes wrong alone."""
+
+    id: str
+    platform: str
+    text: str
+
+
+def known(folder: Path = FOLDER, page: Path = PAGE) -> list[Known]:
+    """All of them, by platform; the universal ones last. Raises ConfigError for a profile that does not load."""
+    found = [Known(one.id, name, one.text) for name in platforms(folder) for one in load_profile(name, folder).gotchas]
+    letters = {letter: one.platform for one in reversed(found) if (letter := letters_of([one.id]))}
+    there = {one.id for one in found}
+    text = page.read_text("utf-8") if page.is_file() else ""  # an installed wheel has none
+    rows = (Known(row[1], letters.get(letters_of([row[1]]), UNIVERSAL), row[2]) for row in ROW.finditer(text))
+    return sorted([*found, *(row for row in rows if row.id not in there)], key=lambda one: one.platform == UNIVERSAL)
+
+
+def letters_of(ids: Iterable[str]) -> str:
+    """The letters before the numbers of these ids, those of most; "" where none has a number."""
+    letters = Counter(match[1] for name in ids if (match := _NUMBERED.fullmatch(name)))
+    return letters.most_common(1)[0][0] if letters else ""
+
+
+def next_id(letters: str, pages: Iterable[str]) -> str:
+    """The next free number behind these letters. One that a page names anywhere was given once, and is not again."""
+    given = (int(number) for page in pages for number in re.findall(rf"\b{letters}(\d+)\b", page))
+    return f"{letters}{max(given, default=0) + 1}"
+
+
+def near(text: str, others: Sequence[Known]) -> list[Known]:
+    """Those that say much the same, the nearest first."""
+    words = _words(text)
+    rated = [(_shared(words, _words(other.text)), other) for other in others]
+    return [other for rate, other in sorted(rated, key=lambda pair: -pair[0]) if rate >= NEAR]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip("./-") for word in _WORD.findall(text.lower())) - _COMMON
+
+
+def _shared(one: frozenset[str], other: frozenset[str]) -> float:
+    both = len(one & other)
+    return both / min(len(one), len(other)) if both >= LEAST else 0.0
