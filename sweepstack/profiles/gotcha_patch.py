@@ -16,7 +16,8 @@ from pathlib import Path
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.gotcha_bar import Proposal
 from sweepstack.profiles.gotcha_list import LETTER, PAGE, ROW, UNIVERSAL, letters_of, next_id
-from sweepstack.profiles.load import FOLDER, GOTCHAS, load_profile
+from sweepstack.profiles.load import FOLDER, load_profile
+from sweepstack.profiles.prose import GOTCHAS
 
 WIDTH = 120
 
