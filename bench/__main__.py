@@ -145,7 +145,7 @@ def review_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 
 def report_rows(found: dict[str, Any]) -> Iterator[Row]:
-    """Of the clock. The CPU time, which no neighbour changes, is in the JSON."""
+    """Of the clock; with the CPU time, which neighbours change less."""
     of = f"{found['cells']:,} cells on {found['boxes']} boxes, n={found['rounds']}"
     for what, name in (
         ("made", f"sweepctl report of {of}"),
@@ -158,7 +158,7 @@ def report_rows(found: dict[str, Any]) -> Iterator[Row]:
             name,
             seconds(took[what]),
             seconds(one["max_seconds"][what]),
-            f"of a sweep of 4 cells {seconds(took[f'{what}_few'])}",
+            f"of a sweep of 4 cells {seconds(took[f'{what}_few'])}; CPU time {seconds(took[f'{what}_cpu'])}",
             f"{one['ratio']:.2f}×",
             f"≤ {limit:g} s" if limit else "",
             took[what] <= limit if limit else None,

@@ -145,14 +145,19 @@ def measure(cells: int = 1000, boxes: int = 50, rounds: int = 5) -> dict[str, An
         finally:
             os.chdir(here)
         size = files[""].stat().st_size
+
+    def of(what: str) -> dict[str, Any]:
+        ways = (what, f"{what}_cpu", f"{what}_few", f"{what}_cpu_few")
+        return compared({way: took[way] for way in ways}, what, f"{what}_few")
+
     return {
         "cells": cells,
         "boxes": boxes,
         "rounds": rounds,
         "bytes": size,
-        "made": {**compared(took, "made", "made_few"), "limit": MADE},
-        "opened": {**compared(took, "opened", "opened_few"), "limit": OPENED},
-        "drawn": compared(took, "drawn", "drawn_few"),
+        "made": {**of("made"), "limit": MADE},
+        "opened": {**of("opened"), "limit": OPENED},
+        "drawn": of("drawn"),
     }
 
 

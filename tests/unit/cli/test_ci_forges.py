@@ -209,7 +209,7 @@ def test_a_merge_queue_is_reviewed_from_what_it_stands_on(
 
     def ran(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
         seen.append(words)
-        Path(words[words.index("--json-file") + 1]).write_text(json.dumps({"digest": DIGEST}))
+        Path(next(word for word in words if word.endswith(".json"))).write_text(json.dumps({"digest": DIGEST}))
         return steps.Done(YES)
 
     monkeypatch.setattr(steps, "sweepctl", ran)
@@ -231,7 +231,7 @@ def test_the_page_of_a_review_is_left_for_the_job_to_keep(
     commit(project, "change")
 
     def ran(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
-        Path(words[words.index("--html-file") + 1]).write_text("<html></html>")
+        Path(next(word for word in words if word.endswith(".html"))).write_text("<html></html>")
         return steps.Done(NO)
 
     monkeypatch.setattr(steps, "sweepctl", ran)

@@ -51,7 +51,7 @@ def test_a_destroy_is_reviewed_by_the_check_and_not_by_the_preview(world: World,
     assert "which no `pulumi up` has brought" in world.run("review", "--destroy", "--json").json["against"][0]
     world.up()
     md, html, whole = tmp_path / "new" / "review.md", tmp_path / "review.html", tmp_path / "review.json"
-    files = ("--md-file", str(md), "--html-file", str(html), "--json-file", str(whole))
+    files = ("-o", str(md), "-o", str(html), "--output", str(whole))
     result = world.run("review", "--destroy", *files)
     assert result.code == 0, result
     assert "all that can't be undone is cleared" in result.out
@@ -59,6 +59,9 @@ def test_a_destroy_is_reviewed_by_the_check_and_not_by_the_preview(world: World,
     assert "DESTROYS 2 boxes" in md.read_text().splitlines()[1]
     made = json.loads(whole.read_text())
     assert (made["may_go_on"], made["digest"]) == ("yes", first.json["digest"])
+    calls = len(world.calls())
+    assert "its name says in which form" in world.run("review", "-o", "review.txt").err
+    assert len(world.calls()) == calls, "nothing is asked of the engine for it"
     assert world.run("review", "--destroy", "--md").out == md.read_text()
     assert "DESTROYS 2 boxes</h1>" in html.read_text()
     assert world.run("review", "--destroy", "--html").out == html.read_text()

@@ -54,7 +54,7 @@ def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: st
     markdown, document, page = (into / f"{stack}.{kind}" for kind in ("md", "json", "html"))
     for old in (markdown, document, page):
         old.unlink(missing_ok=True)
-    files = ("--md-file", str(markdown), "--json-file", str(document), "--html-file", str(page))
+    files = ("-o", str(markdown), "-o", str(document), "-o", str(page))
     code = steps.sweepctl(root, env, "review", "--stack", stack, *words, *files).code
     code = code if code in (YES, NO) else UNSURE
     body = steps.text(markdown)

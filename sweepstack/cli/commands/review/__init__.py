@@ -20,9 +20,15 @@ def command(
     ] = "",
     markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a comment on a pull request.")] = False,
     html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page.")] = False,
-    md_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the Markdown here.")] = None,
-    html_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the HTML page here.")] = None,
-    json_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Also write the JSON document here.")] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write it here, as .md, .html or .json. May be given repeatedly.",
+        ),
+    ] = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -31,5 +37,5 @@ def command(
     from sweepstack.cli.output import Out
     from sweepstack.cli.target import Target
 
-    wanted = Wanted(destroy, base, expect, markdown, html, md_file, html_file, json_file)
+    wanted = Wanted(destroy, base, expect, markdown, html, tuple(output or ()))
     return review(Target.find(stack), wanted, Out(as_json=json))

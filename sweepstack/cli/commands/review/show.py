@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +35,7 @@ class Wanted:
     expect: str = ""
     markdown: bool = False
     html: bool = False
-    md_file: Path | None = None
-    html_file: Path | None = None
-    json_file: Path | None = None
+    files: tuple[Path, ...] = ()
 
 
 def review(target: Target, wanted: Wanted, out: Out) -> int:
@@ -46,19 +45,18 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
     answers = {"--md": wanted.markdown, "--html": wanted.html, "--json": out.as_json}
     asked = [option for option, is_asked in answers.items() if is_asked]
     if len(asked) > 1:
-        files = [f"{option}-file" for option in asked]
+        files = [f"-o FILE.{option.strip('-')}" for option in asked]
         raise Unsure(
             f"{' and '.join(asked)} are {len(asked)} answers on one stdout: write all but one with {' or '.join(files)}"
         )
+    for file in wanted.files:
+        if file.suffix.lower() not in FORMS:
+            raise Unsure(f"-o {file}: its name says in which form it is written: {', '.join(FORMS)}")
     with Progress("the engine's preview, and a look at the boxes"):
         found = gather(target, destroy=wanted.destroy, base=wanted.base)
         made = assess(read_plan(found.document, destroy=wanted.destroy), found.live, expected=wanted.expect)
-    if wanted.md_file is not None:
-        _write(wanted.md_file, markdown(made))
-    if wanted.html_file is not None:
-        _write(wanted.html_file, page(made))
-    if wanted.json_file is not None:
-        _write(wanted.json_file, json.dumps(made.as_json(), indent=2, ensure_ascii=False) + "\n")
+    for file in wanted.files:
+        _write(file, FORMS[file.suffix.lower()](made))
     out.document(made.as_json())
     if wanted.markdown:
         sys.stdout.write(markdown(made))
@@ -99,6 +97,14 @@ def _print(block: Block, out: Out, made: Review, *, first: bool) -> None:
 def _more(number: int, noun: str, out: Out) -> None:
     if number > SHOWN:
         out.line(f"… and {counted(number - SHOWN, noun)} more: sweepctl review --json", style="dim")
+
+
+def _document(made: Review) -> str:
+    return json.dumps(made.as_json(), indent=2, ensure_ascii=False) + "\n"
+
+
+FORMS: dict[str, Callable[[Review], str]] = {".md": markdown, ".html": page, ".json": _document}
+"""By the end of a file's name."""
 
 
 def _write(path: Path, text: str) -> None:
