@@ -170,6 +170,8 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     verb = layout.verbs[VERB]
     durable = _durable(config, profile, layout)
     survives = f"{durable.tier} survives {VERB}, {_and(verb.kills)} don't" if durable else f"nothing survives {VERB}"
+    if profile.by_hand is not None:
+        survives = "what came back stays where you put it"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     how = f"the {'next' if refused else 'first'} candidate that fits" if config.placement is None else "as placed"
     chosen = f"{profile.platform}: chosen, {how}; {survives}"

@@ -37,6 +37,7 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
         note=box_snapshot.seen.account_problem
         or _handed(box_snapshot)
         or box_snapshot.seen.note
+        or (stranded_words(box_snapshot) if box_snapshot.by_hand and box_snapshot.stranded else "")
         or skew_words(box_snapshot.seen.skew),
         idle_seconds=idle_seconds(box_snapshot, now, setting_up=_setup(box_snapshot) == "running"),
         disk_used=patrol.disk.used if patrol else None,
@@ -70,8 +71,9 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     if box_snapshot.setup is not None and _setup(box_snapshot) in ("failed", "cut off"):
         reason = box_snapshot.setup.reason
         yield f"set-up {_setup(box_snapshot)}" + (f": {reason}" if reason else "")
-    elif box_snapshot.stranded:
+    elif box_snapshot.stranded and not box_snapshot.by_hand:
         yield stranded_words(box_snapshot)
+    alive = alive and not box_snapshot.by_hand  # what a person brings back may be minutes old
     if alive and patrol is None and box_snapshot.journal is not None and box_snapshot.journal.entries:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
@@ -103,6 +105,9 @@ def stranded_words(box_snapshot: BoxSnapshot) -> str:
     named = f"{', '.join(names[:3])}{', …' if names[3:] else ''}"
     count = f"{len(names)} cell{'' if len(names) == 1 else 's'}"
     them = "it" if len(names) == 1 else "them"
+    if box_snapshot.by_hand:
+        wait = "waits" if len(names) == 1 else "wait"
+        return f"{count} {wait} for a session that you start by hand: {named}"
     return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes {them}"
 
 

@@ -12,6 +12,7 @@ from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import of_another_account, sure_first
 
 AUDIT = "sweepctl audit"
+BY_HAND = "writes the bundle, and says how you run it"
 RUNS_AGAIN = "runs again what was asked for"
 MOST_NAMED = 20
 """Cells that one command names."""
@@ -191,8 +192,10 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(snapshot, locked, "tries it again")]
         if box.blocked and "running" not in states:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
-    if any(box_snapshot.stranded for box_snapshot in snapshot.box_snapshots):
-        return _resumes(snapshot, locked)
+    stranded = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded]
+    if stranded:
+        hand = all(box_snapshot.by_hand for box_snapshot in stranded)
+        return _resumes(snapshot, locked, BY_HAND) if hand else _resumes(snapshot, locked)
     if snapshot.to_run_again:  # `finish` would end the boxes without them
         return _resumes(snapshot, locked, RUNS_AGAIN)
     if any(alarm.startswith(BEGINS) and STAYS not in alarm for box in view.boxes for alarm in box.alarms):

@@ -118,6 +118,11 @@ class BoxSnapshot:
         return tuple(name for name in sorted(self.launch.cells) if not finished(self.progress(name), 0))
 
     @property
+    def by_hand(self) -> bool:
+        """Whether only a person can start its runner, so that a runner which is not alive is no alarm."""
+        return self.queue is not None and self.queue.job.by_hand is not None
+
+    @property
     def idles(self) -> bool:
         """Whether the box bills and has nothing that it may run: not while it may end, is to stop, or failed its
         set-up."""

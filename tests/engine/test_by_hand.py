@@ -100,6 +100,10 @@ def test_a_person_carries_the_bundle_there_and_the_results_back(hand: HandStack)
     assert "to run it by hand" in up.text
     assert "python3 box-0.manual-" in up.text
     assert not any(hand.processes().values()), "nothing was started here"
+    status = hand.sweepctl("status")
+    assert "nothing has come back yet; its bundle is" in status.text
+    assert "ALARM" not in status.text
+    assert "(writes the bundle, and says how you run it)" in status.text
     assert {"pending"} == set(states(hand).values())
 
     hand.hold("seed1")

@@ -188,6 +188,7 @@ class _Job(BaseModel):
     workdir: str | None = None
     include: tuple[str, ...] = ()
     lease: LeaseSeen | None = None
+    by_hand: dict[str, Any] | None = None
 
 
 class QueueEntry(_Entry):
