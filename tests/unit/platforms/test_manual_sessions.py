@@ -205,17 +205,19 @@ def test_an_older_copy_takes_nothing_back(back: HandSite) -> None:
     assert "is an older copy" in back.hand.channel(*who(back)).note
 
 
-@pytest.mark.parametrize("breaks", ["edited", "forked", "gone", "unmounted", "half"])
+@pytest.mark.parametrize("breaks", ["edited", "forked", "replaced", "gone", "unmounted", "half"])
 def test_what_can_not_count_is_unknown_with_its_reason(back: HandSite, breaks: str) -> None:
     copy = back.returned / back.native_id
     journal = copy / box_layout.JOURNAL
     if breaks == "edited":
         journal.write_bytes(journal.read_bytes().replace(b'"a"', b'"z"', 1))
         said = "its journal was changed after it was written"
-    elif breaks == "forked":
+    elif breaks in ("forked", "replaced"):
         shutil.rmtree(back.away / "work")
         shutil.rmtree(back.away / "out")
         back.session()
+        if breaks == "replaced":  # the only copy there, but not the one that had come back before
+            shutil.rmtree(copy)
         back.bring_back("other")
         said = "two sessions ran at the same time"
     elif breaks == "gone":
