@@ -39,10 +39,14 @@ class StackMissing(SweepstackError):
     """The backend answered and has no stack of this name."""
 
 
-class _Entry(BaseModel):
-    """Inputs and outputs of one resource. What we do not use passes: an older or newer provider may have written it."""
+class _Seen(BaseModel):
+    """What we do not use passes: an older or newer provider may have written it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class _Entry(_Seen):
+    """Inputs and outputs of one resource."""
 
     urn: str
     to_delete: bool = False
@@ -170,19 +174,15 @@ class BoxEntry(_WithApproval):
         )
 
 
-class MetricsEntry(BaseModel):
+class MetricsEntry(_Seen):
     """Which file of a cell holds its curve."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     file: str
     x: str
     y: tuple[str, ...]
 
 
-class _Job(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
+class _Job(_Seen):
     slots: int = 1
     gpus: int | None = None
     workdir: str | None = None
