@@ -39,9 +39,7 @@ class StackMissing(SweepstackError):
     """The backend answered and has no stack of this name."""
 
 
-class _Seen(BaseModel):
-    """What we do not use passes: an older or newer provider may have written it."""
-
+class _Seen(BaseModel):  # what we do not use passes: an older or newer provider may have written it
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
