@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,3 +170,24 @@ def test_b05_disk_fills_mid_queue(small_disk: Callable[..., SmallDisk]) -> None:
     assert runner.ended() == 0
     assert [one["cell"] for one in box.events("cell-started")] == [f"c{number}" for number in range(1, 7)]
     assert {box.state(f"c{number}") for number in range(1, 7)} == {"sealed"}
+
+
+def test_b02_box_reclaimed_in_the_middle_of_a_cell(box: Box) -> None:
+    """No signal, no grace: the same command goes on from the checkpoint that was loaded, in a second try of the same
+    config, and what a save left half-way is no candidate. The cadence: test_interval_is_young_and_daly_s."""
+    box.set(retries=0)
+    held = box.hold("a")
+    cell = box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    os.killpg(box.pid("a"), signal.SIGKILL)
+    runner.kill()
+    (saved,) = {path.parent for path in (box.volume / IDENTITY / "checkpoints" / "a").rglob("step-*.ckpt")}
+    (saved / f"step-00000009-{64 * 'f'}.ckpt.tmp").write_bytes(b"half of a save")
+    held.unlink()
+    box.run("a")
+    assert box.output("a", 2).startswith("starts at 6 ")
+    starts = box.events("cell-started", "a")
+    assert [one["attempt"] for one in starts] == [1, 2]
+    assert {one["config_digest"] for one in starts} == {cell.config_digest}
+    assert box.manifest("a").attempt == 2

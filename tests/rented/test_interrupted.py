@@ -125,6 +125,7 @@ def test_an_outbid_box_is_said_to_be_so_and_comes_back_by_a_higher_bid(vast: Wor
 
 @pytest.mark.proof
 def test_a_box_that_comes_back_without_cards_runs_nothing(runpod: World) -> None:
+    """B03: 0 of 1 GPUs are seen, no cell starts, and nothing is ended by itself."""
     grid(runpod, lr=[0.1], seed=[0])
     up(runpod)
     ok(runpod.stack.sweepctl("wait", "--for", "done", timeout=400))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,6 +116,22 @@ def test_a_box_that_does_not_answer_says_nothing_of_its_run(world: World, box: B
     [found] = result.json["boxes"]
     assert found["verdict"] == "unreachable"
     assert "running" not in " ".join(found["words"])
+
+
+def test_b01_ssh_drop_in_the_middle_of_a_run(world: World, box: Box) -> None:
+    """Three looks find no way there: the verdict is of the connection alone, and nothing is started. The fourth finds
+    the truth."""
+    calls = world.calls()
+    world.save()
+    world.move_registry()
+    for _ in range(3):
+        [found] = world.run("patrol", "--json", fresh=False).json["boxes"]
+        assert found["verdict"] == "unreachable"
+        assert not any(word in " ".join(found["words"]) for word in ("failed", "sealed", "running"))
+    os.rename(world.folder / "elsewhere", world.platform_root)
+    word, words = verdict(world, 0)
+    assert (word, "1 running, 1 pending" in words) == ("healthy", True)
+    assert [call for call in world.calls()[len(calls) :] if call.startswith(("up", "destroy", "refresh"))] == []
 
 
 def test_who_needs_a_person_counts_more_than_who_is_silent(world: World, box: Box) -> None:

@@ -590,6 +590,7 @@ def test_a_lost_answer_is_looked_for_by_the_next_command_too(server: Server) -> 
 
 
 def test_a_destroy_is_proved_or_not_yet(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C02: on RunPod until it is not found any more."""
     monkeypatch.setattr(api, "PROVED_SECONDS", 1e6)
     server.routes |= {
         f"DELETE /v2/pods/{POD}": [reply(204)],

@@ -640,6 +640,7 @@ def test_a_destroy_is_proved_and_what_is_gone_already_is_a_success(world: World)
 
 @pytest.mark.usefixtures("in_vain")
 def test_a_box_that_is_still_shown_after_its_destroy_is_ending(world: World) -> None:
+    """C02: the platform said yes and goes on showing it: not proved, until a terminal answer."""
     world.add(4711, TAG)
     world.routes[("DELETE", f"{V0}/instances/4711/")] = Reply({"success": True})
     platform = VastPlatform()

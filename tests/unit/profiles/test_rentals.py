@@ -263,6 +263,7 @@ TWICE = (*ONCE, ("running", 5), ("stopped", 6))
 
 
 def test_autodl_releases_after_fifteen_days_in_a_row(tmp_path: Path) -> None:
+    """C03: the date, from the stop that counts; told before it comes."""
     made = plan(tmp_path, "autodl")
     dies = ("scratch", "data", "system")
     assert struck(made, bill(*ONCE), 2)["released by AutoDL"] == ("2026-12-07 09:00", dies)
@@ -273,7 +274,25 @@ def test_autodl_releases_after_fifteen_days_in_a_row(tmp_path: Path) -> None:
     assert first.soon
 
 
+@pytest.mark.parametrize(
+    ("platform", "verb", "words"),
+    [
+        ("runpod", "stop", "volume"),
+        ("vastai", "stop", "disk"),
+        ("lanrui", "stop", "data disk"),
+        ("paperspace", "stop", "storage"),
+        ("lambda", "destroy", "file system"),
+    ],
+)
+def test_c04_what_goes_on_billing_after_a_verb_is_named(platform: str, verb: str, words: str) -> None:
+    """C04: a stop is never told as the end of the bill where it is not."""
+    layout = load_profile(platform).layout(volume=platform == "lambda")
+    said = " ".join(layout.verbs[verb].bills_after)
+    assert words in said, said
+
+
 def test_gpushare_wipes_after_a_day_releases_after_ten_and_counts_from_the_first_stop(tmp_path: Path) -> None:
+    """C03: the same clock with two deadlines."""
     bare, mounted = plan(tmp_path, "gpushare"), plan(tmp_path, "gpushare", more=MOUNTS)
     once = struck(bare, bill(*ONCE), 1.5)
     assert once["/hy-tmp is wiped"] == ("2026-11-23 09:00", ("scratch", "data", "durable"))
