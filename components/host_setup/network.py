@@ -14,7 +14,11 @@ _LOOK = r"""
 import json, os, subprocess, sys, urllib.error, urllib.request
 from urllib.parse import urlsplit
 told, proxy = json.loads(sys.argv[1]), "none"
-urls = {name: value for name, value in sorted(told.get("env", {}).items()) if "://" in value}
+urls = {
+    name: value if "://" in value else "https://" + value
+    for name, value in sorted(told.get("env", {}).items())
+    if "://" in value or name.endswith("_DOMAIN")
+}
 if told.get("proxy_on"):
     proxy = "for single calls"
 if told.get("proxy_always"):

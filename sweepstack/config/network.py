@@ -10,7 +10,7 @@ from sweepstack.config.types import EnvName, EnvValue, Shape, Text, wrong
 
 __all__ = ["NetworkOverride", "Route"]
 
-Route = Literal["huggingface", "pip", "conda", "apt"]
+Route = Literal["huggingface", "modelscope", "pip", "conda", "apt"]
 """The services that a mirror replaces: each is set alone."""
 
 
@@ -42,7 +42,7 @@ class NetworkOverride(Shape):
     mirrors: dict[Route, Annotated[Literal[False] | dict[EnvName, EnvValue], BeforeValidator(_off_or_variables)]] = (
         Field(default_factory=dict)
     )
-    """route (`huggingface`, `pip`, `conda`, `apt`) → `false`, or the variables that point to another mirror:
-    `{pip: {PIP_INDEX_URL: "https://mirror/simple"}, huggingface: false}`"""
+    """route (`huggingface`, `modelscope`, `pip`, `conda`, `apt`) → `false`, or the variables that point to another
+    mirror: `{pip: {PIP_INDEX_URL: "https://mirror/simple"}, huggingface: false}`"""
     caches: dict[EnvName, Annotated[Literal[False] | Text, BeforeValidator(_off_or_path)]] = Field(default_factory=dict)
     """variable → the folder for downloads on the box, or `false`: `{HF_HOME: /data/hf}`"""

@@ -52,3 +52,14 @@ def test_a_change_reaches_cells_that_start_later(make_box: Callable[..., Box]) -
     box.run("b")
     assert "HF_ENDPOINT" in env_of(box, "a")
     assert "HF_ENDPOINT" not in env_of(box, "b")
+
+
+def test_ad2_modelscope_and_all_hosts_below_it_go_past_the_proxy(make_box: Callable[..., Box]) -> None:
+    """Its variable is a host and no URL, and files come from other hosts of the same domain."""
+    said = {"env": {"MODELSCOPE_DOMAIN": "www.modelscope.cn"}, "proxy_on": PROXY, "proxy_always": True}
+    box = make_box(network=said, env={})
+    box.add("a", SHOW)
+    box.run("a")
+    found = env_of(box, "a")
+    assert found["MODELSCOPE_DOMAIN"] == "www.modelscope.cn"
+    assert found["no_proxy"].split(",")[-1] == "modelscope.cn"

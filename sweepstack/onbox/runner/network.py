@@ -16,6 +16,8 @@ HOOK_SECONDS = 20.0
 OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 """Variables that a shell sets by itself."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+DOMAIN = "_DOMAIN"
+"""ModelScope takes a host and puts the scheme before it by itself."""
 NEAR = ("127.0.0.1", "localhost", "::1")
 OFF = "Next: mend it on the box, or switch it off in the stack file (overrides: <platform>: network: {proxy: false})"
 
@@ -36,7 +38,7 @@ def network(spec: Mapping[str, Any], base: Mapping[str, str], box: Path) -> dict
     said = spec.get("network") or {}
     found = {name: _at_home(str(value)) for name, value in (said.get("env") or {}).items()}
     found.update((name, str(box / str(path))) for name, path in (said.get("folders") or {}).items())
-    mirrors = [host for host in map(_host, found.values()) if host]
+    mirrors = [host for name, value in found.items() if (host := _host(name, value))]
     line = str(said.get("proxy_on") or "")
     if line and said.get("proxy_always"):
         set_by_it = _turned_on(line, base)
@@ -84,8 +86,10 @@ def _at_home(value: str) -> str:
     return os.path.expanduser(value) if value.startswith("~/") else value
 
 
-def _host(value: str) -> str:
-    """The host of a URL; "" when it is no URL."""
+def _host(name: str, value: str) -> str:
+    """The host of a mirror: of a URL, or of a `…_DOMAIN` with all hosts below it; "" for another variable."""
+    if name.endswith(DOMAIN) and "://" not in value:
+        return value[4:] if value.startswith("www.") else value
     try:
         return (urlsplit(value).hostname or "") if "://" in value else ""
     except ValueError:

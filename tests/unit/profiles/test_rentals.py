@@ -336,6 +336,7 @@ def test_a_site_is_set_up_from_the_profile_alone(tmp_path: Path) -> None:
     assert found.network["env"] == {
         "HF_ENDPOINT": "https://hf-mirror.com",
         "HF_HUB_DISABLE_XET": "1",
+        "MODELSCOPE_DOMAIN": "www.modelscope.cn",
         "HF_HOME": "/root/autodl-tmp/huggingface_cache",
     }
     assert found.network["proxy_on"] == "source /etc/network_turbo 2>/dev/null || true"
