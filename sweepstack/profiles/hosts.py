@@ -13,12 +13,19 @@ def host_problems(config: StackConfig, profile: Profile) -> list[str]:
     hosts = {name: box.host for name, box in config.boxes.items() if box.want != "gone"}
     named = {name: HostAddress.parse(host).login for name, host in hosts.items() if host}
     if profile.ssh is None:
+        override = config.overrides.get(profile.platform)
+        if override is not None and override.python is not None:
+            problems.append(
+                f"overrides.{profile.platform}.python is for hosts that are entered by SSH; take it out, and let "
+                "job.image or job.setup bring the Python"
+            )
         return problems + [
             f"boxes.{name}.host is a host of your own, and {profile.platform} makes its boxes itself: leave it out"
             for name in named
         ]
     problems += [
-        f"boxes.{name}.host is missing: its boxes are hosts that you have already, such as host: root@192.0.2.7:22"
+        f"boxes.{name}.host is missing: its boxes are hosts that you have already, such as host: "
+        f"{profile.ssh.user or 'root'}@192.0.2.7:22 (its console shows {profile.ssh.flavours[0].address})"
         for name in hosts
         if name not in named
     ]

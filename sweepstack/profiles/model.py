@@ -149,7 +149,8 @@ class Profile(Fact):
     """What a person must know before spot boxes are rented there; each preview that has some says it."""
     free_egress: StrictBool | None
     china_mirror_needed: StrictBool | None
-    host_driver_cuda_max: str | None
+    host_driver_cuda_max: Annotated[str | None, Field(pattern=r"^\d+\.\d+$")]
+    """The newest CUDA that the drivers of its hosts do, such as `12.4`."""
 
     adapter: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     uses_image: StrictBool

@@ -25,6 +25,7 @@ from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import network_problems, switched
+from sweepstack.profiles.notes import cuda_problems, fact_notes
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 from sweepstack.profiles.tiers import HOME_TIER, VERB, claims, layout_of, place_of, region_notes, tier_problems
@@ -81,7 +82,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
     refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
-    refusals += host_problems(config, profile)
+    refusals += [*host_problems(config, profile), *cuda_problems(config, profile)]
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     if bills and config.lease is None:
@@ -315,6 +316,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     ending = layout.verbs[profile.meter_stop_verb]
     if ending.issued_by == "person" and not _own_host(config, profile):
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")
+    notes += fact_notes(config, profile, own_host=_own_host(config, profile))
     notes += [f"{profile.platform}: {clock.words}" for clock in profile.danger_clocks if clock.starts == "start"]
     if config.job.image and not profile.uses_image:
         notes.append(f"{profile.platform} uses no container image: job.image ({config.job.image}) has no effect there")
