@@ -7,7 +7,6 @@ import re
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.network import Route
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.profiles.box_end import can_stop
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import switched
@@ -98,7 +97,7 @@ def _addresses(config: StackConfig, profile: Profile, layout: Layout) -> list[st
         for name, host in written.items()
         if profile.ssh.user is not None and host.user != profile.ssh.user
     ]
-    if written and can_stop(layout) and profile.ssh.moves in ("start", None):
+    if written and "stop" in layout.verbs and profile.ssh.moves in ("start", None):
         notes.append(
             f"{profile.platform}: the address of a host may be another after each start. A name of ~/.ssh/config is "
             f"looked up again by each command; else write the new address into boxes.{min(written)}.host, and "
