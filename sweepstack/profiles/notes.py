@@ -1,4 +1,4 @@
-"""Tells what a platform's slow facts mean for one sweep: traffic, mirrors, drivers, addresses, billing."""
+"""Tells what a platform's slow facts mean for one sweep, such as its traffic and its drivers."""
 
 from __future__ import annotations
 
