@@ -19,6 +19,7 @@ from sweepstack.cli.commands.ci.review import command as review
 from sweepstack.cli.commands.ci.steps import REVIEWED, StackResult
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, SweepstackError
+from tests.pipelines.workflows import holds
 from tests.simulators.forges import Forge, Thing
 from tests.unit.cli.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left
 
@@ -51,6 +52,23 @@ def test_the_written_files_are_safe(project: Path) -> None:
     assert review_file["jobs"]["fork"]["if"] == f"github.event_name == 'pull_request' && {own.replace('==', '!=')}"
     assert set(review_file[True]) == {"pull_request", "merge_group"}
     assert review_file["jobs"]["fork"]["permissions"] == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "head", "jobs"),
+    [
+        ("pull_request", "team/sweeps", ["review"]),
+        ("pull_request", "evil/sweeps", ["fork"]),
+        ("pull_request", "", ["fork"]),  # the fork was deleted
+        ("merge_group", "", ["review"]),
+    ],
+)
+def test_who_is_reviewed(project: Path, event: str, head: str, jobs: list[str]) -> None:
+    write_github(setup="make env")
+    workflow = yaml.safe_load((project / ".github/workflows/sweeps-review.yml").read_text())
+    values = {"github.event_name": event, "github.repository": "team/sweeps"}
+    values["github.event.pull_request.head.repo.full_name"] = head
+    assert [name for name, job in workflow["jobs"].items() if holds(job["if"], values)] == jobs
 
 
 def _step(step: dict[str, Any], *, in_fork: bool) -> None:
@@ -89,6 +107,17 @@ def test_a_set_up_with_quotes_is_one_command(project: Path) -> None:
     jobs = yaml.safe_load((project / ".github/workflows/sweeps-up.yml").read_text())["jobs"]
     assert jobs["up"]["steps"][1]["run"] == setup
     assert yaml.safe_load((project / ".gitlab/sweeps.yml").read_text())[".sweeps"]["before_script"] == [setup]
+
+
+def test_the_branch_is_known_before_the_first_commit(project: Path) -> None:
+    git(project, "checkout", "-q", "--orphan", "trunk")
+    write_github(setup="make env")
+    on = yaml.safe_load((project / ".github/workflows/sweeps-up.yml").read_text())[True]
+    assert on["push"]["branches"] == ["trunk"]
+    commit(project, "now there is one")
+    git(project, "checkout", "-q", "--detach")
+    with pytest.raises(No, match="no branch that a pipeline can name"):
+        write_github(setup="make env", force=True)
 
 
 def test_verify_by_hand_has_the_key_for_boxes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.core.paths import installed
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.call import find_project_root
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -80,11 +82,13 @@ def main_branch(root: Path, given: str | None) -> str:
 
     Raises No for a name that a pipeline can't hold.
     """
-    name = given or git(root, "rev-parse", "--abbrev-ref", "HEAD")
+    name = given or ""
     if given is None:
+        with suppress(SweepstackError):  # no branch is checked out
+            name = git(root, "symbolic-ref", "--short", "HEAD")  # it answers before the first commit, too
         heads = git(root, "for-each-ref", "--format=%(symref:short)", "refs/remotes/origin/HEAD")
         name = heads.removeprefix("origin/") or name
-    if not _BRANCH.fullmatch(name) or name == "HEAD":
+    if not _BRANCH.fullmatch(name):
         raise No(f"{name!r} is no branch that a pipeline can name: --branch NAME")
     return name
 
