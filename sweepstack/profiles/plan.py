@@ -158,7 +158,7 @@ class Plan:
     ignore_balance: str = ""
     """Why boxes are rented although the account's balance does not carry them; "" where they are not."""
     checked: tuple[str, ...] = ()
-    """What to know of old facts of the profile, and of an image that is not pinned: for people, in the preview."""
+    """What to know of old facts of the profile, an image that is not pinned, and room that is needed: for people."""
 
     @property
     def when_drained(self) -> dict[str, str]:

@@ -28,7 +28,16 @@ from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.notes import cuda_problems, fact_notes
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
-from sweepstack.profiles.tiers import HOME_TIER, VERB, claims, layout_of, place_of, region_notes, tier_problems
+from sweepstack.profiles.tiers import (
+    HOME_TIER,
+    VERB,
+    claims,
+    layout_of,
+    place_of,
+    region_notes,
+    room_words,
+    tier_problems,
+)
 
 _WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
 DURABLE_VOLUME = "durable"
@@ -201,7 +210,11 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         approval=config.approval,
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
-        checked=(*facts.notes(profile, config.accept_facts, dates.today()), *image_words(config, profile)),
+        checked=(
+            *facts.notes(profile, config.accept_facts, dates.today()),
+            *image_words(config, profile),
+            *room_words(config, durable),
+        ),
         site=_site(config, profile, layout, durable),
         network=switched(config, profile).as_input(),
         by_hand=profile.by_hand.as_input() if profile.by_hand is not None else {},

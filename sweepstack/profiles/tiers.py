@@ -12,6 +12,8 @@ from sweepstack.profiles.plan import Durable
 VERB: Final = "destroy"
 HOME_TIER = "data"
 """The tier that the queue and its journal lie on (`sweepstack.onbox.common.box_layout.HOME`)."""
+WORTH_SAYING = 10**9
+"""Bytes. Less has room anywhere."""
 BESIDES = 4
 """Files of a sealed cell that are no artifacts: its log, its manifest, and the two checkpoints that are kept."""
 
@@ -74,6 +76,20 @@ def tier_problems(config: StackConfig, profile: Profile, layout: Layout) -> list
             "least: let the job keep less, or split the sweep"
         )
     return problems
+
+
+def room_words(config: StackConfig, durable: Durable | None) -> tuple[str, ...]:
+    """How much the surviving tier has to hold, where the config says how large artifacts are: a volume's size is not in
+    the profile, and the queue waits once it is full."""
+    each = sum(artifact.min_bytes for artifact in config.artifact_specs())
+    cells = len(config.roster.cells)
+    if durable is None or each * cells < WORTH_SAYING:
+        return ()
+    where = f"volume {durable.volume}" if durable.kept_volume else f"the {durable.tier} tier"
+    return (
+        f"room: {where} has to hold {each * cells / 1e9:.1f} GB at least ({cells:,} cells of {each / 1e9:.2g} GB, by "
+        "min of their artifacts), and two checkpoints of each cell that has begun",
+    )
 
 
 def region_notes(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:

@@ -83,6 +83,15 @@ def test_more_bytes_than_the_tier_holds_are_refused_at_preview(tmp_path: Path) -
         resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")})
 
 
+def test_the_room_that_a_volume_needs_is_told_in_the_preview(tmp_path: Path) -> None:
+    """Its size is not the profile's to know; what the artifacts come to is."""
+    assert plan(tmp_path, "autodl").checked == ()
+    write(tmp_path, text("autodl").replace("min: 50MB", "min: 5GB"))
+    (said,) = resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")}).checked
+    assert said.startswith("room: the durable tier has to hold 30.0 GB at least (6 cells of 5 GB")
+    assert "two checkpoints of each cell" in said
+
+
 def test_several_boxes_hear_of_the_region(tmp_path: Path) -> None:
     assert not [note for note in plan(tmp_path, "autodl").notes if "region" in note]
     two = text("autodl").replace("host: root@192.0.2.7}", "host: root@192.0.2.7}, box-1: {host: root@192.0.2.8}")
