@@ -296,6 +296,8 @@ class QueueInputs(OnBoxInputs):
     """the files that each cell must leave behind"""
     metrics: MetricsInput | None = None
     """which file of a cell holds its curve"""
+    policy: str | None = None
+    """the copy of the project's policy that binds the box; written by Check, a program gives none"""
 
     @property
     def others(self) -> dict[str, str]:

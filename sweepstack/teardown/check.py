@@ -76,7 +76,7 @@ class Verdict:
     approved: bool = False
     """Whether an approval that holds names this box, verb and native id."""
     policy_set_aside: str = ""
-    """Why no copy of the policy could be read, where the box may be abandoned without its rules; "" otherwise."""
+    """Why the box may be abandoned although not every copy of its policy lets that pass; "" otherwise."""
     unsigned: tuple[str, ...] = ()
     """Whose signatures the policy asks for, and the approval does not have yet. Not allowed then, unless the approval
     is given just now."""

@@ -25,6 +25,8 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
+from sweepstack.teardown.abandonment import VERB
+from sweepstack.teardown.approvals_on_record import approvals_on_record
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Way
 from sweepstack.teardown.launched import signs_of_a_launch
@@ -32,7 +34,6 @@ from sweepstack.teardown.ownership import Owner
 from sweepstack.teardown.policy_check import orphan_problems
 from sweepstack.teardown.policy_copies import Found, in_evidence
 from sweepstack.teardown.receipt_check import receipt_problems
-from sweepstack.teardown.revocation import revocation_problem
 
 SHOWN = 6
 """Number of cells that are named; the others are counted."""
@@ -155,9 +156,7 @@ def may_end_orphan(
         verdict.reasons.append(verdict.held)
         return verdict
     places = [*(in_evidence(store) for store in stores), *([on_it.policy] if on_it.policy is not None else [])]
-    given = [found for store in stores if (found := _clearance(store, box, now)) is not None]
-    if request.reason:  # who signed that it may end once all is verified did not sign that it may be lost
-        given = [found for found in given if _gives_up(box, found)]
+    given = approvals_on_record(stores, box.native_id, VERB, given_up=bool(request.reason), now=now)
     policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason), now=now)
     if policy.problems:
         verdict.reasons += policy.problems
@@ -194,28 +193,6 @@ def may_end_orphan(
     if not verdict.reasons:
         verdict.allowed, verdict.way = True, "cleared" if copied else "nothing-launched"
     return verdict
-
-
-def _clearance(store: EvidenceStore, box: OrphanBox, now: datetime) -> Approval | None:
-    """The approval of its end that this evidence has on record, while it holds."""
-    try:
-        found = store.clearance(box.native_id)
-        if found is None or _is_for_another(box, found) or now >= found.ends:
-            return None
-        return found if not revocation_problem(store, found) else None
-    except EvidenceError:
-        return None
-
-
-def _is_for_another(box: OrphanBox, approval: Approval) -> bool:
-    """Whether the approval is for another box or verb, or was edited."""
-    edited = approval.waivers_digest != Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
-    return edited or not any((a.verb, a.native_id) == ("destroy", box.native_id) for a in approval.actions)
-
-
-def _gives_up(box: OrphanBox, approval: Approval) -> bool:
-    """Whether the approval abandons this very box."""
-    return any((entry.verb, entry.native_id) == ("destroy", box.native_id) for entry in approval.abandon)
 
 
 def _signs(store: EvidenceStore, box: OrphanBox) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote
 
 from sweepstack.core.policy_chain import PolicyCopy, read_copy, united
@@ -19,14 +20,16 @@ RECORD = "policy/in-force.json"
 PROPOSED = "policy/proposed.json"
 """A weaker policy that a person approved, and that the next `pulumi up` brings into force."""
 SET_ASIDE = "policy/set-aside"
-"""One record for each box that was given up although no copy of its policy could be read."""
+"""One record for each box or volume that was given up although its policy was set aside."""
 MOST = 1 << 20
 """Bytes of a box's copy that are read."""
 
 
 class SetAside(Record):
-    """A box was given up without its policy, since no copy could be read. `why`: what was wrong with them."""
+    """A box, or a volume, was given up although not every copy of its policy let that pass. `box`: its name. `why`:
+    what was wrong with the copies."""
 
+    what: Literal["box", "volume"] = "box"
     box: str
     native_id: str
     by: str
@@ -37,8 +40,8 @@ class SetAside(Record):
     def words(self) -> str:
         """It in one line."""
         return (
-            f"box {self.box} ({self.native_id}) was given up by {self.by} at {self.at:%Y-%m-%d %H:%M} UTC, and no copy "
-            f"of the policy could be read: {self.why}"
+            f"{self.what} {self.box} ({self.native_id}) was given up by {self.by} at {self.at:%Y-%m-%d %H:%M} UTC, and "
+            f"its policy was set aside: {self.why}"
         )
 
 
@@ -110,7 +113,7 @@ def forget_proposed(store: EvidenceStore, copy: PolicyCopy) -> None:
 
 
 def record_set_aside(store: EvidenceStore, found: SetAside) -> None:
-    """Puts on record that a box was given up although no copy of its policy could be read. Raises EvidenceError."""
+    """Puts on record that a policy was set aside for an abandonment. Raises EvidenceError."""
     store.write_record(f"{SET_ASIDE}/{quote(found.native_id, safe='')}.json", found)
 
 

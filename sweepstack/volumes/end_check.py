@@ -11,6 +11,7 @@ A volume may end in one of three ways, all with the right account and with no bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -26,7 +27,8 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy
+from sweepstack.teardown.approvals_on_record import approvals_on_record
+from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy, orphan_problems
 from sweepstack.teardown.policy_copies import in_evidence, in_state
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.teardown.signatures import signature_problems
@@ -73,6 +75,7 @@ class VolumeContext:
             keep_until=entry.keep_until or "",
             size_gb=entry.actual_size_gb,
             where=entry.actual_region or entry.location,
+            policy=entry.policy,
         )
         return cls(facts, entry.adapter)
 
@@ -108,6 +111,8 @@ class VolumeVerdict:
     way: Way | None = None
     reasons: list[str] = field(default_factory=list)
     users: tuple[User, ...] = ()
+    policy_set_aside: str = ""
+    """Why an abandonment goes through without the policy: see `PolicyAnswer`."""
     unsigned: tuple[str, ...] = ()
     """Whose signatures the policy asks for, and the approval does not have yet."""
 
@@ -163,7 +168,7 @@ def may_delete(
     policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC), given_now)
     verdict.reasons += seen.alive
     verdict.reasons += policy.problems
-    verdict.unsigned = policy.unsigned
+    verdict.unsigned, verdict.policy_set_aside = policy.unsigned, policy.set_aside
     if not verdict.reasons and given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
@@ -198,6 +203,16 @@ def _ask_policy(
     store = volume.evidence.usable
     places += [in_evidence(store)] if store is not None else []
     return ask_policy(places, _sweep(volume.facts), approval, given_up=given_up, now=now, given_now=given_now)
+
+
+def orphan_policy(
+    stores: Sequence[EvidenceStore], identity: str, native_id: str, *, given_up: bool, now: datetime | None = None
+) -> PolicyAnswer:
+    """The same for a volume that no state has, which a person ends without an approval. `stores`: the evidence of the
+    stack that made it, as far as it could be opened."""
+    now = now or datetime.now(UTC)
+    given = approvals_on_record(stores, native_id, VERB, given_up=given_up, now=now)
+    return orphan_problems([in_evidence(store) for store in stores], identity, given, given_up=given_up, now=now)
 
 
 def _revoked(volume: VolumeContext, approval: Approval) -> str:

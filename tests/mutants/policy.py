@@ -41,4 +41,9 @@ POLICY = (
         (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += policy.problems\n", ""),),
         ("tests/unit/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
     ),
+    Mutant(
+        "policy: one person gives a volume up that no state has",
+        (Patch("sweepstack/cli/commands/audit/end.py", "    if found.policy.problems:\n", "    if False:\n"),),
+        ("tests/unit/cli/test_end_volume.py::test_the_policy_of_its_sweep_binds_its_end_without_a_state",),
+    ),
 )

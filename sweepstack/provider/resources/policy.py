@@ -33,6 +33,8 @@ from sweepstack.teardown.policy_copies import (
     keep_on_box,
     record_set_aside,
 )
+from sweepstack.volumes.end_check import VolumeContext, VolumeVerdict
+from sweepstack.volumes.records import VERB
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
@@ -212,31 +214,54 @@ def write_on_box(box: BoxContext, text: str | None) -> None:
 
 
 def announce_set_aside(op: Operation, judgement: Judgement) -> None:
-    """Says, and puts on record in the evidence and on this computer, that a box is given up although no copy of its
-    policy could be read. Raises nothing: the way out is open."""
+    """Says, and puts on record in the evidence and on this computer, that a box is given up although its policy was set
+    aside. Raises nothing: the way out is open."""
     why, facts, approval = judgement.verdict.policy_set_aside, judgement.facts, judgement.approval
-    if not why or approval is None:
-        return
-    now = datetime.now(UTC).replace(microsecond=0)
-    found = SetAside(box=facts.name, native_id=facts.native_id, by=approval.by, at=now, why=why)
+    if why and approval is not None:
+        found = SetAside(box=facts.name, native_id=facts.native_id, by=approval.by, at=_now(), why=why)
+        _announce(op, found, judgement.box.evidence, judgement.box.adapter, facts.account, facts.identity)
+
+
+def announce_volume_set_aside(op: Operation, volume: VolumeContext, verdict: VolumeVerdict, by: str) -> None:
+    """The same for a volume."""
+    if verdict.policy_set_aside:
+        facts, why = volume.facts, verdict.policy_set_aside
+        found = SetAside(what="volume", box=facts.name, native_id=facts.native_id, by=by, at=_now(), why=why)
+        _announce(op, found, volume.evidence, volume.adapter, facts.account, facts.identity, VERB)
+
+
+def _announce(
+    op: Operation,
+    found: SetAside,
+    evidence: Evidence,
+    platform: str,
+    account: str,
+    identity: str,
+    verb: str = "destroy",
+) -> None:
     op.warn(f"POLICY SET ASIDE  {found.words}")
     with suppress(EvidenceError):
-        record_set_aside(judgement.box.store, found)
+        record_set_aside(evidence.store, found)
     here = Decision(
         what="policy set aside",
-        by=approval.by,
-        at=now,
-        reason=why,
-        platform=judgement.box.adapter,
-        native_id=facts.native_id,
-        box=facts.name,
-        account=facts.account,
+        by=found.by,
+        at=found.at,
+        reason=found.why,
+        platform=platform,
+        native_id=found.native_id,
+        verb=verb,
+        box=found.box if found.what == "box" else "",
+        account=account,
         stack=op.stack,
-        identity=facts.identity,
-        evidence=facts.evidence,
+        identity=identity,
+        evidence=evidence.uri,
     )
     with suppress(SweepstackError):
         record_decision(here)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def missing_in_evidence(store: EvidenceStore, text: str | None) -> str:

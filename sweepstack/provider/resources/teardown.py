@@ -80,7 +80,7 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
         keeps=state.teardown.keeps,
         roster_digest=state.roster_digest,
         artifacts_digest=_rules(state),
-        policy=None if isinstance(state, QueueState) else state.policy,
+        policy=state.policy,
     )
     if isinstance(state, BoxState):
         return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)

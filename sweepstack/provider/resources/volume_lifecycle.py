@@ -28,6 +28,7 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
+from sweepstack.provider.resources import policy
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.want_gone import for_this_change
@@ -244,15 +245,16 @@ def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     """
     op.progress("asking every stack whether it uses the volume")
     users = _all_users(op, volume)
-    verdict = _judge(volume, state.approval, users, full=True)
+    verdict, approval = _judge(volume, state.approval, users, full=True), state.approval
     if not verdict.allowed:
         cleared = _clearance_on_record(volume)
         if cleared is not None and cleared != state.approval:  # a volume that the program does not name any more
-            verdict = _judge(volume, cleared, users, full=True)
+            verdict, approval = _judge(volume, cleared, users, full=True), cleared
     if not verdict.allowed:
         raise TeardownRefused(refusal(volume.facts, verdict, stack=op.stack))
     if verdict.way == "gone":
         return
+    policy.announce_volume_set_aside(op, volume, verdict, approval.by if approval is not None else "")
     problem = _delete(op, volume, state)
     if problem:
         raise NotYetGone(

@@ -47,6 +47,7 @@ class _Entry(_Seen):
     """Inputs and outputs of one resource."""
 
     urn: str
+    policy: str | None = None
     to_delete: bool = False
     """A replacement took its place, and its own delete did not go through yet: it still bills."""
 
@@ -127,7 +128,6 @@ class BoxEntry(_WithApproval):
     want: str = "running"
     when_done: str = "keep"
     lease: str | None = None
-    policy: str | None = None
 
     @property
     def leased(self) -> bool:

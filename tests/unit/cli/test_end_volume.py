@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.local_decisions import decisions
+from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.core.records import Lease
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
+from sweepstack.teardown.policy_copies import keep, set_aside
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
@@ -333,3 +335,43 @@ def test_a_box_on_record_of_another_home_is_named_and_not_called_known(world: Wo
     first = seen.out.splitlines()[0]
     assert "1 box not in this state, and may bill" in first
     assert "nothing is up" not in first
+
+
+TWO = PolicyText(
+    text="abandoners: [ana, ben]\nabandon_needs: 2\n", signers="ana ssh-ed25519 AAAAa\nben ssh-ed25519 AAAAb\n"
+)
+
+
+def under_policy(world: World, policy: PolicyText) -> None:
+    """The sweep that made the volume has this policy, and its evidence the copy."""
+    keep(world.store, PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=policy),)),)))
+
+
+def test_the_policy_of_its_sweep_binds_its_end_without_a_state(world: World) -> None:
+    """Without it, one person would give up with `audit --end` what needs two with `approve`."""
+    destroyed(world)
+    under_policy(world, TWO)
+    refused = end(world, *ABANDON)
+    assert refused.code == 1, refused
+    assert "the policy asks for the signature of 2 of ana, ben for giving it up" in " ".join(refused.err.split())
+    assert "bring it back into a state first" in " ".join(refused.err.split())
+    assert is_there(world)
+    assert decisions() == []
+
+
+def test_approvers_of_the_policy_bind_a_verified_end_too(world: World) -> None:
+    destroyed(world)
+    under_policy(world, PolicyText(text="approvers: ana\n", signers=TWO.signers))
+    is_kept(world, "the policy asks for the signature of one of ana")
+
+
+def test_a_policy_that_no_copy_can_be_read_of_is_set_aside_for_a_volume_and_that_is_on_record(world: World) -> None:
+    destroyed(world)
+    under_policy(world, PolicyText(text="max_boxes: 3\n"))
+    is_kept(world, "max_boxes")
+    ended = end(world, *ABANDON)
+    assert ended.code == 0, ended
+    assert "the policy was set aside: " in decisions()[-1].found
+    (one,) = set_aside(world.store)
+    assert (one.what, one.native_id) == ("volume", world.volume)
+    assert one.words in world.run("status", "--json", fresh=False).json["notes"]

@@ -13,11 +13,11 @@ from sweepstack.core.policy_chain import PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState, VolumeInputs
+from sweepstack.provider.models import BoxState, QueueState, VolumeInputs
 from sweepstack.provider.resources.policy import Bound, box_problems
 from sweepstack.teardown.policy_copies import PROPOSED, RECORD, in_evidence, in_state
 from sweepstack.teardown.policy_in_force import FROM, TO
-from tests.unit.provider.support import BOX, GATE, IDENTITY, VOLUME, Sweep, abandonment, approval_for, approved
+from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, VOLUME, Sweep, abandonment, approval_for, approved
 
 RULES: dict[str, tuple[str, dict[str, Any], str]] = {
     "max_price_per_hour": (
@@ -201,6 +201,9 @@ def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -
     gate = sweep.gate(given, policy=given.policy)
     with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
         GATE.delete(sweep.op("Gate"), "g", gate)
+    queue = QueueState(**sweep.queue_inputs(given, policy=given.policy).model_dump(), launched_at=box.created_at)
+    with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
+        QUEUE.delete(sweep.op("Queue"), "q", queue)
     assert sweep.listed() == [box.native_id]
 
 
@@ -212,7 +215,7 @@ def test_an_abandonment_without_any_readable_copy_goes_on_and_is_recorded(sweep:
     given = approved(box, approval_for(box, abandon=(abandonment(box),))).model_copy(update={"policy": "{"})
     BOX.delete(sweep.op(), box.native_id, given)
     assert sweep.listed() == []
-    assert "no copy of the policy could be read" in sweep.said.warnings
+    assert "and its policy was set aside: the policy's copy in the engine's state" in sweep.said.warnings
     folder = Path(sweep.store.root / "records" / "policy" / "set-aside")
     assert [path.name for path in folder.iterdir()] == [f"{box.native_id}.json"]
 
@@ -275,6 +278,9 @@ def test_a_weaker_file_that_was_approved_is_taken_by_all_resources_in_one_up(swe
     assert heads(after.policy) == [new.text]
     gate = GATE.check(of_box, sweep.gate_inputs(box, policy=box.policy), sweep.gate_inputs(box)).inputs
     assert heads(gate.policy) == [new.text]
+    queue = sweep.queue_inputs(box, policy=box.policy)
+    queue = QUEUE.check(replace(sweep.op("Queue"), session=op.session), queue, sweep.queue_inputs(box)).inputs
+    assert heads(queue.policy) == [new.text]
 
 
 def heads(text: str | None) -> list[str]:

@@ -65,6 +65,11 @@ class Assessed:
                     return f"; its records are held by the state in {lease.backend}"
         return ""
 
+    @property
+    def policy_set_aside(self) -> str:
+        """Why it may be given up although no copy of its policy counts; "" otherwise."""
+        return self.verdict.policy_set_aside
+
     def held_until(self, now: datetime) -> datetime | None:
         """Until when its owner holds it; None if that is over or not known."""
         return self.owner.held_at(now, self.on_it.seen.journal) if self.owner is not None else None

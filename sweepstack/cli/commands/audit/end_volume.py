@@ -9,7 +9,7 @@ its sweep, or one that mounted it, no person ends it here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweepstack.billing.outlived_volume import takes_words
@@ -23,7 +23,8 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.platforms.registry import volume_channel
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, use_problems
+from sweepstack.teardown.policy_check import PolicyAnswer
+from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.users import Survey, User, recorded
 
@@ -37,7 +38,7 @@ class VolumeAssessed:
     """The result. `mounted`: a line for each box that mounts it, or may; such a volume never ends. `reasons`: why its
     data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as text.
     `others`: the other backends that hold its sweeps, with their answers; `owners`: those that hold the one that made
-    it."""
+    it. `policy`: what the policy of the stack that made it says of this end."""
 
     mounted: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -45,16 +46,24 @@ class VolumeAssessed:
     words: str
     others: tuple[Answer, ...] = ()
     owners: tuple[Answer, ...] = ()
+    policy: PolicyAnswer = field(default_factory=PolicyAnswer)
 
     @property
     def allowed(self) -> bool:
         """Whether it may end without an abandonment."""
         return not self.mounted and not self.reasons
 
+    @property
+    def policy_set_aside(self) -> str:
+        """Why it may be given up although no copy of that policy counts; "" otherwise."""
+        return self.policy.set_aside
 
-def assess_volume(platform: str, native_id: str, account: str, tag: str, root: Path, known: Known) -> VolumeAssessed:
+
+def assess_volume(
+    platform: str, native_id: str, account: str, tag: str, root: Path, known: Known, *, given_up: bool
+) -> VolumeAssessed:
     """Asks the platform and the other backends, and hashes the copies of its data again. Blocks; reads only; an outage
-    never raises."""
+    never raises. `given_up`: a person asks for its end although what is on it may be lost."""
     identity, name = box_layout.volume_of(tag) or ("", "")
     survey = _users(native_id, identity, known)
     users = survey.of(native_id)
@@ -84,7 +93,8 @@ def assess_volume(platform: str, native_id: str, account: str, tag: str, root: P
     words = f"{holds}; {takes_words(price, size, used, more=more)}"
     owners = other_backends(known.stores_of(identity), root, known)
     others = tuple(dict.fromkeys([*owners, *other_backends(stores, root, known)]))
-    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others, owners)
+    policy = orphan_policy(known.stores_of(identity), identity, native_id, given_up=given_up)
+    return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others, owners, policy)
 
 
 def _users(native_id: str, identity: str, known: Known) -> Survey:
