@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sweepstack.evidence.lazy import Evidence
 from sweepstack.provider.models import GateInputs, GateState
 from sweepstack.provider.resources import host_address_change, policy, teardown
 from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
@@ -45,9 +44,8 @@ class GateHandler(Handler[GateInputs, GateState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
-        evidence = Evidence(new.evidence)
-        now = policy.bound(op, evidence, old.policy if old is not None else None, new.identity)
-        new = new.model_copy(update={"policy": now.copy})
+        copy = policy.copy_for(op, new, old.policy if old is not None else None)
+        new = new.model_copy(update={"policy": copy})
         state = GateState(**new.model_dump())
         judgement = teardown.judge(teardown.context_of(state), state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))

@@ -27,17 +27,10 @@ from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
-from sweepstack.provider.resources import (
-    cell_moves,
-    host_address_change,
-    policy,
-    restart,
-    shipped_scripts,
-    teardown,
-    versions,
-)
+from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.owner_mark import sign_box
+from sweepstack.provider.resources.policy import copy_for
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
 from sweepstack.teardown.box_context import BoxAt, BoxContext
@@ -86,8 +79,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
-        binds = policy.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
-        new = new.model_copy(update={"policy": binds.copy})
+        new = new.model_copy(update={"policy": copy_for(op, new, old.policy if old is not None else None)})
         if new.job.code == NO_CODE:
             if old is None:
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
