@@ -46,7 +46,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
-from sweepstack.teardown.policy_copies import set_aside
+from sweepstack.teardown.policy_copies import begun_anew, in_evidence, in_state, set_aside
 
 ValueT = TypeVar("ValueT")
 
@@ -68,6 +68,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
     notes += _safely(lambda: [found.words for found in set_aside(store)] if store else [], [], notes)
+    texts = dict.fromkeys(box.policy for box in state.boxes if box.policy is not None)
+    notes += begun_anew([*map(in_state, texts), *([in_evidence(store)] if store and texts else [])])
     digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
     asked: dict[str, Platform] = {}  # they list the sweep's boxes too
     tasks: dict[Any, Callable[[], Any]] = {

@@ -55,6 +55,11 @@ class PolicyChain(Record):
         return self.links[-1].policy
 
     @property
+    def root(self) -> str:
+        """The digest of the first one: a chain with another root goes on from nothing in this one."""
+        return self.links[0].policy.digest
+
+    @property
     def digests(self) -> tuple[str, ...]:
         """The digests, in order: what makes it the same chain as another."""
         return tuple(link.policy.digest for link in self.links)
@@ -66,6 +71,17 @@ class PolicyCopy(Record):
     chains: tuple[PolicyChain, ...] = ()
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """Where its chains begin."""
+        return frozenset(chain.root for chain in self.chains)
+
+    def within(self, other: PolicyCopy | None) -> PolicyCopy:
+        """It without the chains that begin elsewhere than those of `other`; all of it where `other` has none."""
+        if other is None or not other.chains:
+            return self
+        return PolicyCopy(chains=tuple(chain for chain in self.chains if chain.root in other.roots))
 
     def written(self) -> str:
         """It as one line of JSON, the same for the same content."""

@@ -29,8 +29,8 @@ BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopt
 @dataclass(frozen=True)
 class PolicyAnswer:
     """`problems`: why the policy in force does not let this approval end the box. `set_aside`: where an abandonment
-    goes through without any copy that can be read, why none can; "" otherwise. `unsigned`: whose signatures an approval
-    that is given just now needs, and does not have yet."""
+    goes through without any copy that can be read, or against one that was begun anew, why; "" otherwise.
+    `unsigned`: whose signatures an approval that is given just now needs, and does not have yet."""
 
     problems: tuple[str, ...] = ()
     set_aside: str = ""
@@ -66,15 +66,16 @@ def ask_policy(
     from sweepstack.teardown.policy_in_force import in_force
 
     now_binds = in_force(places, sweep.identity)
-    if given_up and not now_binds.rules:
+    rules = now_binds.way_out if given_up else now_binds.rules
+    if given_up and not rules:
         return PolicyAnswer(set_aside=now_binds.unreadable)
-    problems = [problem for rule in now_binds.rules for problem in _problems(rule, approval, now)]
-    asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in now_binds.rules)
+    problems = [problem for rule in rules for problem in _problems(rule, approval, now)]
+    asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in rules)
     unsigned = tuple(dict.fromkeys(filter(None, asked)))
     problems += () if given_now else unsigned
     if now_binds.unreadable and not given_up:
         problems.insert(0, f"{now_binds.unreadable}. A newer sweepstack may read it (git pull && make setup)")
-    return PolicyAnswer(tuple(dict.fromkeys(problems)), unsigned=unsigned)
+    return PolicyAnswer(tuple(dict.fromkeys(problems)), now_binds.foreign if given_up else "", unsigned)
 
 
 def longest(places: Sequence[Found], identity: str) -> timedelta | None:

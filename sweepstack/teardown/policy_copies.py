@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -47,58 +48,89 @@ class SetAside(Record):
 
 @dataclass(frozen=True)
 class Found:
-    """One place where a copy may be. `copy`: None if there is none, or if it can't be read; then `problem` says why."""
+    """One place where a copy may be. `copy`: None if there is none, or if it can't be read; then `problem` says why.
+    `kind`: "" for a place that is none of the three. `path`: where a person finds it there."""
 
     where: str
     copy: PolicyCopy | None = None
     problem: str = ""
+    kind: Literal["state", "evidence", "box", ""] = ""
+    path: str = ""
 
 
 def in_state(text: str | None) -> Found:
     """The copy that the engine's state has."""
-    return _read("the engine's state", text)
+    return _read(Found("the engine's state", kind="state"), text)
 
 
 def in_evidence(store: EvidenceStore) -> Found:
     """The copy in the evidence. Raises nothing."""
-    where = f"the evidence ({store.shown})"
+    place = Found(f"the evidence ({store.shown})", kind="evidence", path=f"{store.shown}/records/{RECORD}")
     try:
-        return Found(where, store.record(RECORD, PolicyCopy))
+        return replace(place, copy=store.record(RECORD, PolicyCopy))
     except EvidenceError as error:
-        return Found(where, problem=str(error))
+        return replace(place, problem=str(error))
 
 
 def on_box(channel: Channel, box: str) -> Found:
     """The copy in the box's own folder; none if the box can't be asked. Raises nothing."""
-    where = f"box {box}"
+    place = Found(f"box {box}", kind="box", path=box_layout.POLICY)
     try:
-        return _read(where, channel.read(box_layout.POLICY, limit=MOST))
+        return _read(place, channel.read(box_layout.POLICY, limit=MOST))
     except (FileNotFoundError, PlatformError):
-        return Found(where)
+        return place
     except OSError as error:
-        return Found(where, problem=str(error))
+        return replace(place, problem=str(error))
 
 
-def _read(where: str, text: str | bytes | None) -> Found:
+def _read(place: Found, text: str | bytes | None) -> Found:
     if text is None:
-        return Found(where)
+        return place
     try:
-        return Found(where, read_copy(text))
+        return replace(place, copy=read_copy(text))
     except ValueError as error:
-        return Found(where, problem=str(error))
+        return replace(place, problem=str(error))
+
+
+def roots_of_state(places: Iterable[Found]) -> frozenset[str]:
+    """Where the chains begin that the engine's state has; empty if it has none."""
+    return frozenset(r for place in places if place.kind == "state" and place.copy for r in place.copy.roots)
+
+
+def begun_anew(places: Sequence[Found]) -> list[str]:
+    """For people: each copy with a chain that begins elsewhere than those of the state, and what to do about it. The
+    chains themselves are not checked."""
+    ours = roots_of_state(places)
+    found = []
+    for place in places:
+        for chain in place.copy.chains if ours and place.copy is not None else ():
+            if chain.root not in ours:
+                found.append(
+                    f"the policy's copy in {place.where} was begun anew ({chain.head.short}): it does not go on "
+                    "from the one in the engine's state. Both bind; but where a second place has the state's, an "
+                    f"abandonment keeps to that alone. Next: if the new one is not yours, delete {place.path or 'it'}; "
+                    "`pulumi up` writes the other one again"
+                )
+    return found
 
 
 def keep(store: EvidenceStore, copy: PolicyCopy) -> None:
     """Writes the copy into the evidence, with what is there already. Idempotent. Raises EvidenceError.
 
-    What there does not read is replaced: the chains of `copy` are those that hold, by all other places.
+    What there does not read is replaced: the chains of `copy` are those that hold, by all other places. A chain that
+    begins elsewhere than what is there stays out: else one `pulumi up` would make a state that was edited by hand its
+    own witness.
     """
     if not copy.chains:
         return
     try:
-        store.update_record(RECORD, PolicyCopy, lambda before: united([copy, before] if before is not None else [copy]))
+        store.update_record(RECORD, PolicyCopy, lambda before: _joined(copy, before))
     except EvidenceDamaged:
         store.write_record(RECORD, copy)
+
+
+def _joined(copy: PolicyCopy, before: PolicyCopy | None) -> PolicyCopy:
+    return united([copy.within(before), *([before] if before is not None else [])])
 
 
 def forget_proposed(store: EvidenceStore, copy: PolicyCopy) -> None:
@@ -129,7 +161,7 @@ def keep_on_box(channel: Channel, text: str | None, box: str) -> None:
     if ours is None or not ours.chains:
         return
     there = on_box(channel, box).copy
-    merged = united([ours, there] if there is not None else [ours])
+    merged = _joined(ours, there)
     if merged != there:
         with contextlib.suppress(PlatformError, OSError):
             channel.write(box_layout.POLICY, merged.written().encode())

@@ -18,7 +18,7 @@ from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLi
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.teardown.policy_copies import Found
+from sweepstack.teardown.policy_copies import Found, begun_anew, roots_of_state
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.policy_people import missing_signatures
 
@@ -31,12 +31,16 @@ class InForce:
     """What binds. `copy`: all chains that hold; `rules`: their heads, read.
 
     `unreadable`: why a policy that binds can't be read by this version, "" if all can; then `rules` has the last one
-    before it that can. `places`: what was found where. `notes`: for people, what is wrong with a copy.
+    before it that can. `way_out`: the rules that an abandonment keeps to: not those of a chain that was begun anew
+    beside one that the state and a second place have; then `foreign` says which. `places`: what was found where.
+    `notes`: for people, what is wrong with a copy.
     """
 
     copy: PolicyCopy
     rules: tuple[ReadPolicy, ...] = ()
     unreadable: str = ""
+    way_out: tuple[ReadPolicy, ...] = ()
+    foreign: str = ""
     places: tuple[Found, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -67,18 +71,42 @@ def in_force(places: Sequence[Found], identity: str) -> InForce:
             notes += [f"the policy's copy in {place.where}: {why}"] if why else []
         held.append(PolicyCopy(chains=tuple(chains)))
     copy = united(held)
+    ours = roots_of_state(places)
+    seconded = ours & {r for place in places if place.kind != "state" and place.copy for r in place.copy.roots}
     rules: dict[str, ReadPolicy] = {}
+    way_out: dict[str, ReadPolicy] = {}
     unreadable = ""
     for chain in copy.chains:
-        for link in reversed(chain.links):
-            try:
-                rules.setdefault(link.policy.digest, policy_file.read(link.policy))
-                break
-            except ConfigError as error:
-                unreadable = unreadable or unread_words(link.policy, error)
+        rule, why = _last_readable(chain)
+        unreadable = unreadable or why
+        if rule is not None:
+            rules.setdefault(rule.source.digest, rule)
+            if not seconded or chain.root in ours:
+                way_out.setdefault(rule.source.digest, rule)
     if not copy.chains and notes:
         unreadable = notes[0]
-    return InForce(copy, tuple(rules.values()), unreadable, tuple(places), tuple(notes))
+    anew = begun_anew(places)
+    held_out = anew[0] if anew and len(way_out) < len(rules) and way_out else ""
+    return InForce(
+        copy,
+        tuple(rules.values()),
+        unreadable,
+        tuple((way_out or rules).values()),
+        held_out,
+        tuple(places),
+        (*notes, *anew),
+    )
+
+
+def _last_readable(chain: PolicyChain) -> tuple[ReadPolicy | None, str]:
+    """The newest policy of the chain that can be read, and why its head can't; "" if it can."""
+    why = ""
+    for link in reversed(chain.links):
+        try:
+            return policy_file.read(link.policy), why
+        except ConfigError as error:
+            why = why or unread_words(link.policy, error)
+    return None, why
 
 
 def unread_words(policy: PolicyText, error: ConfigError) -> str:
@@ -90,8 +118,8 @@ def unread_words(policy: PolicyText, error: ConfigError) -> str:
 def _as_far_as_it_holds(chain: PolicyChain, identity: str) -> tuple[PolicyChain, str]:
     """The links up to the first that does not follow from the one before it, and why it does not."""
     used: list[dict[str, Any]] = []  # by what was said: other signatures under it make it no other approval
-    for number, (old, new) in enumerate(zip(chain.links, chain.links[1:], strict=False), start=1):
-        why = step_problem(old.policy, new, identity)
+    for number, new in enumerate(chain.links[1:], start=1):
+        why = step_problem(PolicyChain(links=chain.links[:number]), new, identity)
         if new.approval is not None and not why:
             why = "its approval was used before" if new.approval.unsigned in used else ""
             used.append(new.approval.unsigned)
@@ -100,14 +128,14 @@ def _as_far_as_it_holds(chain: PolicyChain, identity: str) -> tuple[PolicyChain,
     return chain, ""
 
 
-def step_problem(old: PolicyText, new: PolicyLink, identity: str) -> str:
-    """Why a policy may not follow `old`; "" if it may: it is as strict, or it was approved."""
-    lost = what_is_lost(old, new.policy)
+def step_problem(before: PolicyChain, new: PolicyLink, identity: str) -> str:
+    """Why a policy may not follow these; "" if it may: it is as strict as the last one, or it was approved."""
+    lost = what_is_lost(before.head, new.policy)
     if not lost:
         return ""
     if new.approval is None:
         return f"it is weaker, and was not approved ({lost[0]})"
-    return change_problem(old, new.policy, new.approval, identity, at=new.approval.at)
+    return change_problem(before, new.policy, new.approval, identity, at=new.approval.at)
 
 
 def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
@@ -125,25 +153,26 @@ def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
         return []
 
 
-def change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str, *, at: datetime) -> str:
-    """Why this approval does not let `new` follow `old` in this sweep; "" if it does. `at`: when the keys of those who
+def change_problem(before: PolicyChain, new: PolicyText, approval: Approval, identity: str, *, at: datetime) -> str:
+    """Why this approval does not let `new` follow these in this sweep; "" if it does. Where the last of them can't be
+    read, the people of the last one that can decide: else nothing could follow it. `at`: when the keys of those who
     signed it have to be good: for a change that was accepted before, when it was approved. A stack may have been
     renamed since then, so the sweep is known by its identity alone."""
+    old = before.head
     named = {(action.verb, action.box, action.native_id) for action in approval.actions}
     if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:
         return "its approval is for another change, or for another sweep"
-    try:
-        rules = policy_file.read(old)
-    except ConfigError as error:
-        return unread_words(old, error)
+    rules, why = _last_readable(before)
+    if rules is None:
+        return why
     sweep = SweepName(project="", stack="", identity=identity)
     return missing_signatures(rules, approval, sweep, given_up=True, at=at)
 
 
-def _new_change_problem(old: PolicyText, new: PolicyText, approval: Approval, identity: str) -> str:
+def _new_change_problem(before: PolicyChain, new: PolicyText, approval: Approval, identity: str) -> str:
     """The same for a change that comes into force now. Its keys have to be good now, and when it was approved: that is
     when the chain is read again."""
-    found = (change_problem(old, new, approval, identity, at=at) for at in (datetime.now(UTC), approval.at))
+    found = (change_problem(before, new, approval, identity, at=at) for at in (datetime.now(UTC), approval.at))
     return next(filter(None, found), "")
 
 
@@ -162,7 +191,7 @@ def followed(
             continue
         lost = what_is_lost(chain.head, wanted)
         link = PolicyLink(policy=wanted, approval=approval if lost else None)
-        if lost and (approval is None or _new_change_problem(chain.head, wanted, approval, identity)):
+        if lost and (approval is None or _new_change_problem(chain, wanted, approval, identity)):
             refused += lost
             chains.append(chain)
         else:

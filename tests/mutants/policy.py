@@ -46,4 +46,36 @@ POLICY = (
         (Patch("sweepstack/cli/commands/audit/end.py", "    if found.policy.problems:\n", "    if False:\n"),),
         ("tests/unit/cli/test_end_volume.py::test_the_policy_of_its_sweep_binds_its_end_without_a_state",),
     ),
+    Mutant(
+        "policy: who writes the evidence locks a box in",
+        (Patch(IN_FORCE, "            if not seconded or chain", "            if True or chain"),),
+        (TESTS + "test_who_writes_the_evidence_alone_can_not_lock_a_box_in",),
+    ),
+    Mutant(
+        "policy: the state's chain alone rules an abandonment without a second witness",
+        (
+            Patch(
+                IN_FORCE,
+                "            if not seconded or chain",
+                "            if not ours or chain",
+            ),
+        ),
+        (TESTS + "test_elsewhere_every_copy_binds_an_abandonment_too",),
+    ),
+    Mutant(
+        "policy: a chain that was begun anew spreads to another copy",
+        (
+            Patch(
+                "sweepstack/teardown/policy_copies.py",
+                "united([copy.within(before), *([before]",
+                "united([copy, *([before]",
+            ),
+        ),
+        (TESTS + "test_a_chain_that_was_begun_anew_spreads_to_no_other_copy",),
+    ),
+    Mutant(
+        "policy: nothing may follow a policy that can't be read",
+        (Patch(IN_FORCE, "    rules, why = _last_readable(before)\n", '    rules, why = None, "it can\'t be read"\n'),),
+        (TESTS + "test_the_people_of_the_last_readable_policy_may_approve_what_follows_one_that_is_not",),
+    ),
 )

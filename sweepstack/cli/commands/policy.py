@@ -233,7 +233,8 @@ def _approve(
         sweep = SweepName(project=marker.project, stack=marker.stack, identity=marker.identity)
         approval = signer.sign(_signed_before(store, approval, sweep) or approval, sweep)
     store.write_record(PROPOSED, approval)
-    asked = (change_problem(head, wanted, approval, store.marker.identity, at=now) for head in found.before.heads)
+    chains = found.before.copy.chains
+    asked = (change_problem(chain, wanted, approval, store.marker.identity, at=now) for chain in chains)
     missing = list(dict.fromkeys(filter(None, asked)))
     following = [f"pulumi up --stack {target.stack}    (brings it into force)"]
     if missing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.provider.models import GateInputs, GateState
 from sweepstack.provider.resources import host_address_change, policy, teardown
 from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
@@ -44,8 +45,8 @@ class GateHandler(Handler[GateInputs, GateState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
-        copy = policy.copy_for(op, new, old.policy if old is not None else None)
-        new = new.model_copy(update={"policy": copy})
+        now = policy.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
+        new = new.model_copy(update={"policy": now.copy})
         state = GateState(**new.model_dump())
         judgement = teardown.judge(teardown.context_of(state), state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))

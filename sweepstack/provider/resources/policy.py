@@ -18,7 +18,7 @@ from sweepstack.evidence.s3.address import SCHEME
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.provider.models import BoxInputs, GateInputs, QueueInputs, VolumeInputs
+from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
@@ -68,15 +68,10 @@ def bound(op: Operation, evidence: Evidence | None, before: str | None, identity
 
     identity = identity or (store.marker.identity if store is not None else "")
     found = change(op.session.project_root, places, store, identity)
-    copy = copy_text(found.after.copy) or before
+    copy = copy_text(found.after.copy.within(in_state(before).copy)) or before
     if before is not None and not identity:  # an approval of a change names the sweep, which is not known here
         copy = before
     return Bound(copy, found.after.rules, found.problem, found.after.unreadable, found.notes)
-
-
-def copy_for(op: Operation, new: QueueInputs | GateInputs, before: str | None) -> str | None:
-    """The copy that a queue or a gate has from now on. `before`: the one in its state. Raises nothing."""
-    return bound(op, Evidence(new.evidence), before, new.identity).copy
 
 
 def _recorded(op: Operation, store: EvidenceStore) -> Found:

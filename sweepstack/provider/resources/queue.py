@@ -30,7 +30,7 @@ from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.owner_mark import sign_box
-from sweepstack.provider.resources.policy import copy_for
+from sweepstack.provider.resources.policy import bound
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
 from sweepstack.teardown.box_context import BoxAt, BoxContext
@@ -79,13 +79,14 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
-        new = new.model_copy(update={"policy": copy_for(op, new, old.policy if old is not None else None)})
+        evidence = Evidence(new.evidence)
+        copy = bound(op, evidence, old.policy if old is not None else None, new.identity).copy
+        new = new.model_copy(update={"policy": copy})
         if new.job.code == NO_CODE:
             if old is None:
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
-        evidence = Evidence(new.evidence)
         completed, failures = versions.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:

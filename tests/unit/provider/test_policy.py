@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.config.policy import read
-from sweepstack.core.policy_chain import PolicyText
+from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
@@ -296,3 +296,23 @@ def test_a_box_whose_records_can_t_be_read_is_not_refused_as_a_new_one(sweep: Sw
     policy(sweep, "platforms: other\n")
     (sweep.store.root / "sweep.json").write_bytes(b"\0" * 80)
     assert BOX.check(sweep.op(), sweep.box_inputs(), sweep.box_inputs()).failures == []
+
+
+def test_a_chain_begun_anew_in_the_evidence_is_named_and_does_not_come_into_the_state(sweep: Sweep) -> None:
+    """It binds beside the state's until a person deletes it; the state would carry it for good."""
+    policy(sweep, "max_expiry: 7d\n")
+    box = sweep.box()
+    path = sweep.store.root / "records" / RECORD
+    path.unlink()
+    forged = PolicyLink(policy=PolicyText(text="platforms: nowhere\n"))
+    sweep.store.write_record(RECORD, PolicyCopy(chains=(PolicyChain(links=(forged,)),)))
+    op = sweep.op("Identity", "identity")
+    checked = IDENTITY.check(op, sweep.identity_inputs(policy=box.policy), sweep.identity_inputs()).inputs
+    assert heads(checked.policy) == ["max_expiry: 7d\n"]
+    assert "was begun anew" in sweep.said.warnings
+    assert str(path) in sweep.said.warnings
+    assert BOX.check(sweep.op(), None, sweep.box_inputs("another")).failures
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    BOX.delete(sweep.op(), box.native_id, given)
+    assert sweep.listed() == []
+    assert "POLICY SET ASIDE" in sweep.said.warnings

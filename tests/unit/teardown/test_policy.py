@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,9 @@ import pytest
 from sweepstack.config.policy import Policy, read
 from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, read_copy, united
 from sweepstack.core.records import Action, Approval
+from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy
 from sweepstack.teardown.policy_copies import RECORD, Found, in_evidence, in_state, keep
 from sweepstack.teardown.policy_in_force import FROM, TO, followed, in_force
 from sweepstack.teardown.policy_order import stricter, weaker
@@ -295,6 +297,93 @@ def test_what_is_gone_needs_no_policy(situation: Situation) -> None:
 
 
 def test_old_records_have_no_policy(situation: Situation) -> None:
-    assert in_evidence(situation.store) == Found(in_evidence(situation.store).where)
+    assert (in_evidence(situation.store).copy, in_evidence(situation.store).problem) == (None, "")
     assert in_state(None).copy is None
     assert situation.ask().allowed
+
+
+# A chain that was begun anew
+
+
+def places_of(**copies: PolicyCopy | None) -> list[Found]:
+    """What state, evidence and box hold, by kind."""
+    return [Found(f"the {kind}", copy, kind=kind) for kind, copy in copies.items()]  # type: ignore[arg-type]
+
+
+def asked(places: list[Found], *, given_up: bool) -> PolicyAnswer:
+    sweep = SweepName(project="", stack="", identity=IDENTITY)
+    given = approval(None, expires=NOW + timedelta(hours=48), **({"abandon": (abandonment(),)} if given_up else {}))
+    return ask_policy(places, sweep, given, given_up=given_up, now=NOW)
+
+
+OURS, LOCKING = copy_of("max_expiry: 3d"), copy_of("max_expiry: 1m\nplatforms: nowhere")
+
+
+def test_who_writes_the_evidence_alone_can_not_lock_a_box_in() -> None:
+    """State and box agree: the way out goes by theirs. It is announced, and all else keeps to both."""
+    places = places_of(state=OURS, evidence=LOCKING, box=OURS)
+    given_up = asked(places, given_up=True)
+    assert given_up.problems == ()
+    assert "the policy's copy in the evidence was begun anew" in given_up.set_aside
+    assert "`pulumi up` writes the other one again" in given_up.set_aside
+    assert asked(places, given_up=False).problems, "an end by an approval keeps to both"
+    assert len(in_force(places, IDENTITY).rules) == 2
+    assert "was begun anew" in in_force(places, IDENTITY).notes[0]
+
+
+def test_a_job_that_writes_its_box_s_copy_can_not_lock_the_box_in() -> None:
+    assert asked(places_of(state=OURS, evidence=OURS, box=LOCKING), given_up=True).problems == ()
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        {"state": LOCKING, "evidence": OURS, "box": OURS},
+        {"state": OURS, "evidence": LOCKING, "box": LOCKING},
+        {"state": OURS, "evidence": LOCKING},
+        {"evidence": LOCKING, "box": OURS},
+        {"evidence": LOCKING},
+    ],
+    ids=["the state's own", "two against the state", "no second witness", "no state", "the last copy"],
+)
+def test_elsewhere_every_copy_binds_an_abandonment_too(copies: dict[str, PolicyCopy]) -> None:
+    """A state, or any one other copy, that was edited loosens nothing: what is strict in one of them still holds."""
+    assert asked(places_of(**copies), given_up=True).problems
+
+
+def test_a_chain_that_was_begun_anew_spreads_to_no_other_copy(situation: Situation) -> None:
+    """Else one `up` after an edit of the state would make the evidence its witness."""
+    keep(situation.store, OURS)
+    keep(situation.store, LOCKING)
+    assert in_evidence(situation.store).copy == OURS
+    assert united([OURS, LOCKING]).within(OURS) == OURS
+    assert LOCKING.within(None) == LOCKING
+
+
+# A policy that can't be read, and what may follow it
+
+NEWER = "max_expiry: 24h\nmax_boxes: 3\n"
+
+
+def test_the_people_of_the_last_readable_policy_may_approve_what_follows_one_that_is_not() -> None:
+    """Else nothing could be rented, and nothing end but by an abandonment, for good."""
+    before = copy_of(STRICT, NEWER)
+    now = in_force([Found("here", before)], IDENTITY)
+    assert now.unreadable
+    assert followed(now, source(WEAK), None, IDENTITY) == (
+        before,
+        [f"{source(NEWER).short} can't be read by this sweepstack, so nothing is known to be as strict"],
+    )
+    copy, lost = followed(
+        now, source(WEAK), change(NEWER, WEAK, expires=datetime.now(UTC) + timedelta(days=1)), IDENTITY
+    )
+    assert lost == []
+    after = in_force([Found("here", copy)], IDENTITY)
+    assert ([head.text for head in after.heads], after.unreadable) == ([WEAK], "")
+    assert followed(now, source(WEAK), change(STRICT, WEAK), IDENTITY)[1], "an approval of another change"
+
+
+def test_where_no_policy_of_a_chain_can_be_read_nothing_follows_it() -> None:
+    now = in_force([Found("here", copy_of(NEWER))], IDENTITY)
+    copy, lost = followed(now, source(WEAK), change(NEWER, WEAK), IDENTITY)
+    assert (copy, bool(lost)) == (copy_of(NEWER), True)
