@@ -36,6 +36,11 @@ class Subject:
     layout: Layout
 
     @property
+    def bills(self) -> bool:
+        """Whether its boxes send a bill: a host of one's own does not."""
+        return bool(self.plan.lease_text)
+
+    @property
     def spot(self) -> bool:
         """Whether a box is to be a spot box."""
         return any(resources.spot for _, resources in asked_resources(self.config))
@@ -130,9 +135,9 @@ def _says(profile: Profile, key: str) -> str:
     return short[key]() if key in short else str(value)
 
 
-def _issue(issue: IssueFacts | None) -> str:
+def _issue(issue: IssueFacts | None, *, bills: bool) -> str:
     if issue is None:
-        return "over the platform's API"
+        return "over the platform's API" if bills else "by our own hand: no bill has to be ended"
     return f"by `{issue.command}` on the box" if issue.command else "by a person"
 
 
@@ -159,7 +164,7 @@ def _verbs(at: Subject) -> Iterator[str]:
 
 def _meter_stop_verb(at: Subject) -> Iterator[str]:
     verb = at.layout.verbs[at.profile.meter_stop_verb]
-    yield f"a delete issues {verb.native}, {_issue(at.plan.teardown.issue)}"
+    yield f"a delete issues {verb.native}, {_issue(at.plan.teardown.issue, bills=at.bills)}"
 
 
 def _irreversible(at: Subject) -> Iterator[str]:
@@ -179,7 +184,7 @@ def _tiers(at: Subject) -> Iterator[str]:
 
 
 def _meter(at: Subject) -> Iterator[str]:
-    if not at.profile.meter.rents:
+    if not at.bills:
         yield "no bill: neither budget, when_done nor lease has to be written"
         return
     yield f"it bills: budget, when_done ({at.plan.when_done}) and lease ({at.plan.lease_text or 'none'}) are asked for"

@@ -72,6 +72,6 @@ def price(profile: Profile) -> str:
     elif meter.quoted:
         said = "each offer has its own price"
     else:
-        said = f"quotes no price: write overrides.{profile.platform}.price_per_hour"
+        said = "quotes no price"
     by = f", billed by the {meter.billed_by}" if meter.billed_by not in (None, "nobody") else ""
     return f"{said}{by}{f', in {meter.currency}' if meter.currency not in (None, 'USD') else ''}"

@@ -71,7 +71,8 @@ def _head(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "not yet", profile.unavailable
     yield "end", f"{words.undone(verb)}, issued by {words.issued_by(verb)}"
     yield "stop inside", words.stops_from_inside(profile)
-    yield "price", words.price(profile)
+    written = f": write overrides.{profile.platform}.price_per_hour"
+    yield "price", words.price(profile) + ("" if profile.meter.quoted else written)
     offered = {True: "yes", False: "none", None: "depends on the machine"}[profile.gpus.offered]
     yield "GPUs", offered + ("" if profile.gpus.checked else "; not checked before a box is made")
     grace = "grace not known" if profile.spot_grace is None else f"{profile.spot_grace:g} s of grace"
