@@ -299,7 +299,7 @@ def layouts(draw: Any, base: Layout) -> Layout:
 
 @pytest.mark.parametrize("name", ["runpod", "vastai", "autodl"])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
 def test_the_only_copy_of_a_sealed_artifact_never_dies_unseen(name: str, folder: Path, data: st.DataObject) -> None:
     """Sealed artifacts lie on the durable tier, or where there is none on the box's own.
 
@@ -312,7 +312,7 @@ def test_the_only_copy_of_a_sealed_artifact_never_dies_unseen(name: str, folder:
     mounted = data.draw(layouts(profile.with_volume)) if profile.with_volume is not None else None
     changed = profile.model_copy(update={"tiers": plain.tiers, "verbs": plain.verbs, "with_volume": mounted})
     assume(not changed.layout(volume=False).problems() and not changed.layout(volume=True).problems())
-    shape = data.draw(st.sampled_from(["plain", "a volume", "stops when done", "a stopped box", "three boxes"]))
+    shape = data.draw(st.sampled_from(["stops when done", "a volume", "a stopped box", "plain"]))
     config = config_of(name, shape, folder)
     layout = changed.layout(volume=bool(config.volume_mounts))
     plan, _ = planned_or_not(config, changed)
