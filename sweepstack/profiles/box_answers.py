@@ -58,10 +58,17 @@ class Answer:
 
 
 def question(
-    profile: Profile, word: str, *, mark: Mark, volume: bool = False, file: str = MARK, hosts: Sequence[str] = HOSTS
+    profile: Profile,
+    word: str,
+    *,
+    mark: Mark,
+    volume: bool = False,
+    file: str = MARK,
+    hosts: Sequence[str] | None = None,
 ) -> list[str]:
     """The command that asks a box, in its own folder. `word` is what the marks on its tiers hold, in `file`; `mark`:
     write them and take them away, leave them there, or look for those that were left. `volume`: it mounts one."""
+    hosts = HOSTS if hosts is None else hosts
     asked = {
         "word": word,
         "file": file,
