@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from components.queue import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, write
 from tests.unit.profiles.test_rentals import text, there
@@ -89,3 +90,14 @@ def test_whole_hours_and_a_stop_that_bills_on(tmp_path: Path) -> None:
 def test_an_override_for_hosts_is_refused_where_an_api_rents(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"overrides.{name}.python is for hosts that are entered by SSH; take it out"):
         notes(tmp_path, name, "{price_per_hour: 0.12}", "{python: /usr/bin/python3}")
+
+
+@pytest.mark.parametrize("name", [name for name in platforms() if load_profile(name).spot_available])
+def test_cells_of_a_spot_box_have_no_longer_than_its_platform_gives(tmp_path: Path, name: str) -> None:
+    """What the platform gives, less a second, reaches the runner; where it gives nothing, our own stops don't hurry."""
+    notes(tmp_path, name, "cpu: 1", "cpu: 1\n        spot: true")
+    spot = resolve(StackConfig.load(tmp_path, "x"), {name: there(name)})
+    grace = load_profile(name).spot_grace
+    assert spot.boxes[0].grace_seconds == (grace - 1 if grace else None)
+    assert job_input(spot.job, spot.boxes[0], "").get("grace_seconds") == (grace - 1 if grace else None)
+    assert "to save" in "\n".join(spot.notes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sweepstack.cli.accepted_facts import profiles_of
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
@@ -306,7 +307,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
     if sources.store and sources.store.traffic:
         out.line(moved(sources.store.traffic))
-    for line in _unsealed(summary, sources.evidence or ""):
+    for line in (*_traffic(sources, summary), *_unsealed(summary, sources.evidence or "")):
         out.line(line)
     for why, names in why_left.items():
         if names:
@@ -319,6 +320,19 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
         out.line(alarm, style="bold red")
     out.next(following)
     return code
+
+
+def _traffic(sources: Sources, summary: PullSummary) -> Iterator[str]:
+    """What was copied out of boxes whose platform bills traffic: our ledger does not count it, and its bill does."""
+    for box in sources.state.boxes:
+        copied = sum(result.bytes for name, result in summary.cells.values() if name == box.name)
+        for profile in profiles_of(sources.target, [(box.platform, box.adapter)]).values() if copied else ():
+            if profile.free_egress is False:
+                stack = sources.target.stack
+                yield (
+                    f"{profile.platform} bills the {size(copied)} that left {box.name}: `sweepctl ledger --stack "
+                    f"{stack} --against-bill` shows its traffic"
+                )
 
 
 def _words(result: PullResult) -> str:
