@@ -7,6 +7,7 @@ not there. Python 3.8 and the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -67,7 +68,8 @@ class Carrier:
             if path.exists():
                 raise
             return
-        os.utime(part, ns=(now[1], now[1]))
+        with contextlib.suppress(OSError):  # a mounted store may keep no times: the next session then copies it again
+            os.utime(part, ns=(now[1], now[1]))
         os.replace(part, target)
         self._seen[name] = now
 

@@ -21,10 +21,10 @@ PACKED = ".tar"
 """The ending of the one file that a session's results are packed into where a platform hands out few files."""
 WHOSE = ("identity", "box", "native_id", "generation")
 """What the mark says."""
-DEPTH = 4
+DEPTH = 3
 """A copy is looked for so many folders below the one that was named: an archive may unpack into one of its own."""
-ENTRIES = 20_000
-"""So many folders are looked into at most."""
+ENTRIES = 2_000
+"""So many folders are looked into at most: each command looks."""
 
 
 class Copy(NamedTuple):
@@ -43,13 +43,17 @@ def copies(folder: Path, depth: int = DEPTH) -> Iterator[Copy]:
         place, left = waiting.pop(0)
         looked += 1
         if looked > ENTRIES:
-            return
+            raise OSError(f"it has more than {ENTRIES:,} folders: name a folder for results alone")
         with os.scandir(place) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         if any(entry.name == MARK for entry in entries):
             yield Copy(place, _whose(place / MARK))
         elif left:
-            waiting += [(Path(entry.path), left - 1) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            waiting += [
+                (Path(entry.path), left - 1)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."
+            ]
 
 
 def _whose(mark: Path) -> dict[str, Any]:

@@ -249,6 +249,18 @@ def test_a_folder_of_another_box_is_told_and_not_read(site: HandSite, tmp_path: 
     assert read_journal(channel).cells == {}
 
 
+def test_a_folder_full_of_other_things_is_refused_and_not_searched_for_ever(
+    site: HandSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweepstack.onbox.by_hand.returned.ENTRIES", 2)
+    for name in ("a", "b", ".c"):
+        (site.returned / name).mkdir()
+    with pytest.raises(Unreachable, match="name a folder for results alone"):
+        site.channel  # noqa: B018 - opening it is the look
+    (site.returned / "b").rmdir()
+    assert site.channel.processes() == []
+
+
 def test_its_folder_may_move_and_another_box_may_not_take_it(back: HandSite, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     back.returned.rename(moved)
