@@ -61,11 +61,14 @@ class Proxy(Fact):
 class Network(Fact):
     """What stands between a box and the world: a `proxy` (null: none), `mirrors` (route → environment variables) and
     `caches` (variable → where downloads are kept). On a host that is entered by SSH that is a path of the host's own,
-    in which `~/` is the login's home; on a box that an API rents, a path below the box's folder: there is the room."""
+    in which `~/` is the login's home; on a box that an API rents, a path below the box's folder: there is the room.
+    `tensorboard`: the folder that the platform's own TensorBoard reads, where it has one; the outputs of cells are
+    linked there."""
 
     proxy: Proxy | None
     mirrors: dict[Route, dict[EnvName, str]] = Field(default_factory=dict)
     caches: dict[EnvName, str] = Field(default_factory=dict)
+    tensorboard: str | None = None
 
     @property
     def env(self) -> dict[str, str]:

@@ -14,20 +14,24 @@ from sweepstack.profiles.model import Profile
 @dataclass(frozen=True)
 class Switched:
     """`env`: variables of mirrors and caches, in which `~/` is the login's home; `folders`: caches below the box's own
-    folder; `proxy`: the lines that turn it on and off, "" for none; `always`: every set-up and cell has it on."""
+    folder; `proxy`: the lines that turn it on and off, "" for none; `always`: every set-up and cell has it on;
+    `tensorboard`: the folder that the platform's own one reads, "" for none."""
 
     env: Mapping[str, str]
     folders: Mapping[str, str]
     proxy: tuple[str, str] = ("", "")
     always: bool = False
+    tensorboard: str = ""
 
     def as_input(self) -> dict[str, Any]:
         """What the box's processes are told; what is empty is left out."""
         on, off = self.proxy
         said = {"env": dict(sorted(self.env.items())), "folders": dict(sorted(self.folders.items()))}
-        return {key: value for key, value in {**said, "proxy_on": on, "proxy_off": off}.items() if value} | (
-            {"proxy_always": True} if self.always and on else {}
-        )
+        return {
+            key: value
+            for key, value in {**said, "proxy_on": on, "proxy_off": off, "tensorboard": self.tensorboard}.items()
+            if value
+        } | ({"proxy_always": True} if self.always and on else {})
 
 
 def switched(config: StackConfig, profile: Profile) -> Switched:
@@ -41,12 +45,13 @@ def switched(config: StackConfig, profile: Profile) -> Switched:
     folders = {name: place for name, place in kept.items() if not place.startswith(("/", "~/"))}
     env |= {name: place for name, place in kept.items() if name not in folders}
     proxy = found.proxy if found else None
+    tiles = (found.tensorboard if found else None) or ""
     if said.proxy is False or (proxy is None and not isinstance(said.proxy, str)):
-        return Switched(env, folders)
+        return Switched(env, folders, tensorboard=tiles)
     if isinstance(said.proxy, str):
-        return Switched(env, folders, (said.proxy, ""), True)
+        return Switched(env, folders, (said.proxy, ""), True, tiles)
     assert proxy is not None
-    return Switched(env, folders, (proxy.hook, proxy.off), proxy.always or said.proxy is True)
+    return Switched(env, folders, (proxy.hook, proxy.off), proxy.always or said.proxy is True, tiles)
 
 
 def network_problems(config: StackConfig, profile: Profile) -> list[str]:

@@ -36,6 +36,8 @@ class NetworkInput(Record):
     """shell line that switches it off"""
     proxy_always: bool = False
     """true: it is on for every set-up and every cell"""
+    tensorboard: str = ""
+    """the folder that the platform's own TensorBoard reads: outputs of cells are linked there"""
 
 
 class BucketInput(Record):

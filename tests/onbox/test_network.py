@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.onbox.harness import Box
+from tests.onbox.harness import IDENTITY, QUICK, Box
 
 SHOW = "env > {out}/env; printf '[]' > {out}/result.json"
 PROXY = "export https_proxy=http://proxy:30000 no_proxy=far.example; echo on; true"
@@ -63,3 +64,19 @@ def test_ad2_modelscope_and_all_hosts_below_it_go_past_the_proxy(make_box: Calla
     found = env_of(box, "a")
     assert found["MODELSCOPE_DOMAIN"] == "www.modelscope.cn"
     assert found["no_proxy"].split(",")[-1] == "modelscope.cn"
+
+
+def test_ad7_the_outputs_of_cells_are_linked_where_the_tile_looks(make_box: Callable[..., Box], tmp_path: Path) -> None:
+    """The newest try of each cell; what the person put there stays; a folder that can't be made ends no cell."""
+    tile = tmp_path / "tf-logs"
+    (tile / f"{IDENTITY}-mine").mkdir(parents=True)
+    box = make_box(network={"tensorboard": str(tile)}, env={}, retries=1)
+    box.add("a", 'test "$SWEEPSTACK_ATTEMPT" -gt 1 || exit 1; ' + QUICK)
+    box.add("mine")
+    box.run("a", "mine")
+    assert (tile / f"{IDENTITY}-a").resolve() == (box.home / "cells" / "a" / "2" / "out").resolve()
+    assert not (tile / f"{IDENTITY}-mine").is_symlink()
+    assert sorted(path.name for path in tile.iterdir()) == [f"{IDENTITY}-a", f"{IDENTITY}-mine"]
+    box.set(network={"tensorboard": "/proc/nowhere"})
+    box.add("b")
+    box.run("b")

@@ -25,6 +25,7 @@ from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
 from sweepstack.onbox.runner.threads import thread_limits
 
 LAST_LINE, TAIL = 200, 16384
@@ -123,6 +124,7 @@ class Attempt:
             self.process = subprocess.Popen(
                 self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+        show_in_tensorboard(self.spec, self.entry.cell, self.out)
         pid = self.process.pid
         (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
 

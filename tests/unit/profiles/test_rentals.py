@@ -339,6 +339,7 @@ def test_a_site_is_set_up_from_the_profile_alone(tmp_path: Path) -> None:
         "MODELSCOPE_DOMAIN": "www.modelscope.cn",
         "HF_HOME": "/root/autodl-tmp/huggingface_cache",
     }
+    assert found.network["tensorboard"] == "/root/tf-logs"
     assert found.network["proxy_on"] == "source /etc/network_turbo 2>/dev/null || true"
     assert found.network["proxy_off"] == "unset http_proxy https_proxy"
     write(tmp_path, GOOD.replace("    max_price: 2.10\n", ""))
