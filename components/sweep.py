@@ -25,6 +25,8 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch.smoke import standing
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.profiles import first_contact
+from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import BoxPlan, Plan
 
 
@@ -49,6 +51,8 @@ class Sweep(pulumi.ComponentResource):
 
     def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
+        if plan.boxes and (told := first_contact.once(load_profile(plan.platform))):
+            screen.say("\n".join(told))
         plan, shares = shared(plan)
         declared = tuple(box for box in plan.boxes if box.name in shares.cells)
         self._over = bool(plan.boxes) and not declared

@@ -34,10 +34,12 @@ def writes(world: World) -> int:
 def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
     shown = ok(world.stack.pulumi("preview", timeout=180))
     assert "RTX 3090 in Texas, US at $0.30" in shown.text, str(shown)
+    assert "sweepctl profile show vastai" in shown.text, "the first contact is told"
     for machine in range(100, 104):
         world.sim.act("price", {"machine": machine, "dph": 0.60})
     refused = world.stack.up(timeout=180)
     assert refused.rc != 0
+    assert "first contact" not in refused.text, "and told once"
     assert "was not rented at $0.30" in refused.text, str(refused)
     assert "the next offers: RTX 3090" in refused.text
     assert "pulumi preview --stack sweep-vast" in refused.text

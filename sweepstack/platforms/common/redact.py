@@ -21,14 +21,25 @@ _SHORTEST_SECRET = 4
 _PATH = re.compile(r"(~|\.{0,2})(/[\w .@+-]+)+")
 _learned: dict[str, str] = {}
 """value → name"""
+_places: dict[str, str] = {}
+"""adapter → the name of the variable, or the path of the file, that its credential came from"""
 
 
-def learn(secrets: Mapping[str, str]) -> None:
-    """Masks these values (name → value) from now on, too, whatever their names look like."""
+def learn(secrets: Mapping[str, str], *, of: str = "", file: str = "") -> None:
+    """Masks these values (name → value) from now on, too, whatever their names look like. `of`: the adapter that uses
+    them; `file`: where they came from, if no variable of that name holds them."""
     for name, value in secrets.items():
+        if of:
+            _places[of] = name if os.environ.get(name, "").strip() == value else file or name
         for part in {value, *value.splitlines()}:
             if len(part.strip()) >= _SHORTEST_SECRET:
                 _learned[part] = name
+
+
+def place_of(adapter: str) -> str:
+    """The name of the variable, or the path of the file, that this adapter's credential came from; "" where none was
+    used."""
+    return _places.get(adapter, "")
 
 
 def redact(text: str) -> str:

@@ -31,7 +31,7 @@ def api_key() -> str:
         raise NotAuthorized(f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise NotAuthorized(f"the key for RunPod is not one: it holds blanks or other special signs. Check {KEY_HINT}")
-    redact.learn({KEY_VARIABLE: key})
+    redact.learn({KEY_VARIABLE: key}, of="runpod", file=KEY_FILE)
     return key
 
 

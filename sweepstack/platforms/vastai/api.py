@@ -53,7 +53,7 @@ class Client:
             raise NotAuthorized(f"there is no key for vast.ai ({type(error).__name__}): {KEY_HELP}") from None
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise NotAuthorized(f"what stands where vast.ai's key is looked for is no key: {KEY_HELP}")
-        learn({"VAST_API_KEY": key})
+        learn({"VAST_API_KEY": key}, of="vastai", file="vast.ai's own key file")
         self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=base_url(), retry=1)
         self.source = Source(base_url(), hashlib.sha256(key.encode()).hexdigest())
         self.state = state_of_account(self.source)

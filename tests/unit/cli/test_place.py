@@ -10,6 +10,7 @@ import pytest
 from sweepstack.billing.balance import Left
 from sweepstack.cli.commands.place import placing
 from sweepstack.cli.commands.place.choice import Choice, as_placement, choose
+from sweepstack.cli.commands.place.looks import Look
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.cli.commands.place.placing import place
 from sweepstack.cli.output import No, Out
@@ -17,6 +18,8 @@ from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.host.offers import Offer
+from sweepstack.platforms.common import redact
+from sweepstack.profiles.first_contact import remembered
 from tests.unit.config.helpers import GOOD, write
 
 TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(
@@ -171,3 +174,31 @@ def test_what_the_balance_does_not_carry_is_not_written(
     write(tmp_path, BOXES.replace("    boxes:", "    ignore_balance: a card is on file\n    boxes:"))
     assert place(target, Out(as_json=False), show=False, **found) == 0
     assert "placed all the same, since ignore_balance says: a card is on file" in capsys.readouterr().out
+
+
+def test_a_platform_is_introduced_at_its_first_place_and_never_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor to a program, which would use it up."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("RUNPOD_API_KEY", "violet-umbrella-77")
+    redact.learn({"RUNPOD_API_KEY": "violet-umbrella-77"}, of="runpod")
+    known = config(tmp_path)
+    markets = [market("runpod", offer("x", 1.0)), market("vastai", refusals=("no answer",))]
+    seen = Look(known, {}, markets, choose(known, [market("local", offer("x", 1.0))], next_one=False))
+    monkeypatch.setattr(placing, "look_once", lambda *_, **__: seen)
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+
+    def said(*, as_json: bool) -> str:
+        place(target, Out(as_json=as_json), next_one=False, show=True, clear=False)
+        return capsys.readouterr().out
+
+    assert "first contact" not in said(as_json=True)
+    first = said(as_json=False)
+    for name in ("runpod", "vastai"):
+        assert f"sweepctl profile show {name}" in first
+    assert "trap RP1: " in first
+    assert "first contact" not in said(as_json=False)
+    assert remembered("runpod") == {"credentials": ["RUNPOD_API_KEY"]}
+    assert remembered("vastai") == {}, "it did not answer"

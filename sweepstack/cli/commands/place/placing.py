@@ -17,6 +17,8 @@ from sweepstack.cli.output import YES, No, Out, complain
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
 from sweepstack.operations.balances import left_at
+from sweepstack.platforms.common import redact
+from sweepstack.profiles import first_contact
 from sweepstack.profiles.load import load_profile
 from sweepstack.teardown.launched import copied_journal
 
@@ -45,6 +47,8 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
         with Progress("asking the candidates"):
             seen = look_once(target, records.rented, next_one=next_one)
     config, choice = seen.config, seen.choice
+    if not out.as_json:
+        _first_contacts(seen, out)
     document: dict[str, Any] = {
         "stack": target.stack,
         "rented": sorted(seen.rented),
@@ -85,6 +89,16 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
     out.line(f"{target.file.shown}: {'written' if changed else 'nothing changed'}")
     out.next([f"pulumi preview --stack {target.stack}"])
     return YES
+
+
+def _first_contacts(seen: Look, out: Out) -> None:
+    """What is told once of each candidate that was asked; and remembers which credential had an answer."""
+    for market in seen.markets:
+        profile = load_profile(market.platform)
+        for line in first_contact.once(profile):
+            out.line(line)
+        if market.first:
+            first_contact.remember_credential(market.platform, redact.place_of(profile.adapter))
 
 
 def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: bool) -> tuple[Look, Records]:

@@ -12,6 +12,7 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out, count, money
 from sweepstack.profiles import dates, words
 from sweepstack.profiles.facts import facts_of
+from sweepstack.profiles.first_contact import remembered
 from sweepstack.profiles.layout import Layout, Verb
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.model import Profile
@@ -51,6 +52,7 @@ def command(
         out.table(("VERB", "THERE", "BY", "STOPS THE BILL", "UNDO", "BILLS ON"), _verbs(layout))
     _list(out, "Clocks", [words.clock_words(clock) for clock in profile.danger_clocks])
     _list(out, "By hand", [verb.manual for verb in profile.verbs.values() if verb.manual])
+    _list(out, "Credentials that worked, by name or path", remembered(profile.platform).get("credentials", ()))
     _list(out, "Conveniences", profile.conveniences)
     _list(out, "Traps", [f"{gotcha.id}  {gotcha.text}" for gotcha in profile.gotchas])
     old = [fact.key for fact in facts if fact.stale()]
