@@ -280,12 +280,13 @@ class Profile(Fact):
             facts["PY"] = {self.environment.python}
         if self.ssh is not None and self.ssh.user is not None:
             facts["SSH_USER"] = {self.ssh.user}
+        empty = '""'
         return [
             f"overrides.{name} repeats no fact; take it out, known are: {', '.join(sorted(facts))}"
             for name in self.overrides
             if name not in facts
         ] + [
-            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or 'none'}; "
+            f"overrides.{name} is {self.overrides[name]!r}, and the facts say {' or '.join(sorted(said)) or empty}; "
             "write what they say, or mend the facts"
             for name, said in facts.items()
             if name in self.overrides and self.overrides[name] not in said

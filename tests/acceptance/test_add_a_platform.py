@@ -20,6 +20,7 @@ from sweepstack.cli.commands.profile import scaffold
 from sweepstack.cli.output import No
 from sweepstack.onbox.host import capabilities
 from sweepstack.onbox.host.platform import Platform
+from sweepstack.profiles.load import mistakes_in
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = (".*_cache", ".cache", ".git", ".hypothesis", ".venv", "results")
@@ -255,6 +256,14 @@ def test_the_page_names_all_that_the_scaffold_writes(title: str, api: bool) -> N
     files = scaffold.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))
     page = named(section(title), CLOUD)
     assert [path for path in files if f"`{path}`" not in page] == []
+
+
+@pytest.mark.parametrize("api", [False, True])
+def test_the_profile_that_it_writes_holds_at_once(tmp_path: Path, api: bool) -> None:
+    text = scaffold.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))[f"profiles/{CLOUD}.md"]
+    path = tmp_path / f"{CLOUD}.md"
+    path.write_text(text, encoding="utf-8")
+    assert [one.words for one in mistakes_in(path, path.name)] == []
 
 
 def test_the_page_names_each_method_and_each_capability() -> None:

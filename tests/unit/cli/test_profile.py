@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli.commands.profile import list as profile_list
+from sweepstack.cli.commands.profile import probe
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import box_answers
 from sweepstack.profiles.explain import DECIDES, UNDATED
@@ -136,6 +137,16 @@ def test_probe_contradicts(world: World, quiet: None) -> None:
     assert shown.code == 1
     assert shown.json["contradicted"] == 1
     assert "CONTRADICTED" in world.run("profile", "probe", "box-0").out
+
+
+def test_a_box_that_only_a_person_reaches_is_not_asked_here(
+    world: World, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.full()
+    by_hand = load_profile("local").model_copy(update={"by_hand": load_profile("manual").by_hand})
+    monkeypatch.setattr(probe, "load_profile", lambda _: by_hand)
+    refused = world.run("profile", "probe", "box-0")
+    assert (refused.code, "that only a person reaches" in " ".join(refused.err.split())) == (1, True)
 
 
 def test_what_a_stop_left_is_looked_for_only_after_one(world: World, quiet: None) -> None:

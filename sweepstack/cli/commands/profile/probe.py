@@ -46,6 +46,8 @@ def command(
     target, out = Target.find_sweep(stack), Out(as_json=json)
     entry = find_box(target, box)
     profile = _profile(entry)
+    if profile.by_hand is not None:
+        raise No(f"box {entry.name} is on a machine that only a person reaches: nothing can be asked there from here")
     volume = bool(entry.mounts)
     mark: Mark = "write" if before_stop else "look" if after_stop else "try"
     with Progress("asking the box, about a minute"):

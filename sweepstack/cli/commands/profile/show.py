@@ -10,11 +10,12 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out, count, money
+from sweepstack.core.paths import installed
 from sweepstack.profiles import dates, words
 from sweepstack.profiles.facts import facts_of
 from sweepstack.profiles.first_contact import remembered
 from sweepstack.profiles.layout import Layout, Verb
-from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.model import Profile
 
 VERBS: tuple[Verb, ...] = ("stop", "destroy")
@@ -62,7 +63,8 @@ def command(
         out.line(f"old           {', '.join(old)}")
     if profile.unknown:
         out.line(f"unknown       {', '.join(profile.unknown)}")
-    out.next([f"less profiles/{name}.md    (all of it, with its sources)"])
+    file = FOLDER / f"{name}.md" if installed() else f"profiles/{name}.md"
+    out.next([f"less {file}    (all of it, with its sources)"])
     return YES
 
 
