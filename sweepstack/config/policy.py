@@ -58,6 +58,7 @@ class Policy(Shape):
 
     anchor: ClassVar[str] = "keys"
     page: ClassVar[str] = "docs/policy.md"
+    file: ClassVar[str] = FILE
     approvers: People | None = None
     """the people who may approve an end or a stop, as the file `allowed_signers` names them: an approval then needs the
     signature of one of them"""
@@ -114,6 +115,13 @@ def read(source: PolicyText, shown: str = FILE) -> ReadPolicy:
         rules = Policy.model_validate(document.data)
     except ValidationError as error:
         mistakes += from_validation(error, document, (), Policy)
+    mistakes += [
+        Mistake(
+            document.line((key,)), key, "no value, and without one it allows all: give it one, or take it out", Policy
+        )
+        for key, value in document.data.items()
+        if value is None and key in Policy.model_fields
+    ]
     if rules is not None:
         mistakes += _people_mistakes(rules, source.signers, document)
     if mistakes or rules is None:

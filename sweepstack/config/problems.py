@@ -69,8 +69,10 @@ def shown(value: Any) -> str:
 
 
 def value_at(data: Any, loc: Loc) -> Any:
-    """The value at `loc`; None if there is none."""
+    """The value at `loc`; None if there is none. One text where a list may stand is its one entry."""
     for part in loc:
+        if isinstance(data, str) and part == 0:
+            continue
         try:
             data = data[part]
         except (KeyError, IndexError, TypeError):
@@ -180,7 +182,10 @@ def _foot(mistakes: list[Mistake]) -> list[str]:
     """The keys of each object with an unknown or missing key, and the page of the docs."""
     listed = dict.fromkeys(m.shape for m in mistakes if m.shape is not None and m.lists_keys)
     if listed:
-        keys = {shape: f"keys of {anchor_of(shape)}: {', '.join(keys_of(shape))}" for shape in listed}
+        keys = {
+            shape: f"keys of {getattr(shape, 'file', anchor_of(shape))}: {', '.join(keys_of(shape))}"
+            for shape in listed
+        }
         width = max(len(text) for text in keys.values())
         return [f"{text:<{width}}      {_page(shape)}" for shape, text in keys.items()]
     return list(dict.fromkeys(_page(m.shape) for m in mistakes if m.shape is not None)) or [DOCS]

@@ -78,4 +78,20 @@ POLICY = (
         (Patch(IN_FORCE, "    rules, why = _last_readable(before)\n", '    rules, why = None, "it can\'t be read"\n'),),
         (TESTS + "test_the_people_of_the_last_readable_policy_may_approve_what_follows_one_that_is_not",),
     ),
+    Mutant(
+        "policy: a cosignature is written over what another person wrote meanwhile",
+        (Patch("sweepstack/cli/commands/approve/cosign.py", "    if now != shown:\n", "    if False:\n"),),
+        (
+            "tests/unit/cli/test_approve_signed.py::test_what_another_person_wrote_during_the_prompt_is_not_written_over",
+        ),
+    ),
+    Mutant(
+        "policy: a signature of a weaker policy that came meanwhile is lost",
+        (
+            Patch(
+                "sweepstack/cli/commands/policy.py", "    if _standing(store, actions) != shown:\n", "    if False:\n"
+            ),
+        ),
+        ("tests/unit/cli/test_policy_people.py::test_a_signature_that_came_during_the_prompt_is_not_lost",),
+    ),
 )

@@ -27,7 +27,7 @@ from sweepstack.teardown.policy_change import Change, change, waiting_approval
 from sweepstack.teardown.policy_copies import PROPOSED, Found, in_evidence, in_state, on_box
 from sweepstack.teardown.policy_in_force import FROM, TO, change_problem
 from sweepstack.teardown.policy_order import stricter, weaker
-from sweepstack.teardown.signatures import verified_signers
+from sweepstack.teardown.signatures import signed_words, verified_signers
 
 
 def command(
@@ -209,6 +209,14 @@ def _approve(
     out.line(f"new        {wanted.digest}{' (no policy)' if wanted == NONE else ''}", wrap=False)
     for line in found.lost:
         out.line(f"weaker     {line}", style="bold")
+    actions = _actions(store.marker.identity, found.before.heads, wanted)
+    standing = _standing(store, actions)
+    if standing is not None:
+        out.line(
+            f"begun      by {standing.by} at {standing.at:%Y-%m-%d %H:%M} UTC; it holds until "
+            f"{standing.expires:%Y-%m-%d %H:%M} UTC"
+        )
+        out.line(f"signed     {signed_words(standing).removeprefix('signed ') or 'by none so far'}")
     people = next((rule for rule in found.before.rules if rule.rules.may_abandon is not None), None)
     if people is not None and signer is None:
         at = people.at("approvers" if people.rules.abandoners is None else "abandoners")
@@ -222,7 +230,7 @@ def _approve(
         _ask(target, wanted, signer)
     now = datetime.now(UTC).replace(microsecond=0)
     approval = Approval(
-        actions=_actions(store.marker.identity, found.before.heads, wanted),
+        actions=actions,
         waivers_digest=Approval.digest_waivers((), ()),
         by=who(),
         at=now,
@@ -231,8 +239,8 @@ def _approve(
     if signer is not None:
         marker = store.marker
         sweep = SweepName(project=marker.project, stack=marker.stack, identity=marker.identity)
-        approval = signer.sign(_signed_before(store, approval, sweep) or approval, sweep)
-    store.write_record(PROPOSED, approval)
+        approval = signer.sign(_signed_before(standing, approval, sweep) or approval, sweep)
+    _put(target, store, standing, approval, actions)
     chains = found.before.copy.chains
     asked = (change_problem(chain, wanted, approval, store.marker.identity, at=now) for chain in chains)
     missing = list(dict.fromkeys(filter(None, asked)))
@@ -256,10 +264,28 @@ def _approve(
     return YES
 
 
-def _signed_before(store: EvidenceStore, approval: Approval, sweep: SweepName) -> Approval | None:
-    """The approval of the same change that waits with good signatures; None if there is none."""
-    standing = waiting_approval(store)
-    if standing is None or not standing.signatures or standing.actions != approval.actions:
+def _standing(store: EvidenceStore, actions: tuple[Action, ...]) -> Approval | None:
+    """The approval of this very change that waits in the evidence; None if there is none."""
+    found = waiting_approval(store)
+    return found if found is not None and found.actions == actions else None
+
+
+def _put(
+    target: Target, store: EvidenceStore, shown: Approval | None, approval: Approval, actions: tuple[Action, ...]
+) -> None:
+    """Writes it in place of what was shown. Raises No if another person signed, or approved anew, since then: their
+    signature would be lost."""
+    if _standing(store, actions) != shown:
+        raise No(
+            "not approved; nothing was written: the approval was changed in the evidence while you looked at it",
+            [f"sweepctl policy approve --stack {target.stack}    (shows it as it stands now)"],
+        )
+    store.write_record(PROPOSED, approval)
+
+
+def _signed_before(standing: Approval | None, approval: Approval, sweep: SweepName) -> Approval | None:
+    """The approval that waits, if it has good signatures; else None."""
+    if standing is None or not standing.signatures:
         return None
     return standing if not verified_signers(standing, sweep, None, at=approval.at).problems else None
 

@@ -21,16 +21,18 @@ from sweepstack.onbox.common.errors import EvidenceError
 
 def command(
     to: Annotated[str | None, typer.Argument(metavar="s3://BUCKET/PREFIX", help="An empty place, one a sweep.")] = None,
-    policy: Annotated[
+    access: Annotated[
         str | None,
-        typer.Option(metavar="BOX", help="Copy nothing: print the access policy for the credentials of this box."),
+        typer.Option(
+            "--access", metavar="BOX", help="Copy nothing: print the access policy for the credentials of this box."
+        ),
     ] = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Copy the evidence folder to object storage, whole and checked, and close the folder. Resumable."""
     target = Target.find(stack)
-    return show_policy(target, policy, to) if policy else publish(target, to, Out(as_json=json))
+    return show_policy(target, access, to) if access else publish(target, to, Out(as_json=json))
 
 
 def publish(target: Target, to: str | None, out: Out) -> int:
@@ -98,7 +100,7 @@ def show_policy(target: Target, box: str, to: str | None) -> int:
     if not address.startswith(SCHEME):
         raise Unsure(
             f"the evidence is {address or 'nowhere yet'}: a folder needs no credentials. For a bucket, name it",
-            [f"sweepctl publish s3://<bucket>/<prefix> --policy {box} --stack {target.stack}"],
+            [f"sweepctl publish s3://<bucket>/<prefix> --access {box} --stack {target.stack}"],
         )
     found = next((entry for entry in sources.state.boxes if entry.name == box), None)
     if found is None:

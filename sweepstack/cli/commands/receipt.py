@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.options import AsJson, Evidence, Stack
+from sweepstack.cli.commands.approve.sign import default_key
+from sweepstack.cli.options import AsJson, Evidence, SigningKey, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
@@ -32,9 +33,9 @@ def command(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the export goes; by default stdout.")
     ] = None,
     sign: Annotated[
-        str | None,
-        typer.Option("--sign", metavar="KEY", help="Export a DSSE envelope, signed with this private key's file."),
-    ] = None,
+        bool, typer.Option("--sign", help="Export a DSSE envelope, signed with the file of a private key.")
+    ] = False,
+    signing_key: SigningKey = None,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
@@ -42,12 +43,15 @@ def command(
     """Show a receipt, or export it as a signed in-toto statement that other tools verify."""
     if (output or sign) and not export:
         raise Unsure("--output and --sign belong to --export")
+    if signing_key and not sign:
+        raise Unsure("--signing-key is for --sign")
     if export and json and output is None:
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     store = usable(open_sources(target), "receipt")
     found = _receipt(target, store, digest)
-    return _export(target, found, output, sign, out) if export else _show(target, found, out)
+    key = (signing_key or default_key(target.root, "--sign")) if sign else None
+    return _export(target, found, output, key, out) if export else _show(target, found, out)
 
 
 def _receipt(target: Target, store: EvidenceStore, digest: str | None) -> Receipt:
@@ -100,7 +104,7 @@ def _export(target: Target, receipt: Receipt, output: str | None, sign: str | No
         written, signed_by = envelope(found, key), fingerprint(key)
     text = canonical_json(written) + b"\n"
     what = f"{receipt.digest}: {count(subjects, 'file')} of {count(receipt.verified, 'cell')}"
-    by = f"signed by {signed_by}" if signed_by else "not signed (--sign KEY)"
+    by = f"signed by {signed_by}" if signed_by else "not signed (--sign)"
     if output is None:
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
@@ -120,7 +124,7 @@ def _key(path: str) -> Any:
     try:
         data = Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise No(f"the key {path} can't be read: {error.strerror}. --sign takes the file of a private key") from error
+        raise No(f"the key {path} can't be read: {error.strerror}. --signing-key takes a private key's file") from error
     try:
         try:
             return load_key(data, path)

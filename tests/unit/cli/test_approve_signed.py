@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.cli.commands.approve import cosign
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
@@ -256,3 +257,24 @@ def test_two_people_sign_for_a_stack_of_volumes(world: World, keys: Path, argume
     assert found.principals == ("ann@lab.org", "bob@lab.org")
     world.file.path.with_name("Pulumi.keep.yaml").write_text(file.path.read_text().replace(word.by, "eve@lab"))
     assert "edited" in keep.run("approve", *by(keys, "locked", "--cosign"), types=yes).err
+
+
+def test_what_another_person_wrote_during_the_prompt_is_not_written_over(
+    world: World, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen may stand for an hour: a third signature, or a revocation, that came meanwhile stays."""
+    *_, receipt = world.verified()
+    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    shown = approval(world)
+    changes = iter((shown.model_copy(update={"signatures": ()}), None))
+
+    def slow(question: str) -> str:
+        world.file.write_approval(next(changes))
+        return "yes"
+
+    monkeypatch.setattr(cosign, "answer", slow)
+    for how in ("was changed in", "was taken out of"):
+        refused = world.run("approve", *by(keys, "bob", "--cosign"), types="yes")
+        assert refused.code == 1, refused
+        assert f"the approval {how} " in " ".join(refused.err.split())
+    assert world.file.approval() is None

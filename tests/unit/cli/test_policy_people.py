@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.cli.commands import policy
 from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.core.records import Approval
 from sweepstack.teardown.policy_change import change
@@ -97,3 +98,32 @@ def test_a_damaged_signature_under_the_one_that_waits_does_not_keep_others_from_
 def test_sign_is_for_approve_alone(two: World, keys: Path) -> None:
     assert two.run("policy", *by(keys, "ana")).code == 2
     assert two.run("policy", "approve", "--signer", "ana").code == 2
+
+
+def test_the_second_person_sees_who_began_it_and_until_when(two: World, keys: Path) -> None:
+    assert two.run("policy", "approve", *by(keys, "ana"), "--expires", "5h", types="yes").code == 0
+    waiting = two.store.record(PROPOSED, Approval)
+    assert waiting is not None
+    seen = two.run("policy", "approve", *by(keys, "ben"), types="no").out
+    assert f"begun      by {waiting.by} at {waiting.at:%Y-%m-%d %H:%M} UTC" in seen
+    assert f"it holds until {waiting.expires:%Y-%m-%d %H:%M} UTC" in seen
+    assert "signed     by ana" in seen
+
+
+def test_a_signature_that_came_during_the_prompt_is_not_lost(
+    two: World, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert two.run("policy", "approve", *by(keys, "ana"), types="yes").code == 0
+
+    def slow(question: str) -> str:
+        monkeypatch.setattr(policy, "answer", lambda question: "yes")
+        assert two.run("policy", "approve", *by(keys, "eve"), types="yes").code == 0
+        return "yes"
+
+    monkeypatch.setattr(policy, "answer", slow)
+    refused = two.run("policy", "approve", *by(keys, "ben"), types="yes")
+    assert refused.code == 1, refused
+    assert "was changed in the evidence while you looked at it" in " ".join(refused.err.split())
+    waiting = two.store.record(PROPOSED, Approval)
+    assert waiting is not None
+    assert [one.principal for one in waiting.signatures] == ["ana", "eve"]

@@ -387,3 +387,19 @@ def test_where_no_policy_of_a_chain_can_be_read_nothing_follows_it() -> None:
     now = in_force([Found("here", copy_of(NEWER))], IDENTITY)
     copy, lost = followed(now, source(WEAK), change(NEWER, WEAK), IDENTITY)
     assert (copy, bool(lost)) == (copy_of(NEWER), True)
+
+
+@pytest.mark.parametrize("key", sorted(Policy.model_fields))
+def test_a_key_without_a_value_is_a_mistake_and_not_a_rule_that_allows_all(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} +no value, and without one it allows all"):
+        read(source(f"{key}:\n", ANA + BEN))
+
+
+def test_an_unknown_key_is_answered_with_the_keys_of_the_file() -> None:
+    with pytest.raises(ConfigError, match=re.escape("keys of policy.yaml: approvers, abandoners")):
+        read(source("max_boxes: 3\n"))
+
+
+def test_a_wrong_value_of_a_list_with_one_entry_is_shown_whole() -> None:
+    with pytest.raises(ConfigError, match=re.escape('evidence[0]: "gcs"')):
+        read(source("evidence: gcs\n"))

@@ -54,6 +54,7 @@ def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -
     names = [one.box.name for one, _ in plan.asked]
     _ask(target, approval, signer, digest, names, [one.box.name for one in plan.abandoned])
     plan.approval = signer.sign(approval, sweep_of_boxes(target, plan, store))
+    _require_unchanged(target, approval)
     where, problems = put_on_record(plan, Relied(), target, snapshot, store)
     return _done(target, plan.approval, names, where, problems, out)
 
@@ -84,7 +85,8 @@ def cosign_store(target: Target, signer: Signer, digest: str | None, out: Out) -
         raise _refusal(target, refused)
     names = [one.facts.name for one in asked]
     _ask(target, approval, signer, digest, names, [one.facts.name for one in asked if one.verdict.way == "abandoned"])
-    approval = signer.sign(approval, sweep)
+    stood, approval = approval, signer.sign(approval, sweep)
+    _require_unchanged(target, stood)
     target.file.write_approval(approval)
     return _done(target, approval, names, [target.file.shown], [], out)
 
@@ -108,6 +110,18 @@ def _standing(target: Target, signer: Signer) -> Approval:
             [f"sweepctl approve --stack {target.stack} --sign"],
         )
     return approval
+
+
+def _require_unchanged(target: Target, shown: Approval) -> None:
+    """Raises No if the file has another approval by now than the one that was shown: a person may take minutes to say
+    yes, and another one may have signed, approved anew or revoked since then."""
+    now = target.file.approval() if target.file.path.exists() else None
+    if now != shown:
+        how = "was taken out of" if now is None else "was changed in"
+        raise No(
+            f"not signed; nothing was written: the approval {how} {target.file.shown} while you looked at it",
+            [f"sweepctl approve --stack {target.stack} --cosign    (shows it as it stands now)"],
+        )
 
 
 def _plan(target: Target, approval: Approval, snapshot: Snapshot, store: EvidenceStore | None) -> Plan:

@@ -63,7 +63,7 @@ def signer_of(root: Path, how: str, key: str | None, name: str | None) -> Signer
             f"{how}: {name!r} can't stand in a list of signers. Add --signer NAME, an address say: letters, digits "
             "and . _ + @ % -"
         ) from None
-    key = key or _default_key(root, how)
+    key = key or default_key(root, how)
     if "\n" in key or "PRIVATE KEY" in key:
         raise Unsure(
             f"{how}: what is set as the key to sign with is a private key itself; it is to be the path of its file"
@@ -71,7 +71,7 @@ def signer_of(root: Path, how: str, key: str | None, name: str | None) -> Signer
     return Signer(name, key, " ".join(typed))
 
 
-def _default_key(root: Path, how: str) -> str:
+def default_key(root: Path, how: str) -> str:
     """The key that git signs with, if that is an SSH key; else the one that boxes are reached with."""
     found = _git(root, "user.signingkey") if _git(root, "gpg.format") == "ssh" else ""
     found = found or os.environ.get(KEY_VARIABLE, "")
