@@ -121,10 +121,11 @@ def standing(snapshot: Snapshot, view: SweepView) -> Standing:
 
 
 def never_up(stack: str, why: str, following: Sequence[str]) -> Standing:
-    """The standing of a stack that neither the backend nor a record knows: phase -1."""
+    """The standing of a stack that neither the backend nor a record knows: phase -1. Another backend may have it, so
+    what bills is not known."""
     first, *others = following or [""]
     fact = Fact(FIRST, "the backend has the stack", "open", why)
-    return Standing(stack, PHASES[0], PHASES[0].check(stack, "BOX"), (fact,), "nothing", first, tuple(others))
+    return Standing(stack, PHASES[0], PHASES[0].check(stack, "BOX"), (fact,), "unknown", first, tuple(others))
 
 
 def of_volumes(stack: str, facts: Sequence[Fact], bills: str, following: Sequence[str]) -> Standing:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.commands.status.sweep import picture
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.compose import BoxView, SweepView, compose
+from sweepstack.status.compose import BoxView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 PatrolVerdict = Literal["healthy", "done", "escalate", "unreachable"]
@@ -40,12 +40,11 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     now = datetime.now(UTC)
     following: Sequence[str]
     try:
-        snapshot = look(open_sources(target))
+        snapshot, view = picture(open_sources(target), files=True)
     except SweepstackError as error:
         findings = [Finding("-", "", "unreachable", (f"the state is not known: {error}",))]
         following = [f"sweepctl status --stack {target.stack}"]
     else:
-        view = compose(snapshot)
         findings = judge(snapshot, view)
         following = view.next
     codes = {_CODES[finding.verdict] for finding in findings}

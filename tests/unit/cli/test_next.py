@@ -136,7 +136,7 @@ class Row:
 
 
 STATES = {
-    "no state": Row(no_state, -1, f"pulumi stack init {STACK} && {UP}", "running", "nothing"),
+    "no state": Row(no_state, -1, f"pulumi stack init {STACK} && {UP}", "running", "unknown"),
     "no resources": Row(bare_stack, 0, UP, "running", "nothing"),
     "half an up": Row(half_an_up, 1, UP, "running"),
     "running": Row(
