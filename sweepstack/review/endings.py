@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sweepstack.core.roster import in_order
 from sweepstack.onbox.common import box_layout
 from sweepstack.review.live import Live, LiveBox, open_cells
 from sweepstack.review.model import Ending
@@ -22,8 +23,8 @@ def endings(plan: Plan, live: Live) -> tuple[Ending, ...]:
     )
 
 
-def _by_name(one: Ending) -> tuple[str, str]:
-    return one.name, one.native_id
+def _by_name(one: Ending) -> tuple[list[tuple[int, str]], str]:
+    return in_order(one.name), one.native_id
 
 
 def unlocked(plan: Plan) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Mone
 NAMED = 4
 """So many are named in one line; the others are counted."""
 _VERBS = {"destroyed": "destroyed", "replaced": "destroyed, and another one is rented", "stopped": "stopped"}
+NEXT = "Next"
 _WAYS = {
     "cleared": "approved, and each of its cells is verified or waived",
     "abandoned": "ABANDONED by an approval: what is nowhere else is lost",
@@ -40,7 +41,7 @@ def written(review: Review) -> list[Block]:
         Heading("Facts relied on that are old or unproved"),
         *_facts(review),
         *_more(review),
-        Heading("Next"),
+        Heading(NEXT),
         Commands(review.next),
         Line(
             f"digest of this change: {review.digest}"

@@ -72,6 +72,13 @@ def test_what_is_not_understood_is_never_a_yes() -> None:
     assert unseen.endings[0].why == ("it was not seen: look again",)
 
 
+def test_boxes_stand_in_the_order_of_their_numbers() -> None:
+    names = ["box-10", "box-2", "box-1"]
+    plan = [step("delete", "Box", name, old={"native_id": f"id-{name}", "name": name}) for name in names]
+    review = reviewed(live(*map(box, names)), *plan, destroy=True)
+    assert [one.name for one in review.endings] == ["box-1", "box-2", "box-10"]
+
+
 def test_only_what_clears_this_end_counts() -> None:
     """A destroy does not count the stack file's approval; an `up` counts what the provider says of boxes that leave."""
     seen = live(box("box-0", proposed=True))

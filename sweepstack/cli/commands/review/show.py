@@ -19,7 +19,7 @@ from sweepstack.review.markdown import markdown
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
 from sweepstack.review.page import page
 from sweepstack.review.plan import read_plan
-from sweepstack.review.words import counted, written
+from sweepstack.review.words import NEXT, counted, written
 
 SHOWN = 40
 """Entries of one list that are printed for people; the others are counted."""
@@ -78,7 +78,8 @@ def _print(block: Block, out: Out, made: Review, *, first: bool) -> None:
     if isinstance(block, Heading):
         if not first:
             out.line()
-        out.line(block.text, style="bold")
+        if block.text != NEXT:  # what to type has that label already
+            out.line(block.text, style="bold")
     elif isinstance(block, Line):
         out.line(block.text, style=_STYLES.get(made.code, "bold yellow") if block.strong else None)
     elif isinstance(block, Quoted):
