@@ -15,9 +15,11 @@ from sweepstack.core.box_end import IssueFacts
 from sweepstack.profiles import words
 from sweepstack.profiles.dates import UNVERIFIED, age_in_months, source_of
 from sweepstack.profiles.facts import DatedFact, facts_of
+from sweepstack.profiles.hosts import kept_of
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import switched
+from sweepstack.profiles.notes import image_cuda
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.spot import asked_resources
 from sweepstack.profiles.tiers import VERB, layout_of
@@ -224,13 +226,36 @@ def _network(at: Subject) -> Iterator[str]:
     env = {**given.env, **given.folders}
     if env:
         yield f"set on the box: {', '.join(f'{name}={value}' for name, value in sorted(env.items()))}"
+    if given.tensorboard:
+        yield f"outputs of cells are linked into {given.tensorboard}"
     if given.proxy[0]:
         yield f"the proxy is on {'for all that runs' if given.always else 'for single calls only'}"
+
+
+def _egress(at: Subject) -> Iterator[str]:
+    if at.bills and at.profile.free_egress is False:
+        yield "each byte of a pull bills: the preview says how many there are at least"
+    elif at.bills and "free_egress" in at.profile.unknown:
+        yield "the preview says that the price of a pull is not known"
+
+
+def _abroad(at: Subject) -> Iterator[str]:
+    if at.profile.china_mirror_needed:
+        yield "the preview names each route that has no mirror"
+
+
+def _driver(at: Subject) -> Iterator[str]:
+    if at.profile.host_driver_cuda_max is not None:
+        yield f"a newer CUDA than {at.profile.host_driver_cuda_max} is refused"
+    elif image_cuda(at.config, at.profile):
+        yield "not known, so the preview asks for gpu.cuda where the image needs one"
 
 
 def _environment(at: Subject) -> Iterator[str]:
     if at.plan.site is not None:
         yield f"the box's Python is {at.plan.site.python}"
+    if kept := kept_of(at.config, at.profile):
+        yield f"no set-up replaces the image's {', '.join(kept)}"
 
 
 def _inside(at: Subject) -> Iterator[str]:
@@ -282,6 +307,9 @@ DECIDES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
     "meter_stop_irreversible": _irreversible,
     "spot_available": _spot,
     "spot_grace": _grace,
+    "free_egress": _egress,
+    "china_mirror_needed": _abroad,
+    "host_driver_cuda_max": _driver,
     "tiers": _tiers,
     "verbs": _verbs,
     "meter": _meter,

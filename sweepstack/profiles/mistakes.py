@@ -34,6 +34,7 @@ _PATTERNS = {
     "platform": "write lower-case letters, digits, - and _, a letter first",
     "adapter": "write lower-case letters, digits and _, a letter first",
     "variable": "write the name of a variable, such as VENDOR_API_KEY",
+    "host_driver_cuda_max": 'write a version in quotes, such as "12.8", or null',
     "proved": 'write the month as "2026-11", or null',
 }
 """What is asked of a text, by the last part of its key."""
