@@ -94,4 +94,15 @@ POLICY = (
         ),
         ("tests/unit/cli/test_policy_people.py::test_a_signature_that_came_during_the_prompt_is_not_lost",),
     ),
+    Mutant(
+        "policy: a stopped box starts again against a stricter policy",
+        (
+            Patch(
+                "sweepstack/provider/resources/policy.py",
+                'if not now.rules or new.want != "running" or',
+                "if True or",
+            ),
+        ),
+        (PROVIDER + "test_a_stopped_box_is_not_started_again_against_a_stricter_policy[platforms]",),
+    ),
 )

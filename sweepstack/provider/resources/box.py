@@ -138,6 +138,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         failures = [*self._over_price(new), *stop.check(op, box, rented, old, new)]
         if new.bid is not None and new.bid != old.bid:
             failures += policy.bid_problems(binds, new.bid)
+        if not checked.clearance.startswith("cleared"):  # else it is to end, and its end has to get through
+            failures += policy.start_problems(binds, checked, judgement, op.stack)
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):

@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
-from sweepstack.provider.resources.teardown import Judgement
+from sweepstack.provider.resources.teardown import Judgement, birth_of
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.policy_copies import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
 
 FILE = "policy.yaml"
+_NOT_RENTED = ". Nothing is rented."
 READ_SECONDS = 10.0
 """What was read of the evidence's copy may be this old, within one command of the engine."""
 
@@ -170,13 +171,28 @@ def budget_problems(rule: ReadPolicy, budget: object) -> list[Failure]:
 
 
 def _failure(rule: ReadPolicy, key: str, limit: str, value: str, fix: str, name: str = "") -> Failure:
-    words = f"the policy {limit} ({rule.at(key)}), and {value}. Nothing is rented. Next: {fix}"
+    words = f"the policy {limit} ({rule.at(key)}), and {value}{_NOT_RENTED} Next: {fix}"
     return Failure(name or key, words)
 
 
 def bid_problems(now: Bound, bid: float) -> list[Failure]:
     """What the policy has against a changed bid for a box that is there."""
     return [problem for rule in now.rules for problem in _price_problems(rule, {"bid": bid}, priced=False)]
+
+
+def start_problems(now: Bound, new: BoxInputs, judgement: Judgement, stack: str) -> list[Failure]:
+    """What the policy has against starting a box again that is stopped: it was rented under an earlier one."""
+    if not now.rules or new.want != "running" or judgement.record is None or not judgement.record.phase.at_rest:
+        return []
+    inputs = new.model_dump(mode="json")
+    if new.price_per_hour is None and (birth := birth_of(judgement.box)) is not None:
+        inputs["price_per_hour"] = birth.price_per_hour
+    found = [problem for rule in now.rules for problem in _box_problems(rule, inputs, priced=False)]
+    way = f"keep it stopped (boxes.{new.name}: {{want: stopped}}), or end it: sweepctl finish --stack {stack}"
+    return [
+        Failure(one.property, f"{one.reason.partition(_NOT_RENTED)[0]}. Box {new.name} stays stopped. Next: {way}")
+        for one in found
+    ]
 
 
 def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) -> BoxInputs:

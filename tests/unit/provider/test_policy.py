@@ -13,8 +13,11 @@ from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, Po
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.models import BoxState, QueueState, VolumeInputs
+from sweepstack.provider.resources import stop, teardown
 from sweepstack.provider.resources.policy import Bound, box_problems
+from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.teardown.policy_copies import PROPOSED, RECORD, in_evidence, in_state
 from sweepstack.teardown.policy_in_force import FROM, TO
 from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, VOLUME, Sweep, abandonment, approval_for, approved
@@ -316,3 +319,32 @@ def test_a_chain_begun_anew_in_the_evidence_is_named_and_does_not_come_into_the_
     BOX.delete(sweep.op(), box.native_id, given)
     assert sweep.listed() == []
     assert "POLICY SET ASIDE" in sweep.said.warnings
+
+
+@pytest.mark.parametrize("rule", ["max_price_per_hour", "platforms", "regions"])
+def test_a_stopped_box_is_not_started_again_against_a_stricter_policy(
+    sweep: Sweep, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A running one goes on, and one that stays stopped is asked nothing."""
+    box = sweep.box()
+    text, _, words = RULES[rule]
+    policy(sweep, text)
+    old = sweep.box_inputs(policy=box.policy)
+    assert BOX.check(sweep.op(), old, sweep.box_inputs()).failures == [], "it runs, and goes on"
+    judge = teardown.judge
+
+    def at_rest(*about: Any, **more: Any) -> Judgement:
+        """The platform says that it is stopped: the local one can't stop a box."""
+        found = judge(*about, **more)
+        assert found.record is not None
+        return replace(found, record=replace(found.record, phase=Phase.STOPPED))
+
+    monkeypatch.setattr(teardown, "judge", at_rest)
+    monkeypatch.setattr(stop, "check", lambda *about: [])
+    stays = sweep.box_inputs(want="stopped", policy=box.policy)
+    assert BOX.check(sweep.op(), stays, sweep.box_inputs(want="stopped")).failures == []
+    (refused,) = BOX.check(sweep.op(), stays, sweep.box_inputs()).failures
+    assert words in refused.reason
+    assert "Box box-0 stays stopped. Next: keep it stopped" in refused.reason
+    assert "sweepctl finish" in refused.reason
+    assert "Nothing is rented" not in refused.reason
