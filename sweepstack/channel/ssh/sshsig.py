@@ -34,6 +34,7 @@ class _Ran:
     err: str
 
 
+@lru_cache(maxsize=256)
 def fingerprint(data: bytes, signature: str, namespace: str) -> str:
     """The key (`SHA256:…`) that signed `data`. It does not say whose key it is. Raises BadSignature; SweepstackError
     if ssh-keygen can't be run."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.channel.ssh import sshsig
 from sweepstack.config.policy import read
 from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.core.records import Approval
@@ -304,3 +305,22 @@ def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
     assert approval is not None
     assert given_up(approval)
     assert not given_up(approval.model_copy(update={"until": NOW})), "left by a change that was interrupted"
+
+
+def test_each_signature_of_a_chain_is_checked_once_in_a_command(
+    keys: Keys, signers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again for each box and each copy: 20 links with two signatures took 2.6 s a box."""
+    old = PolicyText(text=TWO + "max_price_per_hour: 7\n", signers=signers)
+    chain = PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=ended(old, keys, "ana ben"))))
+    ran, run = [], sshsig._run
+
+    def counted(arguments: Sequence[str], data: bytes) -> Any:
+        ran.append(arguments[1])
+        return run(arguments, data)
+
+    monkeypatch.setattr(sshsig, "_run", counted)
+    places = [Found(where, PolicyCopy(chains=(chain,))) for where in ("the state", "the evidence", "a box")]
+    for _ in range(2):
+        assert [head.text for head in in_force(places, IDENTITY).heads] == [NONE.text]
+    assert sorted(ran) == ["check-novalidate", "check-novalidate", "verify", "verify"]
