@@ -210,6 +210,7 @@ def test_without_ssh_keygen_nothing_signed_counts(
     situation: Situation, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     situation.approval = signed(situation, ann)
+    sshsig.fingerprint.cache_clear()  # one that was checked in this process before is good, whatever is here now
     monkeypatch.setenv("PATH", "/nowhere")
     verdict = situation.ask()
     assert not verdict.allowed
