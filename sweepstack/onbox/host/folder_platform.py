@@ -102,8 +102,9 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return found[0] if found else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        for lack in memory_lack(request.constraints) if self.find_by_tag(request.tag) is None else ():
-            raise RequestRefused(f"this machine won't do for {request.name}; nothing was made: {lack}")
+        lacks = list(memory_lack(request.constraints))
+        if lacks and self.find_by_tag(request.tag) is None:  # a box that is there already is adopted
+            raise RequestRefused(f"this machine won't do for {request.name}; nothing was made: {'; '.join(lacks)}")
         record = self.make(request, wait=wait)
         if record.phase.at_rest:
             return record
