@@ -102,8 +102,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return found[0] if found else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
-        lacks = list(memory_lack(request.constraints))
-        if lacks and self.find_by_tag(request.tag) is None:  # a box that is there already is adopted
+        if (lacks := list(memory_lack(request.constraints))) and self.find_by_tag(request.tag) is None:
             raise RequestRefused(f"this machine won't do for {request.name}; nothing was made: {'; '.join(lacks)}")
         record = self.make(request, wait=wait)
         if record.phase.at_rest:
