@@ -44,7 +44,8 @@ class Run:
             self.ran.append(words[0])
             return steps.Done(*self.status)
         self.ran.append(" ".join(word for word in words if word in ("review", "--destroy", "--expect", DIGEST)))
-        Path(words[words.index("--json-file") + 1]).write_text(json.dumps({"digest": self.digest}))
+        (document,) = (word for word in words if word.endswith(".json"))
+        Path(document).write_text(json.dumps({"digest": self.digest}))
         return steps.Done(self.review)
 
     def pulumi(self, root: Path, env: dict[str, str], *words: str) -> steps.Done:
