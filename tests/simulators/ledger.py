@@ -94,11 +94,13 @@ class RentalLedger:
                 rental.walk.append((self._clock.now(), state))
             rental.state, rental.rate = state, rate
 
-    def end(self, id: str, state: str = "ended") -> None:
-        """Billing stops now. Again: nothing."""
+    def end(self, id: str, state: str = "ended", *, step: float = 0.0) -> None:
+        """Billing stops now. Again: nothing. `step`: of the time since it first cost something, a begun step of so
+        many seconds is paid whole."""
         rental = self._rentals[id]
         self._settle(rental)
         if rental.ended is None:
+            self._fill(rental, step)
             rental.state, rental.rate, rental.ended = state, 0.0, self._clock.now()
 
     def note(self, id: str, what: str, by: str, *, done: bool = True) -> None:
@@ -155,6 +157,17 @@ class RentalLedger:
     def outline(self) -> list[dict[str, Any]]:
         """All rentals as plain JSON values."""
         return [asdict(rental) for rental in self.all()]
+
+    def _fill(self, rental: Rental, step: float) -> None:
+        """Pays for what is left of the step that has begun."""
+        first = next((begin for begin, _, rate in rental.stretches if rate > 0), None)
+        if first is None or not step:
+            return
+        rest = round(first - rental.since, 3) % step
+        usd = rest * rental.rate / HOUR
+        rental.usd += usd
+        rental.usd_by_state[rental.state] = rental.usd_by_state.get(rental.state, 0.0) + usd
+        rental.stretches.append((rental.since, rental.since + rest, rental.rate))
 
     def _settle(self, rental: Rental) -> None:
         if rental.ended is None:

@@ -137,7 +137,7 @@ class _Connection(BaseHTTPRequestHandler):
         sim = self.server.owner.simulator
         handler = sim.find(request)
         call = f"{request.method} {request.route}"
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        key = sim.key_of(request)
         if own := sim.own_keys.holder(key):
             who, request.box = own.account, own.box
         else:

@@ -134,6 +134,10 @@ class Simulator:
 
     # What a platform fills in
 
+    def key_of(self, request: Request) -> str:
+        """The key that a call comes with, accepted or not: for faults that are about one account's calls."""
+        return request.headers.get("authorization", "").removeprefix("Bearer ")
+
     def admit(self, request: Request) -> None:
         """Before anything else: headers, key, quota. Sets `request.account`, or raises Refusal."""
 
