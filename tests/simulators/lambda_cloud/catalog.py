@@ -1,0 +1,133 @@
+"""What the simulated Lambda has to rent: regions, instance types with prices and stock, images. Figures are invented.
+
+Names have the vendor's form. `architecture` of a type is in the vendor's answers, though not in its document 1.10.0
+(seen by a customer, 2026-08). GH200 alone is arm64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FILE_SYSTEM_GIB = 0.20
+"""USD for a GiB and month, of what is used, in steps of an hour."""
+GIB = 2**30
+REGIONS = {
+    "us-west-1": "California, USA",
+    "us-east-1": "Virginia, USA",
+    "us-south-1": "Texas, USA",
+    "europe-central-1": "Germany",
+}
+NO_FIREWALL = "us-south-1"
+"""Rulesets do not apply there."""
+
+
+def region(name: str) -> dict[str, str]:
+    """As the API shows it."""
+    return {"name": name, "description": REGIONS[name]}
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One entry of the catalogue; `cents`: for an hour of the whole instance."""
+
+    name: str
+    gpu: str
+    gpus: int
+    cents: int
+    vcpus: int = 30
+    memory: int = 200
+    storage: int = 512
+    architecture: str = "x86_64"
+
+    def outline(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "name": self.name,
+            "description": f"{self.gpus}x {self.gpu}",
+            "gpu_description": self.gpu,
+            "price_cents_per_hour": self.cents,
+            "specs": {
+                "vcpus": self.vcpus,
+                "memory_gib": self.memory,
+                "storage_gib": self.storage,
+                "gpus": self.gpus,
+            },
+            "architecture": self.architecture,
+        }
+
+
+TYPES = (
+    InstanceType("gpu_1x_a10", "A10 (24 GB PCIe)", 1, 75, storage=1400),
+    InstanceType("gpu_1x_a100_sxm4", "A100 (40 GB SXM4)", 1, 129),
+    InstanceType("gpu_1x_gh200", "GH200 (96 GB)", 1, 149, 64, 432, 4096, "arm64"),
+    InstanceType("gpu_1x_h100_pcie", "H100 (80 GB PCIe)", 1, 249, 26, 200, 1024),
+    InstanceType("gpu_8x_h100_sxm5", "H100 (80 GB SXM5)", 8, 2392, 208, 1800, 24780),
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """One machine image in one region."""
+
+    id: str
+    family: str
+    version: str
+    architecture: str
+    region: str
+
+    def outline(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "id": self.id,
+            "created_time": "2026-01-05T00:00:00+00:00",
+            "updated_time": "2026-06-05T00:00:00+00:00",
+            "name": f"{self.family}-{self.version}",
+            "description": "Lambda Stack",
+            "family": self.family,
+            "version": self.version,
+            "architecture": self.architecture,
+            "region": region(self.region),
+        }
+
+
+IMAGES = tuple(
+    Image(f"43336648-096d-4cba-9aa2-{number:03d}{at:03d}{cut:06d}", family, version, architecture, place)
+    for at, place in enumerate(REGIONS)
+    for number, (family, version) in enumerate((("lambda-stack-22-04", "2026.6.1"), ("lambda-stack-24-04", "2026.6.2")))
+    for cut, architecture in enumerate(("x86_64", "arm64"))
+)
+
+
+def _full() -> dict[tuple[str, str], int]:
+    """Plenty of everything, but for a type that is nowhere: 15 of 23 were on one day."""
+    return {(one.name, place): 0 if one.gpus == 8 else 100 for one in TYPES for place in REGIONS}
+
+
+@dataclass
+class Stock:
+    """What is free now: (type, region) → instances. Tests change it as they like."""
+
+    types: dict[str, InstanceType] = field(default_factory=lambda: {one.name: one for one in TYPES})
+    free: dict[tuple[str, str], int] = field(default_factory=_full)
+
+    def regions(self, name: str) -> list[str]:
+        """Where a type is to be had."""
+        return [place for place in REGIONS if self.free.get((name, place), 0) > 0]
+
+    def take(self, name: str, place: str, count: int) -> bool:
+        """So many fewer, if there are so many."""
+        if self.free.get((name, place), 0) < count:
+            return False
+        self.free[name, place] -= count
+        return True
+
+    def give(self, name: str, place: str) -> None:
+        """One more."""
+        self.free[name, place] = self.free.get((name, place), 0) + 1
+
+    def empty(self, name: str | None = None, place: str | None = None) -> None:
+        """Nothing is left: of one type or all, in one region or everywhere."""
+        for kind, where in self.free:
+            if name in (None, kind) and place in (None, where):
+                self.free[kind, where] = 0

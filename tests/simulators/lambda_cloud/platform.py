@@ -1,0 +1,302 @@
+"""The simulated Lambda Cloud: accounts, admission, and what happens to an instance behind its owner's back.
+
+Sources: the vendor's OpenAPI document 1.10.0 (https://cloud.lambda.ai/api/v1/openapi.json, kept by the repository
+api-evangelist/lambda-labs), its page on rate limits (LambdaLabs/docsy-lambda-docs, content/en/cloud/rate-limiting.md),
+and what two customers wrote down of real rentals in 2026-08 (the notes of iplane's adapter for Lambda; a survey of four
+platforms): a launch took 8.9 s, the address came 71 s later and `active` 173 s after that (others: 238 to 333 s); three
+of eleven launches of a listed type were refused for want of capacity; two of three of another came up `unhealthy` and
+were billed; a delete of a file system just after a terminate was refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from tests.simulators.clock import VirtualClock
+from tests.simulators.faults import Choice
+from tests.simulators.lambda_cloud import errors
+from tests.simulators.lambda_cloud.catalog import GIB, Stock
+from tests.simulators.lambda_cloud.instance_routes import GET, LAUNCH, LIST, RESTART, TERMINATE, TYPES, InstanceRoutes
+from tests.simulators.lambda_cloud.instances import ACTIVE, Instance, Instances
+from tests.simulators.lambda_cloud.store_routes import API, StoreRoutes
+from tests.simulators.lambda_cloud.stores import Stores
+from tests.simulators.lambda_cloud.timeline import Timeline, Times
+from tests.simulators.ledger import Account, RentalLedger
+from tests.simulators.own_keys import PLATFORM
+from tests.simulators.quotas import IntervalQuota
+from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
+
+M = TypeVar("M", bound=BaseModel)
+KEY, OTHER_KEY = "secret_simulated_of_ann.0001", "secret_simulated_of_bob.0002"
+SECONDS, LAUNCH_SECONDS = 1.0, 12.0
+"""At most one request in so long, and one launch."""
+MOST_FILE_SYSTEMS = 24
+KINDS = {
+    "out_of_capacity": "launch: 400 for want of capacity, though the type is listed",
+    "quota": "launch, file system: 400 global/quota-exceeded",
+    "bad_address": "launch: 403 global/invalid-address",
+    "inactive": "any call: 403 global/account-inactive",
+    "forbidden": "any call: 403 global/forbidden",
+    "auth": "any call: 401 global/invalid-api-key",
+    "provider_down": "any call: provider/internal-unavailable; `status` (503)",
+    "boots_stuck": "launch: it boots for ever",
+    "boots_unhealthy": "launch: it becomes unhealthy, never active, and bills",
+    "late_address": "launch: it shows no address for `reads` (3), also when it is active; None for ever",
+    "missing_at_first": "launch: GET is 404 for the first `reads` (2); `in_list`: lists leave it out as often",
+    "terminate_lingers": "terminate: it is terminating for `seconds` (600) more, None for ever, and bills",
+    "terminate_ignored": "terminate: answered as done, and it runs on",
+    "list_terminated": "list: those that were terminated lately, too",
+    "stale_list": "list: as it was before the last `writes` (1)",
+    "empty_list": "list: nothing, though there is something",
+    "odd_status": "any call: the account's newest instance shows `status` (migrating) for `reads` (1)",
+    "preempted": "any call: the account's oldest active instance is preempted first",
+    "alert": "any call: the account's oldest active instance was shut down from inside first",
+    "vanished": "any call: the account's oldest instance is terminated first",
+    "foreign_account": "any call: the key is another account's now",
+}
+CREATE_FILE_SYSTEM, DELETE_FILE_SYSTEM = f"POST {API}/filesystems", f"DELETE {API}/filesystems/{{id}}"
+FILE_SYSTEMS = f"GET {API}/file-systems"
+READS, ALL = "GET *", "*"
+MENU = (
+    *(Choice("too_many", ALL, {"retry_after": [None]}) for _ in range(2)),
+    Choice("error_before", ALL, {"status": [500, 502, 503]}),
+    Choice("error_after", LAUNCH, {"status": [500, 502, 504]}),
+    Choice("error_after", TERMINATE, {"status": [500, 502]}),
+    Choice("lost_answer", LAUNCH, {"reset": [False, True]}),
+    Choice("lost_answer", TERMINATE, {"reset": [False, True]}),
+    Choice("lost_request", ALL, {"reset": [False, True]}),
+    Choice("truncated", ALL),
+    Choice("html_before", ALL, {"status": [502, 403, 524]}),
+    Choice("html_after", LAUNCH, {"status": [502, 524]}),
+    Choice("html_ok", READS),
+    Choice("not_json", ALL),
+    Choice("provider_down", ALL, {"status": [503, 500]}),
+    Choice("stale_list", LIST, {"writes": [1, 2]}),
+    Choice("list_terminated", LIST),
+    Choice("out_of_capacity", LAUNCH),
+    Choice("quota", LAUNCH),
+    Choice("boots_stuck", LAUNCH),
+    Choice("boots_unhealthy", LAUNCH),
+    Choice("late_address", LAUNCH, {"reads": [1, 3]}),
+    Choice("missing_at_first", LAUNCH, {"reads": [1, 2], "in_list": [False, True]}),
+    Choice("terminate_lingers", TERMINATE, {"seconds": [30.0, 600.0]}),
+    Choice("terminate_ignored", TERMINATE),
+    Choice("odd_status", READS, {"status": ["migrating", "rebuilding"]}),
+    Choice("preempted", READS),
+    Choice("alert", READS),
+    Choice("vanished", READS),
+)
+"""What a seed draws from. Hangs are left out: they cost real time, and are tested one by one."""
+
+
+class LambdaSim(Simulator):
+    """See the package. `limits`: the vendor's rate limits hold. Two accounts exist, `ann` (key `KEY`) and `bob`
+    (`OTHER_KEY`), each with an SSH key named after it; `add_account` makes more."""
+
+    name = "lambda_cloud"
+    kinds: Mapping[str, str] = MappingProxyType(KINDS)
+
+    def __init__(
+        self,
+        *,
+        clock: VirtualClock | None = None,
+        latency: Mapping[str, float] | None = None,
+        state: Path | None = None,
+        times: Times | None = None,
+        limits: bool = False,
+    ) -> None:
+        super().__init__(clock=clock, latency=latency, state=state)
+        self.timeline = Timeline(self.clock, self.lock)
+        self.ledger = RentalLedger(self.timeline)
+        self.stock = Stock()
+        self.instances = Instances(self.ledger, self.timeline, self.stock, times or Times())
+        self.stores = Stores(self.ledger, self.timeline)
+        self.most_instances: int | None = None
+        """An account's quota."""
+        self.most_file_systems = MOST_FILE_SYSTEMS
+        self.says_wrong_region = False
+        """Whether a launch that names a file system of another region is told so, or that there is none."""
+        self._pace = IntervalQuota(SECONDS) if limits else None
+        self._launches = IntervalQuota(LAUNCH_SECONDS) if limits else None
+        self._before: dict[str, deque[list[dict[str, Any]]]] = {}
+        self.add_account("ann", KEY)
+        self.add_account("bob", OTHER_KEY)
+        InstanceRoutes(self)
+        StoreRoutes(self)
+
+    def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
+        """One more customer; its id is `user_<name>`, and it has one SSH key."""
+        account = Account(f"user_{name}", key, f"{name}@example.com", credit)
+        self.accounts[account.id] = account
+        self.stores.add_key(account.id, f"{name}-key", f"ssh-ed25519 AAAA {name}")
+        return account
+
+    # Admission and envelopes
+
+    def key_of(self, request: Request) -> str:
+        """HTTP Bearer, or Basic with the key as the user and no password, encoded or as it is."""
+        scheme, _, told = request.headers.get("authorization", "").partition(" ")
+        if scheme == "Bearer":
+            return told
+        if scheme != "Basic":
+            return ""
+        try:
+            plain = base64.b64decode(told, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return told
+        user, _, password = plain.partition(":")
+        return "" if password else user
+
+    def admit(self, request: Request) -> None:
+        self.settle()
+        key = self.key_of(request)
+        account = next((one for one in self.accounts.values() if one.key == key), None)
+        if account is None or "auth" in request.faults:
+            raise errors.refusal(errors.INVALID_KEY)
+        if "foreign_account" in request.faults:
+            account = next(one for one in self.accounts.values() if one is not account)
+        request.account = account
+        self._limit(request)
+        for kind, code in (("inactive", errors.INACTIVE), ("forbidden", errors.FORBIDDEN)):
+            if kind in request.faults:
+                raise errors.refusal(code)
+        if rule := request.faults.get("provider_down"):
+            raise errors.refusal(errors.UNAVAILABLE, status=rule.get("status", 503))
+        self._befall(request)
+
+    def _limit(self, request: Request) -> None:
+        now = self.clock.now()
+        for quota, applies in ((self._pace, True), (self._launches, f"{request.method} {request.route}" == LAUNCH)):
+            if quota and applies and quota.take(request.who.id, now) is not None:
+                raise Refusal(self.too_many(None))
+
+    def _befall(self, request: Request) -> None:
+        """What happens to an instance of the account just before this call."""
+        mine = self.instances.of(request.who.id)
+        active = [one for one in mine if one.status == ACTIVE]
+        if mine and (rule := request.faults.get("odd_status")):
+            mine[-1].odd_status = (rule.get("status", "migrating"), rule.get("reads", 1))
+        if active and "preempted" in request.faults:
+            self.act_preempt(active[0].id)
+        if active and "alert" in request.faults:
+            self.act_shut_down(active[0].id)
+        if mine and "vanished" in request.faults:
+            self.act_vanish(mine[0].id)
+
+    def problem(self, status: int, detail: str) -> Reply:
+        return errors.of_status(status, detail)
+
+    def too_many(self, retry_after: float | None) -> Reply:
+        """Of the proxy that stands before the API: no JSON. The vendor documents no Retry-After."""
+        reply = Reply(429, b"error code: 1015", content_type="text/plain; charset=UTF-8")
+        if retry_after is not None:
+            reply.headers["Retry-After"] = f"{retry_after:g}"
+        return reply
+
+    # What handlers use
+
+    def body(self, request: Request, model: type[M]) -> M:
+        """The body as its model; 400 otherwise. An unknown field fails the test, too. The content type is not looked
+        at: the vendor's examples send JSON as curl's default."""
+        try:
+            value = request.json()
+        except ValueError:
+            raise errors.refusal(errors.INVALID, "The body is no JSON.") from None
+        found = parse(model, value)
+        if not isinstance(found, list):
+            return found
+        for text, unknown in found:
+            if unknown:
+                self.violate(f"{request.method} {request.route}: {text}")
+        raise errors.refusal(errors.INVALID, "; ".join(text for text, _ in found))
+
+    def known_query(self, request: Request, *known: str) -> None:
+        """A query parameter that the document does not have fails the test."""
+        for name in sorted(set(request.query) - set(known)):
+            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
+
+    def remember(self, account: str) -> None:
+        """Keeps the list as it is, for stale answers: call it before a write."""
+        rows = [self.instances.row(one) for one in self.instances.of(account)]
+        self._before.setdefault(account, deque(maxlen=8)).append(rows)
+
+    def before(self, account: str, writes: int) -> list[dict[str, Any]]:
+        """The list as it was before the last so many writes."""
+        kept = self._before.get(account, deque())
+        return kept[-min(writes, len(kept))] if kept else []
+
+    # Behind the client's back
+
+    def settle(self) -> None:
+        self.timeline.now()
+
+    def outline(self) -> dict[str, Any]:
+        self.settle()
+        instances = {
+            one.id: {"account": one.account, "name": one.name, "status": one.status, "history": one.history}
+            for one in [*self.instances.all.values(), *self.instances.gone.values()]
+        }
+        kept = {one.id: {"name": one.name, "region": one.region} for one in self.stores.file_systems.values()}
+        return {"instances": instances, "file_systems": kept}
+
+    def act_shut_down(self, id: str) -> None:
+        """Its system is powered off from inside: the console's state Alert, and it bills on."""
+        self.instances.shut_down(self._instance(id))
+
+    def act_preempt(self, id: str) -> None:
+        """The vendor takes it back."""
+        self.ledger.note(id, "preempt", PLATFORM)
+        self.remember(self._instance(id).account)
+        self.instances.preempt(self._instance(id))
+
+    def act_vanish(self, id: str) -> None:
+        """It is terminated in the console, all at once."""
+        one = self._instance(id)
+        self.ledger.note(id, "terminate", PLATFORM)
+        self.remember(one.account)
+        self.instances.end(one)
+
+    def act_duplicate(self, id: str) -> str:
+        """A second instance of the same launch appears, as after a blind retry. Returns its id."""
+        one = self._instance(id)
+        self.remember(one.account)
+        self.stock.take(one.kind.name, one.region, 1)
+        return self.instances.launch(one.account, one.wanted, one.mounts).id
+
+    def act_set(self, id: str, **fields: Any) -> None:
+        """Something about it changes: `name`, `trouble`, `no_address`, `hidden`, `lingers`…"""
+        one = self._instance(id)
+        for name, value in fields.items():
+            if not hasattr(one, name):
+                raise KeyError(f"an instance has no {name!r}")
+            setattr(one, name, value)
+        self.ledger.retag(id, one.name or "")
+
+    def act_rekey(self, account: str, key: str) -> None:
+        """An account's key becomes another one; the old one opens nothing."""
+        self.accounts[account].key = key
+
+    def act_empty(self, name: str | None = None, place: str | None = None) -> None:
+        """No more stock: of a type or all, in a region or everywhere."""
+        self.stock.empty(name, place)
+
+    def act_fill(self, id: str, gib: float) -> None:
+        """A file system holds so much now."""
+        self.stores.fill(self.stores.file_systems[id], int(gib * GIB))
+
+    def _instance(self, id: str) -> Instance:
+        self.settle()
+        if id not in self.instances.all:
+            raise KeyError(f"there is no instance {id!r}")
+        return self.instances.all[id]
+
+
+__all__ = ["GET", "KEY", "KINDS", "LAUNCH", "LIST", "MENU", "OTHER_KEY", "RESTART", "TERMINATE", "TYPES", "LambdaSim"]
