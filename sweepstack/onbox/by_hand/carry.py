@@ -18,7 +18,7 @@ from typing import Any, Iterator, Mapping
 from sweepstack.onbox.by_hand.returned import MARK, SESSION, journal_in
 from sweepstack.onbox.common import box_layout
 
-LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS, f"{box_layout.HOME}/provenance")
+LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS)
 LOG_NAME = "log.txt"
 PART = ".part"
 CHECKPOINTS = "checkpoints"

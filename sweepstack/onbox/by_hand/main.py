@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from sweepstack.onbox.by_hand.carry import PART, Carrier
-from sweepstack.onbox.by_hand.returned import PACKED, SESSION, WHOSE, Copy, continues, copies, journal_in
+from sweepstack.onbox.by_hand.returned import PACKED, SESSION, SMALL, WHOSE, Copy, continues, copies, journal_in, read
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
@@ -116,9 +116,9 @@ class Session:
 
     def _be_alone(self) -> None:
         try:
-            last = json.loads((self.out / SESSION).read_bytes())
+            last = json.loads(read(self.out, SESSION, SMALL))
             ago = time.time() - float(last["at"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return
         if last.get("ended") or self.take_over or not -ALIVE_SECONDS < ago < ALIVE_SECONDS:
             return
@@ -156,8 +156,11 @@ class Session:
         for folder in self.inputs:
             for archive in sorted(folder.rglob(f"*.{self.native_id}{PACKED}")) if folder.is_dir() else []:
                 place = self.work.parent / f"{self.native_id}-{sha256_hex(str(archive).encode('utf-8'))[:8]}"
-                with tarfile.open(archive) as packed:
-                    _extract(packed, place, archive)
+                try:
+                    with tarfile.open(archive) as packed:
+                        _extract(packed, place, archive)
+                except (tarfile.TarError, EOFError) as error:
+                    raise Refused(f"{archive} is no whole archive ({error}): copy it here again") from error
                 found += list(copies(place))
             if folder.is_dir():
                 found += [copy for copy in copies(folder) if copy.whose.get("native_id") == self.native_id]
@@ -294,6 +297,8 @@ def _extract(archive: tarfile.TarFile, target: Path, place: Path) -> None:
         assert source is not None
         path = target / member.name
         path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # one that is read-only, or a link, can't be written into
         with open(path, "wb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
         path.chmod(member.mode)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
@@ -25,6 +26,8 @@ DEPTH = 3
 """A copy is looked for so many folders below the one that was named: an archive may unpack into one of its own."""
 ENTRIES = 2_000
 """So many folders are looked into at most: each command looks."""
+SMALL, LARGE = 1 << 20, 1 << 30
+"""Bytes that are read at most: of a mark or a sign of life, and of a journal."""
 
 
 class Copy(NamedTuple):
@@ -58,10 +61,27 @@ def copies(folder: Path, depth: int = DEPTH) -> Iterator[Copy]:
 
 def _whose(mark: Path) -> dict[str, Any]:
     try:
-        said = json.loads(mark.read_bytes())
-    except (OSError, ValueError):
+        said = json.loads(read(mark.parent, mark.name, SMALL))
+    except (OSError, ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def read(folder: Path, path: str, most: int) -> bytes:
+    """A file of a copy. A session writes regular files alone: a link would lead out of the copy, into files of this
+    computer that no session wrote, and a read of a pipe never ends. Raises OSError, also where it has more bytes."""
+    status = (folder / path).lstat()
+    if leads_out(folder, path) or not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{folder / path} is, or lies behind, a link, or is no file: copy what the session wrote again")
+    if status.st_size > most:
+        raise OSError(f"{folder / path} has {status.st_size:,} bytes, and no session writes more than {most:,} there")
+    return (folder / path).read_bytes()
+
+
+def leads_out(folder: Path, path: str) -> bool:
+    """Whether a part of `path` below `folder` is a link."""
+    parts = Path(path).parts
+    return any((folder.joinpath(*parts[: count + 1])).is_symlink() for count in range(len(parts)))
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -72,7 +92,7 @@ def whole_lines(data: bytes) -> bytes:
 def journal_in(folder: Path, path: str) -> bytes:
     """The whole lines of the journal of a copy; empty where there is none yet. Raises OSError."""
     try:
-        return whole_lines((folder / path).read_bytes())
+        return whole_lines(read(folder, path, LARGE))
     except FileNotFoundError:
         return b""
 

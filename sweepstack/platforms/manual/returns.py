@@ -15,7 +15,19 @@ from pathlib import Path
 
 from sweepstack.core.journal import parse_journal
 from sweepstack.onbox.by_hand.carry import LOG_NAME, LOGS
-from sweepstack.onbox.by_hand.returned import MARK, PACKED, SESSION, Copy, continues, copies, journal_in, whole_lines
+from sweepstack.onbox.by_hand.returned import (
+    MARK,
+    PACKED,
+    SESSION,
+    SMALL,
+    Copy,
+    continues,
+    copies,
+    journal_in,
+    leads_out,
+    read,
+    whole_lines,
+)
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import JournalDamaged, Unreachable
@@ -70,6 +82,11 @@ def _taken(folder: Path, box: Path, native_id: str) -> Returned:
             raise Unreachable(_forked(best, copy.folder))
         if len(there) > len(journal):
             best, journal = copy.folder, there
+    if leads_out(best, box_layout.DURABLE):
+        raise Unreachable(
+            f"{best / box_layout.DURABLE} is, or lies behind, a link: what is there may be no session's. Nothing was "
+            "taken from it: put the folder itself there"
+        )
     if continues(journal, known):
         if journal != known:
             write_atomically(box / box_layout.JOURNAL, journal)
@@ -127,15 +144,15 @@ def _nothing(folder: Path, found: list[Copy], native_id: str, known: bytes) -> s
 
 def _alive(copy: Path) -> bool:
     try:
-        said = json.loads((copy / SESSION).read_bytes())
+        said = json.loads(read(copy, SESSION, SMALL))
         return said.get("runner") is True and abs(time.time() - float(said["at"])) < ALIVE_SECONDS
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def _bring_logs(copy: Path, box: Path) -> None:
-    """Copies logs that grew. They prove nothing, so a part of one does no harm."""
-    places = [copy / name for name in (*LOGS, box_layout.CELLS)]
+    """Copies logs that grew. They prove nothing, so a part of one does no harm. Follows no link."""
+    places = [copy / name for name in (*LOGS, box_layout.CELLS) if not leads_out(copy, name)]
     for place in places:
         for folder, _, names in os.walk(place) if place.is_dir() else [(str(place.parent), [], [place.name])]:
             for name in names:

@@ -1,0 +1,100 @@
+"""What a folder that came back may not do: hold a command for ever, or bring in what no session wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sweepstack.onbox.by_hand.returned import MARK, SESSION
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
+from tests.unit.platforms.test_manual_sessions import HandSite, back, site  # noqa: F401
+
+DEEP = "[" * 200_000
+"""JSON that no parser gets to the end of."""
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise AssertionError(f"it still waits after {seconds} s")
+
+    former = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+def test_a_mark_that_does_not_read_is_no_mark(back: HandSite) -> None:  # noqa: F811
+    mark = back.returned / back.native_id / MARK
+    whole = mark.read_bytes()
+    (mark.parent / SESSION).write_text(DEEP)
+    assert back.states() == {"a": "sealed"}
+    for text in (DEEP, "", " " * (1 << 20) + whole.decode()):
+        mark.write_text(text)
+        with pytest.raises(Unreachable, match="Put it back: it is not lost"):
+            back.channel  # noqa: B018 - opening it is the look
+    mark.unlink()
+    os.mkfifo(mark)
+    with at_most(20), pytest.raises(Unreachable, match="Put it back: it is not lost"):
+        back.channel  # noqa: B018
+
+
+@pytest.mark.parametrize("path", [box_layout.JOURNAL, box_layout.HOME, box_layout.DURABLE, "mnt"])
+def test_a_link_in_a_copy_is_not_followed(back: HandSite, path: str) -> None:  # noqa: F811
+    place, elsewhere = back.returned / back.native_id / path, back.folder / "elsewhere"
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    with pytest.raises(Unreachable, match="a link"):
+        back.channel  # noqa: B018
+    place.unlink()
+    elsewhere.rename(place)
+    assert back.states() == {"a": "sealed"}
+
+
+def test_only_logs_come_back_beside_the_journal(back: HandSite) -> None:  # noqa: F811
+    copy, private = back.returned / back.native_id, back.folder / "private"
+    private.mkdir()
+    (private / "key").write_text("of this computer")
+    logs = copy / box_layout.SETUP_LOGS
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.symlink_to(private)
+    record = f"{box_layout.HOME}/provenance/{'0' * 64}.json"
+    for place, text in ((back.root, '{"git": 1}'), (copy, '{"git": "edited"}')):
+        (place / record).parent.mkdir(exist_ok=True)
+        (place / record).write_text(text)
+    assert back.states() == {"a": "sealed"}
+    assert not (back.root / box_layout.SETUP_LOGS / "key").exists()
+    assert (back.root / record).read_text() == '{"git": 1}', "what this computer wrote of the code that it shipped"
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.0])
+def test_half_an_archive_starts_nothing(back: HandSite, kept: float) -> None:  # noqa: F811
+    archive = back.away / "in" / f"box-0.{back.native_id}.tar"
+    archive.parent.mkdir()
+    with tarfile.open(archive, "w") as packed:
+        packed.add(back.carried, arcname=back.native_id)
+    os.truncate(archive, int(archive.stat().st_size * kept))
+    done = back.run("--out", "out-2", "--work", "work-2", "--from", "in")
+    assert (done.returncode, "is no whole archive" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_file_of_the_code_is_replaced_and_not_written_into(back: HandSite) -> None:  # noqa: F811
+    work = back.away / "work" / back.native_id / box_layout.HOME
+    code = next(path for path in work.rglob("code/**/train.sh"))
+    mine = back.folder / "mine"
+    mine.write_text("a file of the person")
+    code.unlink()
+    code.symlink_to(mine)
+    back.up("a", "b")
+    back.session()
+    assert mine.read_text() == "a file of the person"
