@@ -1,7 +1,7 @@
 """The simulated Lambda Cloud: accounts, admission, and what happens to an instance behind its owner's back.
 
 Sources: the vendor's OpenAPI document 1.10.0 (https://cloud.lambda.ai/api/v1/openapi.json, kept by the repository
-api-evangelist/lambda-labs), its page on rate limits ("Are API requests rate-limited?", in LambdaLabs/docsy-lambda-docs),
+api-evangelist/lambda-labs), its page on rate limits ("Are API requests rate-limited?", LambdaLabs/docsy-lambda-docs),
 and what two customers wrote down of real rentals in 2026-08 (the notes of iplane's adapter for Lambda; a survey of four
 platforms): a launch took 8.9 s, the address came 71 s later and `active` 173 s after that (others: 238 to 333 s); three
 of eleven launches of a listed type were refused for want of capacity; two of three of another came up `unhealthy` and
