@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from sweepstack.onbox.runner import keep
+from sweepstack.onbox.runner.environment import constrain
 from sweepstack.onbox.runner.torch_probe import SWITCH, torch_problem
 from tests.onbox.harness import Box
 from tests.onbox.test_setup import add, bare_python
@@ -63,6 +68,26 @@ def test_no_set_up_replaces_the_torch_of_the_image(box: Box, image: Path) -> Non
     assert why[1].startswith(
         f"it put torch {PROJECT} before the image's {IMAGE}: take its pin out of what is installed"
     )
+
+
+def test_uv_sees_what_is_kept(tmp_path: Path) -> None:
+    """uv looks at the environment's own folder alone: without the package there, each one that needs any torch would
+    have no solution, since no index has the image's build."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    keep.write(tmp_path / "env", {"torch": IMAGE})
+    (libraries,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (found,) = metadata.distributions(path=[str(libraries)], name="torch")
+    assert (found.version, found.requires) == (IMAGE, None), "what it needs is the image's, which uv does not see"
+    uv = shutil.which("uv")
+    if uv is None:
+        return
+    wheel(tmp_path / "wheels", "trainer", "1.0", "torch>=2")
+    wheel(tmp_path / "wheels", "torch", PROJECT)
+    env = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(tmp_path / "env"), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    constrain(env, tmp_path / "env")
+    install = [uv, "pip", "install", "--offline", "--no-index", "--find-links", str(tmp_path / "wheels")]
+    subprocess.run([*install, "trainer"], env=env, check=True)
+    assert subprocess.run([*install, f"torch=={PROJECT}"], env=env).returncode
 
 
 # -- torch and the GPU
@@ -124,6 +149,13 @@ def test_no_torch_and_one_that_does_not_answer_are_no_reason(tmp_path: Path, mon
     assert torch_problem(sys.executable, env) == ""
     assert torch_problem(str(tmp_path / "no-python"), env) == ""
     assert torch_problem(bare_python(tmp_path / "base"), {"PATH": os.environ["PATH"]}) == ""
+
+
+def test_a_cpu_torch_beside_jax_is_no_reason(tmp_path: Path) -> None:
+    """JAX trains on the GPU, and torch only loads the data: its own pages say to install torch for the CPU then."""
+    env = env_with(tmp_path, version="2.6.0+cpu", cuda=None, sees=False)
+    (tmp_path / "jax.py").write_text("")
+    assert torch_problem(sys.executable, env) == ""
 
 
 def test_the_torch_of_these_tests_says_what_it_sees() -> None:

@@ -34,9 +34,24 @@ def versions(python: str, names: Collection[str]) -> dict[str, str]:
 
 
 def write(folder: Path, kept: Mapping[str, str]) -> None:
-    """Writes the constraint file of an environment; none where nothing is kept."""
+    """Writes the constraint file of an environment, and what lets uv see the packages; nothing where none is kept."""
     if kept:
         (folder / KEEP).write_text("".join(f"{name}=={version}\n" for name, version in sorted(kept.items())))
+    for libraries in folder.glob("lib/python*/site-packages"):
+        for name, version in kept.items():
+            _show(libraries / f"{name}-{version}.dist-info", name, version)
+
+
+def _show(info: Path, name: str, version: str) -> None:
+    """Writes the metadata of a package of the image into the environment, without what it needs, which the image has.
+
+    uv looks at the environment's own folder alone. With the constraint and without this it would look for the image's
+    build in an index, where there is none, for each package that needs any torch.
+    """
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "INSTALLER").write_text("sweepstack\n")
+    (info / "RECORD").write_text("".join(f"{info.name}/{file},,\n" for file in ("METADATA", "INSTALLER", "RECORD")))
 
 
 def check(python: str, kept: Mapping[str, str]) -> None:

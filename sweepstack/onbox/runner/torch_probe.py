@@ -24,12 +24,15 @@ else:
         import torch
         built, sees = torch.version.cuda or getattr(torch.version, "hip", None), torch.cuda.is_available()
     why = [str(one.message).split("\n")[0] for one in said if "CUDA" in str(one.message)]
-    print(json.dumps({"version": str(torch.__version__), "built": built, "sees": sees, "why": why[-1:]}))
+    others = [one for one in ("jax", "tensorflow", "paddle", "cupy") if importlib.util.find_spec(one)]
+    found = {"version": str(torch.__version__), "built": built, "sees": sees, "why": why[-1:], "others": others}
+    print(json.dumps(found))
 """
 
 
 def torch_problem(python: str, env: Mapping[str, str]) -> str:
-    """Why torch would train on the CPU; "" where it sees a GPU, is not there, or does not say so in time.
+    """Why torch would train on the CPU; "" where it sees a GPU, is not there, or does not say so in time. A torch that
+    is built for the CPU may stand beside a library that trains on the GPU: then that was chosen.
 
     `python`: what cells run. Blocks for TORCH_SECONDS at most.
     """
@@ -40,6 +43,8 @@ def torch_problem(python: str, env: Mapping[str, str]) -> str:
         return ""
     skip = f'Does the job not use it on a GPU? job.env: {{{SWITCH}: "0"}}'
     version, built = found["version"], found["built"]
+    if not built and found["others"]:
+        return ""
     if not built:
         return (
             f"torch {version} is built for the CPU, and the job has a GPU: leave torch out of what job.setup installs, "
