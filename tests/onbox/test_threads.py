@@ -76,6 +76,13 @@ def test_a_launcher_chooses_for_its_processes(cgroup: Path, run: str) -> None:
     assert threads.thread_limits({"slots": 2}, run, {}) == {}
 
 
+def test_a_cell_of_several_cards_has_a_process_for_each(cgroup: Path) -> None:
+    """Whether a script starts a launcher, or Lightning its ranks, is not in the command: each would take all."""
+    version_2(cgroup, "1600000 100000")
+    assert threads.thread_limits({"slots": 1}, "sh train.sh", {}, 4)["OMP_NUM_THREADS"] == "4"
+    assert threads.thread_limits({"slots": 1}, "sh train.sh", {}, 0)["OMP_NUM_THREADS"] == "16"
+
+
 def test_the_runner_sets_it_for_each_cell(box: Box) -> None:
     """More slots than this machine has cores: one thread for each cell, unless the cell says otherwise."""
     box.set(slots=10_000)

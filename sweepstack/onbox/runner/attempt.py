@@ -225,7 +225,7 @@ class Attempt:
             SWEEPSTACK_SCRATCH=str(self.scratch),
             **mount_variables(self.home.parent.parent, self.spec),
         )
-        env.update(thread_limits(self.spec, self.entry.run, env))
+        env.update(thread_limits(self.spec, self.entry.run, env, len(self.devices)))
         if self.devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
         return env

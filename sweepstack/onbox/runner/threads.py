@@ -21,8 +21,8 @@ LAUNCHER = re.compile(
 """They start several processes, and choose a number for each where none is set."""
 
 
-def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables to set. Empty where the libraries' own choice is right: the person set one of them, a launcher
+def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str], cards: int = 1) -> dict[str, str]:
+    """The variables to set. `cards`: the cell's; of several, each may have a process of its own. Empty where the libraries' own choice is right: the person set one of them, a launcher
     starts the processes, or the cell has all CPUs that it sees."""
     if any(name in env for name in NAMES) or LAUNCHER.search(run):
         return {}
@@ -30,4 +30,4 @@ def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str]) -> 
     if allowed is None or seen is None:
         return {}
     share = max(1, math.floor(allowed / max(1, int(spec.get("slots") or 1))))
-    return dict.fromkeys(NAMES, str(share)) if share < seen else {}
+    return dict.fromkeys(NAMES, str(max(1, share // max(1, cards)))) if share < seen else {}
