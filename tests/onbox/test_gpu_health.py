@@ -16,6 +16,7 @@ from sweepstack.onbox.runner.gpu_health import IDLE_LINES, GpuHealth, xids
 TOOL = """#!/bin/sh
 case $1 in
 *power.draw*) {power};;
+*pci.bus_id*) {bus};;
 *ecc.errors*) {errors};;
 *) echo "Field \\"x\\" is not a valid field to query." >&2; exit 2;;
 esac
@@ -29,9 +30,9 @@ Tools = Callable[..., str]
 def tools(tmp_path: Path) -> Tools:
     """Writes the tools of a box, and gives the PATH on which they are."""
 
-    def write(power: str = REFUSED, errors: str = REFUSED, log: str = "exit 1") -> str:
+    def write(power: str = REFUSED, errors: str = REFUSED, log: str = "exit 1", bus: str = REFUSED) -> str:
         for name, text in (
-            ("nvidia-smi", TOOL.format(power=power, errors=errors)),
+            ("nvidia-smi", TOOL.format(power=power, errors=errors, bus=bus)),
             ("dmesg", f"#!/bin/sh\n{log}\n"),
         ):
             (tmp_path / name).write_text(text)
@@ -98,6 +99,17 @@ def test_u22_an_xid_that_ends_a_card_is_told_once_it_is_new(tools: Tools) -> Non
     said = ["the driver reports Xid 79 of the GPU at 0000:5e:00: it has fallen off the bus; rent another box"]
     assert health.look(cards(0), path) == said
     assert health.look(cards(0), path) == said, "it stays true"
+
+
+def test_u22_a_card_of_another_customer_is_no_alarm(tools: Tools) -> None:
+    """The kernel's log is the whole machine's: of eight cards the box may have one."""
+    health, ours = GpuHealth(), "echo '0, 00000000:5E:00.0'"
+    health.look(cards(0), tools(bus=ours))
+    theirs = LOG.format(where="3b:00", number=79, words="GPU has fallen off the bus.")
+    assert health.look(cards(0), tools(bus=ours, log=f'echo "{theirs}"')) == []
+    own = LOG.format(where="5e:00", number=79, words="GPU has fallen off the bus.")
+    (said,) = health.look(cards(0), tools(bus="exit 1", log=f'echo "{theirs}\n{own}"'))
+    assert "0000:5e:00" in said
 
 
 def test_a_log_that_may_not_be_read_says_nothing(tools: Tools) -> None:

@@ -42,6 +42,7 @@ class GpuHealth:
     def __init__(self) -> None:
         self._idle: dict[int, int] = {}
         self._xids: dict[tuple[str, int], int] | None = None
+        self._ours: set[tuple[int, ...]] = set()
 
     def look(self, gpus: Iterable[dict[str, Any]], path: str | None = None) -> list[str]:
         """Adds `power`, `power_limit` (watts) and `uncorrected` (memory errors since the driver's start) to the values
@@ -50,6 +51,9 @@ class GpuHealth:
         if not cards:
             return []
         alarms: list[str] = []
+        if len(self._ours) < len(cards):  # kept: one that has fallen off the bus is not listed any more
+            found = driver_rows("gpu", ["index", "pci.bus_id"], path)
+            self._ours |= {place for _, where in found if (place := _place(where))}
         for index, draw, limit in _rows(POWER, path):
             if index in cards:
                 cards[index].update(power=_watts(draw), power_limit=_watts(limit))
@@ -71,12 +75,14 @@ class GpuHealth:
             if self._idle[index] >= IDLE_LINES:
                 said.append(
                     f"GPU {index} says {gpu['util']}% in use, at {power:.0f} of {limit:.0f} W, an idle card's power: "
-                    "it waits for something, or the card is faulty"
+                    "its kernels are tiny or wait (a larger batch, or more cells on a card by job.slots), or it is "
+                    "faulty"
                 )
         return said
 
     def _reports(self, path: str | None) -> list[str]:
-        """What the kernel's log has of the driver since the first look: what was there before is another job's."""
+        """What the kernel's log has of this box's cards since the first look: what was there before is another job's.
+        The log is the whole machine's, also its other customers'."""
         found = xids(path)
         if self._xids is None:
             self._xids = found
@@ -84,7 +90,7 @@ class GpuHealth:
         return [
             f"the driver reports Xid {number} of the GPU at {where}: {DEAD[number]}; rent another box"
             for (where, number) in sorted(new)
-            if number in DEAD
+            if number in DEAD and (not self._ours or _place(where) in self._ours)
         ]
 
 
@@ -112,6 +118,13 @@ def xids(path: str | None = None) -> dict[tuple[str, int], int]:
 def _rows(fields: tuple[str, ...], path: str | None) -> list[tuple[int, str, str]]:
     rows = driver_rows("gpu", list(fields), path)
     return [(int(index), one, two) for index, one, two in rows if index.isdigit()]
+
+
+def _place(where: str) -> tuple[int, ...]:
+    """Domain, bus and device, which the driver's tool and its log write with other widths; () for another text."""
+    with contextlib.suppress(ValueError):
+        return tuple(int(part, 16) for part in where.partition(".")[0].split(":"))
+    return ()
 
 
 def _watts(text: str) -> float | None:
