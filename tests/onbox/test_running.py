@@ -100,7 +100,7 @@ def test_environment_of_a_job_is_written_down_not_inherited(box: Box) -> None:
     attempt = box.home / "cells" / "a" / "1"
     assert (env["SWEEPSTACK_CELL"], env["SWEEPSTACK_ATTEMPT"], env["SWEEPSTACK_OUT"]) == ("a", "1", f"{attempt}/out")
     assert env["SWEEPSTACK_CHECKPOINT_DIR"].startswith(str(box.root / "mnt/durable/abcdefghij/checkpoints/a"))
-    assert env["PYTHONPATH"] == str(box.home / "checkpoint")
+    assert (env["PYTHONPATH"], env["PYTHONUNBUFFERED"]) == (str(box.home / "checkpoint"), "1")
     assert set(env) - {
         "A",
         "B",
