@@ -65,7 +65,8 @@ def touched(root: Path, base: str, head: str = "HEAD") -> list[Touched]:
     Raises SweepstackError where git does not know a commit.
     """
     top = Path(git(root, "rev-parse", "--show-toplevel"))
-    changed = set(git(top, "diff", "--name-only", "--no-renames", base, head).splitlines())
+    # -z: between line breaks git quotes a name with a quote, a tab or a backslash, and it would be below no folder.
+    changed = set(git(top, "diff", "-z", "--name-only", "--no-renames", base, head).split("\0")) - {""}
     here = {stack: paths_of(top, root, stack) for stack in StackFile.stacks(root)}
     found = [Touched(stack, paths) for stack, paths in here.items() if _any_below(changed, paths)]
     folder = stack_path(root, "x").parent

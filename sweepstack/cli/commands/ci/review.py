@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json as json_module
 from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.changes import Touched, fork_point, touched
+from sweepstack.cli.commands.ci.changes import Touched, fork_point, git, touched
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.steps import Into, Result, StackResult
 from sweepstack.cli.options import AsJson
@@ -43,7 +44,7 @@ def command(into: Into, json: AsJson = False) -> int:
 
 def _of(root: Path, env: dict[str, str], into: Path, base: str, one: Touched) -> StackResult:
     if one.removed:
-        return _removed(root, env, one.stack)
+        return _removed(root, env, one.stack, base)
     if steps.open_stack(root, env, one.stack):
         return StackResult(one.stack, UNSURE, "the backend could not be asked", "The backend could not be asked.\n")
     return reviewed(root, env, into, one.stack, "--base", base)
@@ -67,12 +68,28 @@ def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: st
     return StackResult(stack, code, WORDS[code], body, digest, page=page.name if page.is_file() else "")
 
 
-def _removed(root: Path, env: dict[str, str], stack: str) -> StackResult:
+def _removed(root: Path, env: dict[str, str], stack: str, base: str) -> StackResult:
     """A stack whose file this change removes: fine where the backend has nothing of it."""
     exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null", "--non-interactive")
+    if exported.code and _has_none(root, env, stack, base):
+        words = "its file is removed, and the backend has no such stack"
+        return StackResult(stack, YES, words, f"{words.capitalize()}: nothing of it is left to end.\n")
     if exported.code:
         words = "its file is removed, and the backend has no such stack, or did not say"
         return StackResult(stack, UNSURE, words, f"{words.capitalize()}. Removing a stack file ends nothing.\n")
     words = "its file is removed, and that ends nothing: its boxes bill on"
     body = f"{words.capitalize()}. First `pulumi destroy --stack {stack}`, then `pulumi stack rm {stack}`.\n"
     return StackResult(stack, NO, words, body)
+
+
+def _has_none(root: Path, env: dict[str, str], stack: str, base: str) -> bool:
+    """Whether the backend's own list lacks the stack: no answer is no proof, and neither is that of a project whose
+    file the same change edits, since a list is of one project."""
+    if git(root, "diff", "--name-only", base, "HEAD", "--", "Pulumi.yaml"):
+        return False
+    listed = steps.pulumi(root, env, "stack", "ls", "--json", "--non-interactive", captured=True)
+    try:
+        names = [str(one["name"]).rsplit("/", 1)[-1] for one in json_module.loads(listed.out)]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return not listed.code and stack not in names

@@ -134,9 +134,9 @@ def sweepctl(root: Path, env: dict[str, str], *words: str, captured: bool = Fals
     return _run([str(Path(sys.executable).parent / "sweepctl"), *words], ("sweepctl", *words), root, env, captured)
 
 
-def pulumi(root: Path, env: dict[str, str], *words: str) -> Done:
-    """Runs a command of the engine."""
-    return _run([find_engine(), *words], ("pulumi", *words), root, env, False)
+def pulumi(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> Done:
+    """Runs a command of the engine. With `captured` its stdout is not printed."""
+    return _run([find_engine(), *words], ("pulumi", *words), root, env, captured)
 
 
 def open_stack(root: Path, env: dict[str, str], stack: str) -> int:
