@@ -22,8 +22,11 @@ LAUNCHER = re.compile(
 
 
 def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str], cards: int = 1) -> dict[str, str]:
-    """The variables to set. `cards`: the cell's; of several, each may have a process of its own. Empty where the libraries' own choice is right: the person set one of them, a launcher
-    starts the processes, or the cell has all CPUs that it sees."""
+    """The variables to set. `cards`: the cell's; of several, each may have a process of its own.
+
+    Empty where the libraries' own choice is right: the person set one of them, a launcher starts the processes, or the
+    cell has all CPUs that it sees.
+    """
     if any(name in env for name in NAMES) or LAUNCHER.search(run):
         return {}
     allowed, seen = cpus(), os.cpu_count()
