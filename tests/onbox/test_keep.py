@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from sweepstack.onbox.runner import keep
 from sweepstack.onbox.runner.environment import constrain
 from sweepstack.onbox.runner.torch_probe import SWITCH, torch_problem
-from tests.onbox.harness import Box
+from tests.onbox.harness import Box, wait_for
 from tests.onbox.test_setup import add, bare_python
 
 IMAGE, PROJECT = "2.5.1+cu124", "2.6.0"
@@ -149,6 +151,20 @@ def test_no_torch_and_one_that_does_not_answer_are_no_reason(tmp_path: Path, mon
     assert torch_problem(sys.executable, env) == ""
     assert torch_problem(str(tmp_path / "no-python"), env) == ""
     assert torch_problem(bare_python(tmp_path / "base"), {"PATH": os.environ["PATH"]}) == ""
+
+
+def test_a_runner_that_stops_does_not_wait_for_torch(tmp_path: Path) -> None:
+    """On a slow disk its import takes minutes: the runner ends it with its other stages."""
+    env = env_with(tmp_path, version="2", cuda=None, sees=False)
+    (tmp_path / "torch.py").write_text(f"open({str(tmp_path / 'begun')!r}, 'w').close()\nimport time; time.sleep(600)")
+    running: set[int] = set()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(torch_problem, sys.executable, env, running)
+        wait_for((tmp_path / "begun").exists, lambda: str(running))
+        (pid,) = running
+        os.killpg(pid, signal.SIGTERM)
+        assert asked.result(60) == ""
+    assert running == set()
 
 
 def test_a_cpu_torch_beside_jax_is_no_reason(tmp_path: Path) -> None:

@@ -97,14 +97,15 @@ def gpus_asked(spec: Mapping[str, Any]) -> int:
     return gpus if isinstance(gpus, int) else len(gpus)
 
 
-def probe(code: Path, run: str, env: Mapping[str, str], gpus: int) -> str:
+def probe(code: Path, run: str, env: Mapping[str, str], gpus: int, running: set[int] | None = None) -> str:
     """Why a version's cells could not start; "" when no reason was found. Blocks for a few minutes at most.
 
-    `code`: the folder in which they run. `gpus`: the number of GPUs that the box must show.
+    `code`: the folder in which they run. `gpus`: the number of GPUs that the box must show. `running`: see
+    `torch_problem`.
     """
     problems = [problem for problem in (_gpus(env, gpus), _script(code, run, env)) if problem]
     if gpus and not problems and (python := _interpreter(run, env)):
-        problems = [problem for problem in (torch_problem(python, env),) if problem]
+        problems = [problem for problem in (torch_problem(python, env, running),) if problem]
     return "; ".join(problems)
 
 

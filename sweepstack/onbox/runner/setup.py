@@ -116,7 +116,7 @@ class Setups:
         if not env or not code.is_dir() or not (gpus or understood(entry.run)):
             self._done[entry.work] = ""
             return True
-        self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus)
+        self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus, self._running)
         return None
 
     def _mounted(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:

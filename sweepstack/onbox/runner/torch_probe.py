@@ -6,9 +6,12 @@ import contextlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from typing import Any
+
+from sweepstack.onbox.common.processes import signal_group
 
 TORCH_SECONDS = 120.0
 SWITCH = "SWEEPSTACK_CHECK_TORCH"
@@ -30,15 +33,16 @@ else:
 """
 
 
-def torch_problem(python: str, env: Mapping[str, str]) -> str:
+def torch_problem(python: str, env: Mapping[str, str], running: set[int] | None = None) -> str:
     """Why torch would train on the CPU; "" where it sees a GPU, is not there, or does not say so in time. A torch that
     is built for the CPU may stand beside a library that trains on the GPU: then that was chosen.
 
-    `python`: what cells run. Blocks for TORCH_SECONDS at most.
+    `python`: what cells run. `running`: holds the leader of its process group meanwhile, which may be ended. Blocks for
+    TORCH_SECONDS at most.
     """
     if env.get(SWITCH) == "0" or "CUDA_VISIBLE_DEVICES" in env:
         return ""
-    found = _asked(python, env)
+    found = _asked(python, env, set() if running is None else running)
     if not found or found["sees"]:
         return ""
     skip = f'Does the job not use it on a GPU? job.env: {{{SWITCH}: "0"}}'
@@ -60,19 +64,21 @@ def torch_problem(python: str, env: Mapping[str, str]) -> str:
     )
 
 
-def _asked(python: str, env: Mapping[str, str]) -> dict[str, Any]:
-    none = subprocess.DEVNULL
+def _asked(python: str, env: Mapping[str, str], running: set[int]) -> dict[str, Any]:
+    argv, none = [python, "-c", _ASK], subprocess.DEVNULL
     with contextlib.suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
-        done = subprocess.run(
-            [python, "-c", _ASK],
-            env=dict(env),
-            stdin=none,
-            stdout=subprocess.PIPE,
-            stderr=none,
-            timeout=TORCH_SECONDS,
-            check=True,
+        process = subprocess.Popen(
+            argv, env=dict(env), stdin=none, stdout=subprocess.PIPE, stderr=none, start_new_session=True
         )
-        return dict(json.loads(done.stdout.splitlines()[-1]))
+        running.add(process.pid)
+        try:
+            said, _ = process.communicate(timeout=TORCH_SECONDS)
+            return dict(json.loads(said.splitlines()[-1])) if process.returncode == 0 else {}
+        finally:
+            running.discard(process.pid)
+            if process.poll() is None:
+                signal_group(process.pid, signal.SIGKILL)
+                process.wait()
     return {}
 
 
