@@ -89,6 +89,7 @@ def _taken(folder: Path, box: Path, native_id: str) -> Returned:
         )
     if continues(journal, known):
         if journal != known:
+            _must_be_of(box, journal, best)
             write_atomically(box / box_layout.JOURNAL, journal)
         _bring_logs(best, box)
         return Returned(best, alive=_alive(best))
@@ -96,6 +97,23 @@ def _taken(folder: Path, box: Path, native_id: str) -> Returned:
         note = f"{best} is an older copy than the one that came back before: what it lacks counts as not back"
         return Returned(best, note)
     raise Unreachable(_forked(best, box))
+
+
+def _must_be_of(box: Path, journal: bytes, copy: Path) -> None:
+    """Raises Unreachable where the journal speaks of a cell that this box was never given. Once it is taken in, the
+    box's own journal would go on from nothing that is known, for ever."""
+    try:
+        given = {json.loads(line)["cell"] for line in (box / box_layout.QUEUE).read_bytes().splitlines()}
+    except FileNotFoundError:
+        given = set()
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unreachable(f"{box / box_layout.QUEUE} does not read: {error}") from error
+    foreign = sorted(set(parse_journal(journal).cells) - given)
+    if foreign:
+        raise Unreachable(
+            f"what lies in {copy} does not count: its journal is of another box. It speaks of {', '.join(foreign[:3])}"
+            f", which this box was never given. Nothing was taken from it: copy it from the session again"
+        )
 
 
 def _known(box: Path) -> bytes:

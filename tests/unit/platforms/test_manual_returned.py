@@ -98,3 +98,18 @@ def test_a_file_of_the_code_is_replaced_and_not_written_into(back: HandSite) -> 
     back.up("a", "b")
     back.session()
     assert mine.read_text() == "a file of the person"
+
+
+def test_a_journal_of_another_box_is_not_taken_in(site: HandSite) -> None:  # noqa: F811
+    site.up("a")
+    site.session()
+    copy = site.bring_back()
+    queue = site.root / box_layout.QUEUE
+    given = queue.read_bytes()
+    queue.write_bytes(given.replace(b'"cell":"a"', b'"cell":"b"'))
+    with pytest.raises(Unreachable, match=r"its journal is of another box\. It speaks of a, which"):
+        site.channel  # noqa: B018 - opening it is the look
+    assert not (site.root / box_layout.JOURNAL).exists(), "the box's own journal can still be taken in"
+    assert copy.is_dir()
+    queue.write_bytes(given)
+    assert site.states() == {"a": "sealed"}
