@@ -36,6 +36,7 @@ Receipt = Annotated[
     str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
 ]
 Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
+Sign = Annotated[bool, typer.Option("--sign", help="Sign the approval with your SSH key.")]
 SigningKey = Annotated[
     str | None,
     typer.Option(

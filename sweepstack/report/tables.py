@@ -7,6 +7,7 @@ from sweepstack.report.blocks import Block, Facts, Table, Text
 from sweepstack.report.curves import SEED
 from sweepstack.report.facts import SweepFacts
 from sweepstack.report.money import stamp
+from sweepstack.teardown.signatures import given_by
 
 
 def cells(facts: SweepFacts) -> Table:
@@ -170,12 +171,12 @@ def decisions(facts: SweepFacts) -> list[Block]:
 def _approved(facts: SweepFacts) -> list[tuple[str, ...]]:
     """Each approval once, with all that it allows, waives and abandons."""
     given = {}
-    for approval in (facts.snapshot.approval, *facts.clearances.values()):
-        if approval is not None:
-            given[approval.at, approval.by, approval.waivers_digest, approval.receipt] = approval
+    found = [approval for approval in (facts.snapshot.approval, *facts.clearances.values()) if approval is not None]
+    for approval in sorted(found, key=lambda one: len(one.signatures)):  # of one signed in turn, that with most
+        given[approval.at, approval.by, approval.waivers_digest, approval.receipt] = approval
     rows: list[tuple[str, ...]] = []
     for approval in sorted(given.values(), key=lambda one: one.at):
-        who = (approval.by, stamp(approval.at))
+        who = (given_by(approval), stamp(approval.at))
         actions = ", ".join(f"{action.verb} {action.box} ({action.native_id})" for action in approval.actions)
         ground = f"receipt {approval.receipt}" if approval.receipt else "without a receipt"
         rows.append(("approved", actions, *who, f"{ground}; until {stamp(approval.expires)}"))

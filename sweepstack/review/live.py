@@ -15,7 +15,7 @@ from sweepstack.core.records import SETTLED, Approval, Record
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.refusal import next_commands
-from sweepstack.teardown.signatures import signed_words
+from sweepstack.teardown.signatures import given_by
 
 
 class LiveCell(Record):
@@ -325,7 +325,7 @@ def _approval(approval: Approval, where: str) -> LiveApproval:
     return LiveApproval(
         where=where,
         receipt=approval.receipt,
-        by=", ".join(filter(None, (approval.by, signed_words(approval)))),
+        by=given_by(approval),
         at=approval.at,
         expires=approval.expires,
         actions=tuple(f"{one.verb} {one.box} ({one.native_id})" for one in approval.actions),

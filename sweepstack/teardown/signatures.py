@@ -108,6 +108,11 @@ def signed_words(approval: Approval) -> str:
     return f"signed by {names}" if names else ""
 
 
+def given_by(approval: Approval) -> str:
+    """Who gave it: `by`, and who signed it, as the signatures say, unchecked: for people."""
+    return ", ".join(filter(None, (approval.by, signed_words(approval))))
+
+
 def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_signers: str | None, at: datetime) -> str:
     """The key, if the signature is good. Raises SweepstackError."""
     given = signature.sweep

@@ -98,6 +98,26 @@ def test_who_signs_and_with_what_comes_from_git(world: World, keys: Path, no_set
     assert verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).valid["carol@lab.org"] != with_ann
 
 
+@pytest.mark.parametrize("box", [[], ["--box", "box-0"]])
+def test_finish_signs_what_it_approves_and_the_report_says_who(world: World, keys: Path, box: list[str]) -> None:
+    *_, receipt = world.verified()
+    world.on("up", "true")
+    said = world.run("finish", *by(keys, "ann"), "--receipt", receipt, *box)
+    options = " ".join([*box, *by(keys, "ann")])
+    assert f"$ sweepctl approve --stack {STACK} --receipt {receipt} {options}" in said.out.splitlines(), said
+    assert signers(approval(world)) == ["ann@lab.org"]
+    assert world.run("report").code == 0
+    page = (world.root / f"report-{STACK}.html").read_text("utf-8")
+    assert f"{approval(world).by}, signed by ann@lab.org" in page
+
+
+def test_finish_takes_a_key_only_to_sign(world: World, keys: Path) -> None:
+    world.verified()
+    refused = world.run("finish", *by(keys, "ann")[1:], types="yes")
+    assert (refused.code, world.calls()) == (2, [])
+    assert "are for --sign" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -14,7 +14,7 @@ from sweepstack.cli.commands.approve.revoke import revoke as take_back
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.store import approve_store
 from sweepstack.cli.commands.approve.sweep import approve
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, SignerName, SigningKey, Stack
+from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, SignerName, SigningKey, Stack
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.target import Target, parse_expires
 
@@ -57,7 +57,7 @@ def command(
     expires: Expires = "72h",
     accept_fact: AcceptFact = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
-    sign: Annotated[bool, typer.Option("--sign", help="Sign the approval with your SSH key.")] = False,
+    sign: Sign = False,
     cosign: Annotated[
         bool, typer.Option("--cosign", help="Sign the approval that stands in the stack file, as one more person.")
     ] = False,

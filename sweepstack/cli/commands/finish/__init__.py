@@ -8,11 +8,12 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.options import ApproveOptions
+from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.finish.box import finish_box
 from sweepstack.cli.commands.finish.store import finish_store
 from sweepstack.cli.commands.finish.sweep import finish
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Stack
-from sweepstack.cli.output import Out
+from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, SignerName, SigningKey, Stack
+from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.target import Target, parse_expires
 
 
@@ -24,6 +25,9 @@ def command(
     ] = None,
     expires: Expires = "72h",
     accept_fact: AcceptFact = None,
+    sign: Sign = False,
+    signing_key: SigningKey = None,
+    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -31,8 +35,11 @@ def command(
     out = Out(as_json=json)
     boxes = () if box is None else (box,)
     facts = tuple(dict.fromkeys(accept_fact or ()))
-    options = ApproveOptions(receipt, boxes, expires=parse_expires(expires), accept_facts=facts)
+    if (signing_key or signer) and not sign:
+        raise Unsure("--signing-key and --signer are for --sign")
+    target = Target.find(stack) if box is None else Target.find_sweep(stack)
+    who = signer_of(target.root, "--sign", signing_key, signer) if sign else None
+    options = ApproveOptions(receipt, boxes, expires=parse_expires(expires), accept_facts=facts, signer=who)
     if box is not None:
-        return finish_box(Target.find_sweep(stack), options, box, out)
-    target = Target.find(stack)
+        return finish_box(target, options, box, out)
     return (finish_store if target.is_store else finish)(target, options, out)

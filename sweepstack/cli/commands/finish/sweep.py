@@ -180,7 +180,7 @@ def spelled(stack: str, options: ApproveOptions, verb: str = "approve") -> str:
     """The command as a person would type it."""
     words = [f"sweepctl {verb} --stack {stack}", *([f"--receipt {options.receipt}"] if options.receipt else [])]
     words += [f"--box {name}" for name in options.boxes]
-    return " ".join([*words, *(f"--accept-fact {name}" for name in options.accept_facts)])
+    return " ".join([*words, *(f"--accept-fact {name}" for name in options.accept_facts)]) + options.signing
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
