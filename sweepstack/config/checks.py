@@ -22,6 +22,8 @@ PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """`{name}`, which the runner replaces; it leaves `${NAME}` to the shell."""
 _UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
 """A placeholder without its closing brace. `{a,b}` is none: the shell expands it."""
+CHECK_TORCH = "SWEEPSTACK_CHECK_TORCH"
+"""The one variable of ours that a job sets: the runner's look whether torch sees the GPU names it as the way out."""
 _MOST_LISTED = 20
 
 
@@ -120,7 +122,7 @@ def _env(values: dict[str, Any]) -> Found:
         loc = ("job", "env", name)
         if not ENV_NAME.fullmatch(name):
             yield loc, "is not a valid name of an environment variable", None
-        elif name.startswith("SWEEPSTACK_"):
+        elif name.startswith("SWEEPSTACK_") and name != CHECK_TORCH:
             yield loc, "is set by sweepstack; take another name", None
 
 

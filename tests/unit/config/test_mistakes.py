@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.config.checks import CHECK_TORCH
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.runner import torch_probe
 from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, broken, load, refusal
@@ -258,6 +260,13 @@ def test_a_secret_s_value_under_secrets_is_never_shown(tmp_path: Path) -> None:
 def test_a_parameter_that_some_cells_lack_is_named(tmp_path: Path) -> None:
     text = broken("      grid: {lr: [0.1, 0.03], seed: [0, 1, 2]}", "      list: [{lr: 1, seed: 0}, {lr: 2}]")
     assert "{seed}: lr2 has no such parameter; give it a default in cells.base" in refusal(tmp_path, text)
+
+
+def test_the_way_past_the_look_at_torch_may_be_written(tmp_path: Path) -> None:
+    """The runner's message names it, so the file must take it."""
+    config = load(tmp_path, GOOD.replace("THREADS: 1", f'{CHECK_TORCH}: "0"'))
+    assert config.job.env[CHECK_TORCH] == "0"
+    assert CHECK_TORCH == torch_probe.SWITCH
 
 
 def test_the_shell_s_own_variables_are_left_alone(tmp_path: Path) -> None:
