@@ -157,6 +157,7 @@ class Session:
             for archive in sorted(folder.rglob(f"*.{self.native_id}{PACKED}")) if folder.is_dir() else []:
                 place = self.work.parent / f"{self.native_id}-{sha256_hex(str(archive).encode('utf-8'))[:8]}"
                 try:
+                    _must_be_whole(archive)
                     with tarfile.open(archive) as packed:
                         _extract(packed, place, archive)
                 except (tarfile.TarError, EOFError) as error:
@@ -284,6 +285,16 @@ class Session:
     @staticmethod
     def _say(text: str) -> None:
         print("sweepstack: " + text, flush=True)
+
+
+def _must_be_whole(archive: Path) -> None:
+    """Raises TarError for an archive without its end: one that was cut between two files reads without an error."""
+    with open(archive, "rb") as handle:
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(max(0, size - 2 * tarfile.BLOCKSIZE))
+        end = handle.read()
+    if size % tarfile.RECORDSIZE or end != bytes(2 * tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("its end is not there")
 
 
 def _extract(archive: tarfile.TarFile, target: Path, place: Path) -> None:
