@@ -40,6 +40,7 @@ from sweepstack.operations.observe import Ahead, observe
 from sweepstack.platforms.registry import has_address, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.teardown import who_signed
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -47,6 +48,7 @@ from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
 from sweepstack.teardown.policy_copies import begun_anew, in_evidence, in_state, set_aside
+from sweepstack.teardown.signatures import sweep_of
 
 ValueT = TypeVar("ValueT")
 
@@ -214,8 +216,13 @@ def _box_snapshot(
     store, state = sources.store, sources.state
     approval, unreadable = box.approval_in_state()
     verdict = may_end(known, approval, seen, now=now, full=False)
+    checked = [("the state", approval, verdict.unsigned)]
     for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
-        if recorded != approval and (by_record := may_end(known, recorded, seen, now=now, full=False)).allowed:
+        if recorded == approval:
+            continue
+        by_record = may_end(known, recorded, seen, now=now, full=False)
+        checked.append(("the records", recorded, by_record.unsigned))
+        if by_record.allowed:
             verdict = by_record
             break
     if unreadable and not verdict.allowed:
@@ -229,6 +236,10 @@ def _box_snapshot(
     gate = state.gate_of(box.native_id)
     queue = state.queue_of(box.native_id)
     journal = seen.journal or copied_journal(store, box.name, box.generation)
+    by_file = may_end(known, proposed, seen, now=now, full=False) if proposed and proposed != approval else None
+    checked += [("the stack file", proposed, by_file.unsigned)] if by_file else []
+    facts = known.facts
+    copies = [in_state(facts.policy), *([in_evidence(store)] if store else [])]
     return BoxSnapshot(
         box=box,
         queue=queue,
@@ -241,7 +252,8 @@ def _box_snapshot(
         since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
         journal=journal,
         copied=journal is not None and seen.journal is None and not gone,
-        proposed=may_end(known, proposed, seen, now=now, full=False) if proposed and proposed != approval else None,
+        proposed=by_file,
+        approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), copies, now=now),
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
         bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),

@@ -54,6 +54,11 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
         reasons = [reason for reason in gate.reasons if not any(note in reason for note in told)]
         if gate.state == "locked" and reasons not in ([], ["not approved"]):
             lines.append((f"locked {gate.box}: {'; '.join(reasons)}", "yellow"))
+    signed: dict[str, list[str]] = {}
+    for gate in view.gates:
+        for words in gate.signed:
+            signed.setdefault(words, []).append(gate.box)
+    lines += [(f"signed {', '.join(boxes)}: {words}", None) for words, boxes in signed.items()]
     for note in view.notes:
         for text, name in told.items():
             note = note.replace(text, f"as box {name} above")

@@ -35,6 +35,7 @@ def compose(snapshot: Snapshot) -> SweepView:
             () if box_snapshot.verdict.allowed else tuple(box_snapshot.verdict.reasons),
             box_snapshot.verdict.way,
             vars(box_snapshot.verdict.unclaimed),
+            box_snapshot.approvals,
         )
         for box_snapshot in snapshot.box_snapshots
     )

@@ -12,6 +12,7 @@ from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.records import SETTLED
 from sweepstack.status.snapshot import Orphan
+from sweepstack.teardown.who_signed import OnRecord
 
 Bills = Literal["yes", "nothing", "unknown"]
 
@@ -86,6 +87,20 @@ class GateView:
     way: str | None
     unclaimed: Mapping[str, Any] = field(default_factory=dict)
     """What would die with the box and belongs to no cell: files, bytes, largest, problem."""
+    approvals: tuple[OnRecord, ...] = ()
+
+    @property
+    def signed(self) -> list[str]:
+        """A line for each approval that a person signed or has to sign, with what the reasons do not say yet."""
+        return [
+            "; ".join([one.words, *(more for more in one.missing if more not in self.reasons)])
+            for one in self.approvals
+            if one.signed_by or one.missing
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape in `gates[]`."""
+        return vars(self) | {"reasons": list(self.reasons), "approvals": [one.as_json() for one in self.approvals]}
 
 
 @dataclass(frozen=True)
@@ -154,7 +169,7 @@ class SweepView:
             "stack": self.stack,
             "cells": [cell.as_json() for cell in self.cells],
             "boxes": [vars(box) for box in self.boxes],
-            "gates": [vars(gate) | {"reasons": list(gate.reasons)} for gate in self.gates],
+            "gates": [gate.as_json() for gate in self.gates],
             "meter": vars(self.meter),
             "eta_seconds": self.eta_seconds,
             "median_seconds": self.median_seconds,

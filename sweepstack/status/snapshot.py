@@ -23,6 +23,7 @@ from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.close_box import StillBilled
 from sweepstack.teardown.host_shutdown import Handover
+from sweepstack.teardown.who_signed import OnRecord
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class BoxSnapshot:
     """An end that was begun, and that a person or a host's command has to finish; None where there is none."""
     bare: bool = False
     """Whether it came up without the GPUs that its cells were promised: nothing is started on it."""
+    approvals: tuple[OnRecord, ...] = ()
+    """The approvals of its end, valid or not, with those who signed them."""
 
     @property
     def gone(self) -> bool:

@@ -70,6 +70,8 @@ def test_what_a_person_said_yes_to_is_written_signed(world: World, keys: Path) -
     world.up()
     seen = world.run("status", "--json").json
     assert [gate["state"] for gate in seen["gates"]] == ["cleared", "cleared"]
+    assert "signed box-0, box-1: by ann@lab.org (SHA256:" in world.run("status").out, "one line for both"
+    assert seen["gates"][0]["approvals"][0]["signed_by"][0]["listed"] is False, "no policy pins a list"
     text = world.file.path.read_text()
     world.file.path.write_text(text.replace("destroy", "stop", 1))
     assert text != world.file.path.read_text()

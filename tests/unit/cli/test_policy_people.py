@@ -55,10 +55,24 @@ def test_approve_says_whose_signatures_are_missing_and_lets_them_come(two: World
     gate = two.run("status", "--json").json["gates"][0]
     assert gate["state"] == "locked"
     assert "1 of ben" in str(gate)
+    (shown,) = [one for one in gate["approvals"] if one["where"] == "the state"]
+    (ana,) = shown["signed_by"]
+    assert (ana["name"], ana["listed"], ana["problem"]) == ("ana", True, "")
+    whole = subprocess.run(["ssh-keygen", "-lf", str(keys / "ana.pub")], capture_output=True, text=True, check=True)
+    assert len(ana["key"]) == 19
+    assert whole.stdout.split()[1].startswith(ana["key"])
+    assert "1 of ben" in shown["missing"][0]
+    screen = " ".join(two.run("status").out.split())
+    until = shown["until"][:16].replace("T", " ")
+    assert f"signed box-0: by ana ({ana['key']}); until {until} UTC (in the state)" in screen
+    assert screen.count("1 of ben") == 1, "the reason says it"
     stands = two.run("approve", *by(keys, "ben", "--cosign"), types="box-0")
     assert stands.code == 0, stands
     two.up()
-    assert two.run("status", "--json").json["gates"][0]["state"] == "cleared"
+    gate = two.run("status", "--json").json["gates"][0]
+    assert gate["state"] == "cleared"
+    assert [[one["name"] for one in each["signed_by"]] for each in gate["approvals"]] == [["ana", "ben"]]
+    assert gate["approvals"][0]["missing"] == []
 
 
 def test_a_weaker_policy_is_signed_by_one_person_after_another(two: World, keys: Path) -> None:
