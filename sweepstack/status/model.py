@@ -93,7 +93,7 @@ class GateView:
     def signed(self) -> list[str]:
         """A line for each approval that a person signed or has to sign, with what the reasons do not say yet."""
         return [
-            "; ".join([one.words, *(more for more in one.missing if more not in self.reasons)])
+            "; ".join([one.words, *(more for more in one.missing if not any(more in reason for reason in self.reasons))])
             for one in self.approvals
             if one.signed_by or one.missing
         ]

@@ -1,4 +1,4 @@
-"""Says for people who signed the approvals of a box, with which key, until when they hold, and who has to sign yet.
+"""Names who signed the approvals of a box, and who has to sign yet.
 
 Decides nothing: that is `sweepstack.teardown.check.may_end`.
 """
