@@ -93,10 +93,15 @@ class GateView:
     def signed(self) -> list[str]:
         """A line for each approval that a person signed or has to sign, with what the reasons do not say yet."""
         return [
-            "; ".join([one.words, *(more for more in one.missing if not any(more in reason for reason in self.reasons))])
+            "; ".join(
+                [one.words, *(more for more in one.missing if not any(more in reason for reason in self.reasons))]
+            )
             for one in self.approvals
             if one.signed_by or one.missing
         ]
+
+    def _told(self, words: str) -> bool:
+        return any(words in reason for reason in self.reasons)
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape in `gates[]`."""
