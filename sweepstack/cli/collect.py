@@ -47,7 +47,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
-from sweepstack.teardown.policy_copies import begun_anew, in_evidence, in_state, set_aside
+from sweepstack.teardown.policy_copies import SetAside, begun_anew, in_evidence, in_state, set_aside
 from sweepstack.teardown.signatures import sweep_of
 
 ValueT = TypeVar("ValueT")
@@ -69,7 +69,9 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
-    notes += _safely(lambda: [found.words for found in set_aside(store)] if store else [], [], notes)
+    none: list[SetAside] = []
+    given_up = _safely(lambda: set_aside(store) if store else none, none, notes)
+    notes += [found.words for found in given_up]
     texts = dict.fromkeys(box.policy for box in state.boxes if box.policy is not None)
     notes += begun_anew([*map(in_state, texts), *([in_evidence(store)] if store and texts else [])])
     digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
@@ -120,6 +122,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         births=births,
         spent=costs,
         budget=_budget(state, notes),
+        set_aside=tuple(given_up),
         losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
         approval=proposed,
         teardown=_safely(lambda: store.teardown() if store else None, None, notes),

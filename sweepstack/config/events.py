@@ -22,6 +22,7 @@ Kind = Literal[
     "balance",
     "verified",
     "approval",
+    "policy",
     "audit",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -77,7 +78,7 @@ class EventsConfig(Shape):
     https only"""
     kinds: tuple[Kind, ...] = KINDS
     """of what to tell, by default all: `failed`, `hung`, `drained`, `preempted`, `gone`, `lease`, `clock`, `budget`,
-    `balance`, `verified`, `approval`, `audit`: [events.md](events.md)"""
+    `balance`, `verified`, `approval`, `policy`, `audit`: [events.md](events.md)"""
 
 
 def tells(value: EventsConfig | None) -> EventsConfig | None:

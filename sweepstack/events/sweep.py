@@ -24,7 +24,7 @@ BEFORE_EXPIRY = timedelta(hours=12)
 def events_of(snapshot: Snapshot, view: SweepView) -> list[Event]:
     """All that holds now: box by box, then what concerns the sweep. Each has the same id at each look."""
     found = [event for box_snapshot in snapshot.box_snapshots for event in of_box(snapshot, view, box_snapshot)]
-    for of_sweep in (_clocks, _budget, _balances, _verified, _approvals, _strays):
+    for of_sweep in (_clocks, _budget, _balances, _verified, _approvals, _policies, _strays):
         found += of_sweep(snapshot, view)
     return found
 
@@ -115,6 +115,20 @@ def _approvals(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
             at=snapshot.now,
             box=named[0].box.name if len(named) == 1 else None,
             per_hour=rate or None,
+        )
+
+
+def _policies(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
+    """An abandonment that a person may not have been allowed: the team is told, since it can't be undone."""
+    for found in snapshot.set_aside:
+        yield Event(
+            kind="policy",
+            id=f"policy/{found.native_id}/{found.at:%Y-%m-%dT%H:%M:%SZ}",
+            stack=view.stack,
+            sentence=found.words,
+            next=f"sweepctl policy --stack {view.stack}",
+            at=snapshot.now,
+            box=found.box if found.what == "box" else None,
         )
 
 

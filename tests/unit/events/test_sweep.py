@@ -24,6 +24,7 @@ from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
+from sweepstack.teardown.policy_copies import SetAside
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DIGEST = f"sha256:{'0' * 64}"
@@ -182,6 +183,13 @@ GOES_ON = "$1.50/h goes on"
             "the approval to destroy box box-0 has expired at 2026-11-23 09:00 UTC",
             GOES_ON,
             "sweepctl finish --stack abl",
+        ),
+        (
+            picture(set_aside=(SetAside(box="box-3", native_id="id-3", by="ana", at=NOW, why="no copy reads"),)),
+            "policy/id-3/2026-11-23T12:00:00Z",
+            "box box-3 (id-3) was given up by ana at 2026-11-23 12:00 UTC, and its policy was set aside: no copy reads",
+            "",
+            "sweepctl policy --stack abl",
         ),
         (
             picture(ran("a"), orphans=(ORPHAN,)),
