@@ -234,6 +234,9 @@ class BoxConfig(Shape):
     """`running` (default); `stopped`: the next `pulumi up` ends its processes and pauses its bill as far as the
     platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: the next
     `pulumi up` deletes it, if it may end"""
+    on: PlatformName | None = None
+    """one of `candidates`: this box is to be there and nowhere else, so that one sweep can have boxes on several
+    platforms ([renting](renting.md#several-platforms)); by default the first candidate that fits"""
     resources: Resources | None = None
     """what this box must have, instead of `job.resources`: [resources](#resources)"""
     host: HostText | None = None

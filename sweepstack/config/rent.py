@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
@@ -117,6 +117,8 @@ class Placed(Shape):
     """how many GPUs"""
     region: str = ""
     """the data center or country"""
+    on: PlatformName | None = None
+    """the box's platform, where it is not that of the placement (`boxes.<name>.on`)"""
 
 
 class Placement(Shape):
@@ -129,3 +131,10 @@ class Placement(Shape):
     """box → the offer that was chosen for it: [placed](#placed)"""
     at: datetime
     """when"""
+
+    def part(self, platform: str) -> Self | None:
+        """What was chosen on this platform; None where nothing was."""
+        boxes = {name: placed for name, placed in self.boxes.items() if (placed.on or self.platform) == platform}
+        if not boxes and platform != self.platform:
+            return None
+        return self.model_copy(update={"platform": platform, "boxes": boxes})

@@ -304,7 +304,7 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         resources.as_inputs(),
         config.job.slots or gpus or 1,
         gpus,
-        placed.model_dump(mode="json") if placed is not None else None,
+        placed.model_dump(mode="json", exclude={"on"}) if placed is not None else None,
         box.host or "",
         grace_seconds(config, profile, resources),
         box.returns or "",
