@@ -73,12 +73,17 @@ class HasMarket(Platform, Protocol):
 
 
 @runtime_checkable
-class HasBalance(Platform, Protocol):
-    """A platform whose account has a balance."""
+class Wallet(Protocol):
+    """An account that is paid from a balance; also one whose machines no adapter of ours rents."""
 
     def balance(self) -> Balance | None:
         """The account's balance (USD); None when the key may not see it. Reads only."""
         ...
+
+
+@runtime_checkable
+class HasBalance(Platform, Wallet, Protocol):
+    """A platform whose account has a balance."""
 
 
 @runtime_checkable

@@ -1,0 +1,1 @@
+"""AutoDL's account. Its machines are hosts that a person rents."""
