@@ -12,13 +12,13 @@ from tests.simulators.core import SimServer, VirtualClock
 
 
 @contextmanager
-def autodl_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[AutodlSim]:
-    """Its clock stands still. Our waits are short."""
-    sim = AutodlSim(clock=VirtualClock())
+def autodl_world(monkeypatch: pytest.MonkeyPatch, scale: float = 0.0) -> Iterator[AutodlSim]:
+    """`scale`: of its clock's seconds to ours; 0: it stands still. Our waits are short."""
+    sim = AutodlSim(clock=VirtualClock(scale=scale))
     sim.vouchers["ann"] = 0.0
     with SimServer(sim) as server:
         monkeypatch.setenv("AUTODL_API_BASE_URL", server.url)
         monkeypatch.setenv("AUTODL_TOKEN", TOKEN)
-        monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.001")
+        monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.002")
         yield sim
         sim.check()

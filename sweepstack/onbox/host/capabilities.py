@@ -81,6 +81,30 @@ class Wallet(Protocol):
         ...
 
 
+class ListedHost(NamedTuple):
+    """A host as its platform's API shows it: the platform's id and word for its state. `off`: its compute bills no
+    more."""
+
+    id: str
+    state: str
+    off: bool
+
+
+@runtime_checkable
+class ListsHosts(Protocol):
+    """An account whose API shows some of the hosts that a person rents there."""
+
+    def host_at(self, host: str, port: int) -> ListedHost | None:
+        """The host whose sshd is at this address; None where the API shows none, which proves nothing: it may show
+        only some kinds of hosts. Reads only; blocks for seconds. Raises PlatformError."""
+        ...
+
+    def power_off_host(self, id: str) -> None:
+        """Turns this host off, which keeps its disks; blocks until the platform says that it is off. Idempotent.
+        Raises OutcomeUnknown when that is not so in time; another PlatformError for a refusal."""
+        ...
+
+
 @runtime_checkable
 class HasBalance(Platform, Wallet, Protocol):
     """A platform whose account has a balance."""

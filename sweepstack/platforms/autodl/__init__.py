@@ -1,1 +1,1 @@
-"""AutoDL's account. Its machines are hosts that a person rents."""
+"""AutoDL's account, and what its API says of hosts that a person rents there."""

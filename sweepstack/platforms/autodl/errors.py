@@ -18,9 +18,9 @@ def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
     code, text = http.clean(str(said.get("code") or "")), http.clean(str(said.get("msg") or ""))
     words = f"{code} {text}".strip() or f"HTTP {answer.status} without a reason"
     if code == "TORealName":
-        return NotAuthorized(f"AutoDL does not tell {asked}: the account has not proved its name (实名认证): {words}")
+        return NotAuthorized(f"AutoDL refuses {asked}: the account has not proved its name (实名认证): {words}")
     if code in _RIGHTS or answer.status in (401, 403):
-        return NotAuthorized(f"AutoDL does not tell {asked}: {words}. Check AUTODL_TOKEN")
+        return NotAuthorized(f"AutoDL refuses {asked}: {words}. Check AUTODL_TOKEN")
     if code in ("InternalError", "Success") or answer.status >= 500:
         return Unreachable(f"AutoDL gave no usable answer when asked for {asked}: {words}. Try again")
-    return RequestRefused(f"AutoDL does not tell {asked}: {words}")
+    return RequestRefused(f"AutoDL refuses {asked}: {words}")

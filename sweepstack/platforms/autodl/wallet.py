@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.onbox.host.capabilities import Wallet
+from sweepstack.onbox.host.capabilities import ListedHost, ListsHosts, Wallet
 from sweepstack.onbox.host.offers import Balance
+from sweepstack.platforms.autodl import instances
 from sweepstack.platforms.autodl.api import TOKEN_HINT, Api, token
 from sweepstack.platforms.common.json_values import number
 
@@ -26,8 +27,8 @@ def connect() -> AutodlWallet | None:
     return AutodlWallet(Api(key)) if key else None
 
 
-class AutodlWallet(Wallet):
-    """See `Wallet`."""
+class AutodlWallet(Wallet, ListsHosts):
+    """See `Wallet` and `ListsHosts`."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -44,3 +45,9 @@ class AutodlWallet(Wallet):
         if vouchers:
             said += f"; ¥{vouchers:.2f} in vouchers is not counted"
         return Balance(yuan / CNY_PER_USD, prepaid=None, said=said)
+
+    def host_at(self, host: str, port: int) -> ListedHost | None:
+        return instances.host_at(self._api, host, port)
+
+    def power_off_host(self, id: str) -> None:
+        instances.power_off(self._api, id)

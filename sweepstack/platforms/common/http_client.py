@@ -173,9 +173,17 @@ class HttpClient:
         """
         return self._sent("GET", path, params, None, deadline)
 
-    def query(self, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None) -> Answer:
-        """A POST that only reads: sent again as `read` is, and raises the same."""
-        return self._sent("POST", path, None, body, deadline, writes=False)
+    def query(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Answer:
+        """A request with a body that only reads: sent again as `read` is, and raises the same."""
+        return self._sent(method, path, params, body, deadline, writes=False)
 
     def write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None

@@ -12,15 +12,15 @@ from sweepstack.billing.balance import Left
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.autodl.api import Api
 from sweepstack.platforms.autodl.errors import refused
-from sweepstack.platforms.autodl.wallet import CNY_PER_USD, connect
+from sweepstack.platforms.autodl.wallet import CNY_PER_USD, AutodlWallet, connect
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.registry import adapters, has_wallet, payer
 from sweepstack.status.money import runways
-from tests.simulators.autodl import WALLET, AutodlSim
+from tests.simulators.autodl import LIST, OFF, WALLET, AutodlSim
 from tests.unit.autodl_world import autodl_world
 from tests.unit.status.test_following import snapshot
 
@@ -173,3 +173,56 @@ def test_status_counts_the_wallet_s_boxes_against_it() -> None:
     assert shown.hours == pytest.approx(12.0)
     assert shown.short
     assert shown.text().startswith("balance  $6.00 (¥45.00) left at autodl lasts 12.0 h (until 2026-11-22 21:00 UTC)")
+
+
+# Pro instances
+
+
+def wallet() -> AutodlWallet:
+    found = connect()
+    assert found is not None
+    return found
+
+
+def test_the_instance_behind_an_address_is_found_and_no_other_s(autodl: AutodlSim) -> None:
+    for id, port, whose in (("pro-1", 2201, "ann"), ("pro-2", 2202, "ann"), ("pro-3", 2203, "bob")):
+        autodl.act("rent", {"id": id, "port": port, "account": whose})
+    assert wallet().host_at("127.0.0.1", 2202) == ("pro-2", "running", False)
+    assert wallet().host_at("127.0.0.1", 2203) is None
+    assert wallet().host_at("connect.westb.seetacloud.com", 2202) is None
+    autodl.act("shut_down", {"id": "pro-2"})
+    assert wallet().host_at("127.0.0.1", 2202) == ("pro-2", "shutdown", True)
+
+
+def test_its_id_arrives_also_where_the_gateway_drops_a_body(autodl: AutodlSim) -> None:
+    autodl.act("rent", {"id": "pro-1", "port": 2201})
+    autodl.faults.add("drops_get_body", times=None)
+    found = wallet().host_at("127.0.0.1", 2201)
+    assert found is not None
+
+
+def test_a_list_that_ends_too_early_or_two_at_one_address_say_nothing(autodl: AutodlSim) -> None:
+    for number in range(60):
+        autodl.act("rent", {"id": f"pro-{number}", "port": 3000 + number // 59 * 58})
+    autodl.faults.add("page_short", LIST)
+    with pytest.raises(Unreachable, match="of 60"):
+        wallet().host_at("127.0.0.1", 1)
+    with pytest.raises(Unreachable, match="59 Pro instances at 127"):
+        wallet().host_at("127.0.0.1", 3000)
+
+
+def test_power_off_waits_until_it_is_off_and_is_idempotent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with autodl_world(monkeypatch, scale=1000) as sim:
+        sim.act("rent", {"id": "pro-1", "port": 2201})
+        wallet().power_off_host("pro-1")
+        assert sim.instances["pro-1"].status == "shutdown"
+        wallet().power_off_host("pro-1")
+        assert sim.count(OFF) == 1
+        assert list(sim.instances) == ["pro-1"], "a release is a person's"
+
+
+def test_a_power_off_that_does_nothing_is_not_taken_for_one(autodl: AutodlSim) -> None:
+    autodl.act("rent", {"id": "pro-1", "port": 2201})
+    autodl.faults.add("off_ignored", OFF)
+    with pytest.raises(OutcomeUnknown, match="still says that it is running"):
+        wallet().power_off_host("pro-1")
