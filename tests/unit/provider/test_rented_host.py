@@ -233,6 +233,8 @@ def test_what_the_platform_s_api_shows_running_is_not_confirmed_as_gone(
         assert say(rented, monkeypatch, box) == YES, "what is off is confirmed without more"
         monkeypatch.setenv("AUTODL_TOKEN", "no-token-of-anybody")
         assert say(rented, monkeypatch, box) == YES, "what can't be asked stays what the person saw"
+        with pytest.raises(Unsure, match="is not known"):
+            say(rented, monkeypatch, box, power_off)
 
 
 @pytest.mark.parametrize("lost", [unreachable, in_zeros, gone, no_writes], ids=lambda lost: lost.__name__)
