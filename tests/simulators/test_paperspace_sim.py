@@ -137,8 +137,8 @@ def test_only_a_bearer_key_is_taken(sim: PaperspaceSim) -> None:
 
 
 def test_the_session_of_a_wrong_key_is_null_and_no_refusal(sim: PaperspaceSim, ann: httpx.Client) -> None:
-    with client(sim, "wrong") as nobody:
-        reply = nobody.get("/auth/session")
+    with client(sim, "wrong") as stranger:
+        reply = stranger.get("/auth/session")
     assert (reply.status_code, reply.json()) == (200, None)
     assert ann.get("/auth/session").json()["user"]["email"] == "ann@example.com"
 
@@ -198,7 +198,9 @@ def test_a_dynamic_address_is_another_after_each_start(sim: PaperspaceSim, ann: 
     assert get(ann, made)["publicIp"] not in (None, first)
 
 
-def test_without_a_word_on_it_a_machine_has_no_address_and_a_clock(sim: PaperspaceSim, ann: httpx.Client) -> None:
+def test_a_create_that_says_little_makes_a_machine_without_address_and_with_a_clock(
+    sim: PaperspaceSim, ann: httpx.Client
+) -> None:
     bare = {name: BODY[name] for name in ("name", "machineType", "templateId", "diskSize", "region")}
     made = ann.post("/machines", json=bare).json()["data"]["id"]
     pass_time(sim, "provisioning", "starting", "service")

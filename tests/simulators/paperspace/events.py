@@ -54,7 +54,7 @@ class Events:
         self.all: dict[str, Event] = {}
 
     def begin(self, account: str, name: str, machine: str | None) -> Event:
-        """A new one, which nobody works on yet."""
+        """A new one, which is not worked on yet."""
         number = len(self.all) + 1
         made = Event(id_of("", "event", number), account, name, machine, number, self._timeline.now())
         self.all[made.id] = made

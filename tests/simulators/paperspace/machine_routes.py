@@ -263,7 +263,7 @@ class MachineRoutes:
         return found
 
     def _do(self, request: Request, found: Machine, what: str) -> Reply:
-        """`ignored`: answered as begun, with an event that nobody works on."""
+        """`ignored`: answered as begun, with an event that is never worked on."""
         self._sim.remember(request.who.id)
         ignored = "ignored" in request.faults
         name = "deactivate" if what == "delete" else what
