@@ -436,6 +436,11 @@ def test_an_unknown_key_is_answered_with_the_keys_of_the_file() -> None:
         read(source("max_boxes: 3\n"))
 
 
+def test_the_only_key_that_begins_so_is_meant() -> None:
+    with pytest.raises(ConfigError, match=re.escape('did you mean "max_price_per_hour"?')):
+        read(source("max_pric: 3\n"))
+
+
 def test_a_wrong_value_of_a_list_with_one_entry_is_shown_whole() -> None:
     with pytest.raises(ConfigError, match=re.escape('evidence[0]: "gcs"')):
         read(source("evidence: gcs\n"))
