@@ -39,7 +39,13 @@ POLICY = (
     ),
     Mutant(
         "policy: one that only the evidence has comes into a state that has none",
-        (Patch("sweepstack/teardown/policy_change.py", "        if not had_none or (had is", "        if True or (had is"),),
+        (
+            Patch(
+                "sweepstack/teardown/policy_change.py",
+                "        if not had_none or (had is",
+                "        if True or (had is",
+            ),
+        ),
         (PROVIDER + "test_a_policy_that_only_the_evidence_has_comes_into_no_state_and_no_box",),
     ),
     Mutant(
