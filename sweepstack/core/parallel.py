@@ -12,14 +12,14 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 AT_FIRST = 4
-STILL_SECONDS = 0.02
+STILL_SECONDS = 0.05
 
 
 def in_parallel(tasks: Mapping[KeyT, Callable[[], ValueT]], seconds: float) -> dict[KeyT, ValueT]:
     """The results of what finished within `seconds`, by key. What did not is left behind and dies with the process.
 
     `AT_FIRST` tasks begin at once. Each time none has finished for `STILL_SECONDS`, as many again begin: so a hundred
-    machines are all asked within a tenth of a second, and none waits for one that hangs. Tasks that only work on this
+    machines are all asked within a quarter of a second, and none waits for one that hangs. Tasks that only work on this
     machine stay few: a hundred threads of Python that all want to run spend half of the CPU on taking turns.
     An exception of a task is raised here.
     """
