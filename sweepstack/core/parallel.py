@@ -11,7 +11,7 @@ from typing import TypeVar
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
-AT_FIRST = 4
+AT_FIRST = 8
 STILL_SECONDS = 0.05
 
 

@@ -64,12 +64,12 @@ class IdentityEntry(_Entry):
 
 class _WithApproval(_Entry):
     approval: dict[str, Any] | None = None
-    clearance: str = "locked"
+    clearance: str | None = "locked"
 
     @property
     def claims_cleared(self) -> bool:
         """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
-        return self.clearance.startswith("cleared")
+        return (self.clearance or "").startswith("cleared")
 
     def approval_in_state(self) -> tuple[Approval | None, str]:
         """The approval that the state holds, and why it can't be read where it can't."""
