@@ -358,4 +358,6 @@ def may_still_bill(birth: Birth) -> str:
 
 
 def _still(record: BoxRecord) -> str:
+    if record.phase is Phase.UNKNOWN:
+        return f"may still run, and whether it has ended is not known: {record.note}"
     return f"bills on: {record.note}" if record.emptied else "still exists"

@@ -29,6 +29,7 @@ from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.kept_caches import network_of, with_caches_kept
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.resources.policy import bound
 from sweepstack.provider.session import Operation
@@ -93,6 +94,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             seen = observe(_at(old))[0]
             if old.job.lease is not None and seen.journal is not None:
                 look(_at(old).channel)
+            completed = with_caches_kept(op, old, completed, seen)
         if seen.journal is None:
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal)
@@ -243,7 +245,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             tries_again=state.job.retries,
             mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
             keep=state.job.keep or (),
-            network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
+            network=network_of(state.job),
             when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},
             lease=on_box(state.job.lease, platform, state.box),
