@@ -1,4 +1,4 @@
-"""Keeps the folders of downloads that a box began with: a newer profile moves none of them under cells that run.
+"""Keeps the folders of downloads that a box began with, whatever a newer profile says.
 
 A cache that moves is downloaded again, by cells that have begun. What a person writes in the stack file does move.
 """
