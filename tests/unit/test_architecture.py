@@ -25,7 +25,7 @@ PLATFORM_NAMES = re.compile(
     r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]|\.json))",
     re.IGNORECASE,
 )
-PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
+PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms", "sweepstack/onbox/slurm")
 UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)
 """Words that hide who acts. In quotes they are a value, such as the `billed_by: "nobody"` of a profile."""
 COMPONENTS, PROGRAM, SETUP = "components", "program", "setup"

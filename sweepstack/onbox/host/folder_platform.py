@@ -65,11 +65,18 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     name = "local"
 
     def __init__(
-        self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = (), remote: bool = False
+        self,
+        root: Path,
+        *,
+        grace: float = 5.0,
+        prefix: str = "local",
+        own: tuple[str, ...] = (),
+        remote: bool = False,
+        machine: str = "",
     ) -> None:
-        """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`:
-        as in `LocalStore`."""
-        super().__init__(LocalStore(root, remote=remote))
+        """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`,
+        `machine`: as in `LocalStore`."""
+        super().__init__(LocalStore(root, remote=remote, machine=machine))
         self._grace, self._prefix, self._own = grace, prefix, own
 
     def account(self) -> str:
@@ -148,11 +155,11 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             if os.path.lexists(box):
                 self._store.found()  # an old registry is marked while a box still proves which folder it is
                 removal.mark_ending(box, facts=_FACTS, ending=_ENDING)
-        processes.end_box(native_id, grace=self._grace)
+        self._end(native_id, self._grace)
         if not os.path.lexists(box):
             return
         removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, box_layout.JOURNAL))
-        processes.end_box(native_id, grace=0)  # processes that were being started during the first look
+        self._end(native_id, 0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # another destroy was first
                 removal.record_rented(box / _ENDING, self._store.root)
@@ -177,7 +184,23 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         return self._look(native_id, account)
 
     def _switch(self, native_id: str) -> Switch:
-        return Switch(self._store, self._box(native_id), native_id, _ENDING, self._grace)
+        return Switch(
+            self._store,
+            self._box(native_id),
+            native_id,
+            _ENDING,
+            self._grace,
+            lambda grace: self._end(native_id, grace),
+            lambda: self._at_work(native_id),
+        )
+
+    def _end(self, native_id: str, grace: float) -> None:
+        """Ends all that runs of the box. Raises NotYetGone when its end is not proved."""
+        processes.end_box(native_id, grace=grace)
+
+    def _at_work(self, native_id: str) -> list[str]:
+        """What runs of the box, in words. Raises Unreachable when that can't be known."""
+        return [str(process.pid) for process in processes.of_box(native_id)]
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         registry = self._store.registry()
@@ -254,13 +277,13 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 return BoxRecord(native_id, _spare_tag(box), account, phase, None, None, place(box), note)
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
-        alive = processes.of_box(native_id)
+        alive = self._at_work(native_id)
         rented = removal.rented_record(native_id, self._store.root)
         if rented is not None and not alive:
             return self._rented_on(native_id, account, box, rented)
         note = ""
         if alive:
-            pids = ", ".join(str(process.pid) for process in alive)
+            pids = ", ".join(alive)
             note = f"its folder {box} is gone, and {len(alive)} of its processes still run ({pids}): destroy ends them"
         phase = Phase.UNKNOWN if alive else Phase.GONE
         return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
