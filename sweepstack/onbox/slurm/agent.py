@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Mapping
 
+from sweepstack.onbox.agent.agent import Wire
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.onbox.agent.agent import Wire
 from sweepstack.onbox.host import agent
 from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.platform import BoxRecord
@@ -25,8 +25,8 @@ FRESH_SECONDS = 2.0
 class LoginNode(agent.Host):
     """Answers as `agent.Host`, and whether a box's jobs are at work."""
 
-    own: ClassVar[Tuple[str, ...]] = (*agent.OWN, "top_up", "end_workers", "workers", "refusals")
-    _seen: Optional[Tuple[float, str, bool]] = None
+    own: ClassVar[tuple[str, ...]] = (*agent.OWN, "top_up", "end_workers", "workers", "refusals")
+    _seen: tuple[float, str, bool] | None = None
 
     def __init__(self, wire: Wire, settings: Mapping[str, Any]) -> None:
         # Not the folder of the host's own boxes, which another adapter lists.
@@ -34,10 +34,10 @@ class LoginNode(agent.Host):
         super().__init__(wire, {**settings, "root": root})
 
     @functools.cached_property
-    def platform(self) -> SlurmPlatform:  # type: ignore[override]
+    def platform(self) -> SlurmPlatform:
         return SlurmPlatform(self.root, grace=self.grace)
 
-    def create(self, request: Dict[str, Any]) -> BoxRecord:
+    def create(self, request: dict[str, Any]) -> BoxRecord:
         """As `agent.Host.create`; checks first that this is a login node of a cluster."""
         must_have_slurm()
         keep_name(self.root, self.platform.cluster)
@@ -66,11 +66,11 @@ class LoginNode(agent.Host):
         self._seen = None
         self.platform.end_workers(native_id, account)
 
-    def workers(self, native_id: str, account: str) -> Dict[str, Any]:
+    def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """See `SlurmPlatform.workers`."""
         return self.platform.workers(native_id, account)
 
-    def refusals(self, scheduler: Mapping[str, Any]) -> List[str]:
+    def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """See `SlurmPlatform.refusals`."""
         return self.platform.refusals(scheduler)
 

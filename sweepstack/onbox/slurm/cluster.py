@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Iterator
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.slurm import commands
@@ -26,13 +26,15 @@ class Nodes:
     count: int
     cpus: int
     memory_mb: int
-    features: FrozenSet[str] = frozenset()
-    gres: Dict[Tuple[str, str], int] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    gres: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def has(self, name: str, kind: str = "") -> int:
         """How many of a generic resource each of them has; `kind` "" for any type."""
         return sum(
-            count for (found, of), count in self.gres.items() if found == name and (not kind or of.lower() == kind.lower())
+            count
+            for (found, of), count in self.gres.items()
+            if found == name and (not kind or of.lower() == kind.lower())
         )
 
 
@@ -43,15 +45,15 @@ class Partition:
     name: str
     up: bool
     default: bool
-    wall: Optional[float]
-    usual: Optional[float]
-    nodes: Tuple[Nodes, ...] = ()
-    accounts: Tuple[str, ...] = ()
+    wall: float | None
+    usual: float | None
+    nodes: tuple[Nodes, ...] = ()
+    accounts: tuple[str, ...] = ()
     """Those that it admits; empty: all."""
-    qos: Tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
 
     @property
-    def limit(self) -> Optional[float]:
+    def limit(self) -> float | None:
         """Seconds that a job without a time of its own may run."""
         return self.usual if self.usual is not None else self.wall
 
@@ -66,9 +68,9 @@ class Cluster:
     arrays: int
     kill_wait: float
     database: bool
-    partitions: Tuple[Partition, ...]
+    partitions: tuple[Partition, ...]
 
-    def partition(self, name: str) -> Optional[Partition]:
+    def partition(self, name: str) -> Partition | None:
         """The partition of this name; for "" the default one. None where there is none."""
         for partition in self.partitions:
             if partition.name == name or (not name and partition.default):
@@ -79,13 +81,15 @@ class Cluster:
 def look() -> Cluster:
     """The cluster now. Reads only; blocks for seconds. Raises Unreachable."""
     config = settings()
-    groups: Dict[str, List[Nodes]] = {}
+    groups: dict[str, list[Nodes]] = {}
     said = commands.ask("sinfo", "--noheader", "--all", "--local", "--exact", "--format=%R|%D|%c|%m|%f|%G")
     for line in said.splitlines():
         name, nodes = _nodes(line)
         groups.setdefault(name, []).append(nodes)
     said = commands.ask("scontrol", "--oneliner", "--all", "show", "partition")
-    partitions = tuple(_partition(fields, groups) for fields in map(pairs, said.splitlines()) if "PartitionName" in fields)
+    partitions = tuple(
+        _partition(fields, groups) for fields in map(pairs, said.splitlines()) if "PartitionName" in fields
+    )
     if not partitions:
         raise Unreachable(f"scontrol shows no partition: {said.strip()[:200]!r}")
     return Cluster(
@@ -98,9 +102,9 @@ def look() -> Cluster:
     )
 
 
-def settings() -> Dict[str, str]:
+def settings() -> dict[str, str]:
     """The lines of `scontrol show config`. Raises Unreachable, also when it does not name the cluster."""
-    found = {}
+    found: dict[str, str] = {}
     for line in commands.ask("scontrol", "show", "config").splitlines():
         key, equals, value = line.partition("=")
         if equals:
@@ -110,14 +114,14 @@ def settings() -> Dict[str, str]:
     return found
 
 
-def pairs(line: str) -> Dict[str, str]:
+def pairs(line: str) -> dict[str, str]:
     """`Key=value Key=value` of `scontrol --oneliner`, whose values may hold blanks."""
     found = list(_KEY.finditer(line))
     ends = [match.start() for match in found[1:]] + [len(line)]
     return {match[1]: line[match.end() : end].strip() for match, end in zip(found, ends)}
 
 
-def seconds(text: str) -> Optional[float]:
+def seconds(text: str) -> float | None:
     """A time of Slurm (`30`, `5:00`, `2:30:00`, `1-12`, `1-12:00:00`) in seconds; None for no limit. Raises
     ValueError."""
     if text.lower() in ("unlimited", "infinite"):
@@ -133,9 +137,9 @@ def seconds(text: str) -> Optional[float]:
     return float((one or 0) * 60 + (two or 0))  # minutes[:seconds]
 
 
-def gres(text: str) -> Dict[Tuple[str, str], int]:
+def gres(text: str) -> dict[tuple[str, str], int]:
     """`gpu:a100:4(S:0-1),nvme:1` as (name, type) → count. Raises ValueError."""
-    found: Dict[Tuple[str, str], int] = {}
+    found: dict[tuple[str, str], int] = {}
     if text in NOWHERE:
         return found
     for word in _outside_brackets(text):
@@ -159,7 +163,7 @@ def _outside_brackets(text: str) -> Iterator[str]:
     yield word
 
 
-def _nodes(line: str) -> Tuple[str, Nodes]:
+def _nodes(line: str) -> tuple[str, Nodes]:
     try:
         name, count, cpus, memory, features, resources = line.split("|")
         known = frozenset(word for word in features.split(",") if word not in NOWHERE)
@@ -168,7 +172,7 @@ def _nodes(line: str) -> Tuple[str, Nodes]:
         raise Unreachable(f"sinfo answered what can't be read ({error}): {line[:200]!r}") from error
 
 
-def _partition(fields: Dict[str, str], groups: Dict[str, List[Nodes]]) -> Partition:
+def _partition(fields: dict[str, str], groups: dict[str, list[Nodes]]) -> Partition:
     name = fields["PartitionName"]
     try:
         usual = fields.get("DefaultTime", "NONE")
@@ -186,7 +190,7 @@ def _partition(fields: Dict[str, str], groups: Dict[str, List[Nodes]]) -> Partit
         raise Unreachable(f"the partition {name} can't be read: {error}") from error
 
 
-def _names(text: str) -> Tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     return () if text == "ALL" or text in NOWHERE else tuple(text.split(","))
 
 
@@ -194,11 +198,11 @@ def _whole(text: str, otherwise: int) -> int:
     return int(text) if text.isdigit() else otherwise
 
 
-def room_left(account: str, qos: str) -> Optional[int]:
+def room_left(account: str, qos: str) -> int | None:
     """How many more tasks this user may submit, by the limits of the account and the QOS (MaxSubmitJobs); None where
     there is no limit. Asks the database, so only where there is one. Raises Unreachable."""
     user = _user()
-    limits: List[int] = []
+    limits: list[int] = []
     said = commands.ask(
         "sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}", "format=account,maxsubmitjobs"
     )
@@ -211,7 +215,7 @@ def room_left(account: str, qos: str) -> Optional[int]:
     return max(0, min(limits) - len(mine.split()))
 
 
-def _limits(said: str, name: str) -> List[int]:
+def _limits(said: str, name: str) -> list[int]:
     """The limits of the row that is called so; of all rows for "": which one is the default is the site's to say."""
     rows = [line.split("|") for line in said.splitlines() if line.count("|") == 1]
     return [int(most) for found, most in rows if most.isdigit() and (not name or found == name)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import Dict, List, Optional, Sequence
+from typing import Sequence
 
 from sweepstack.onbox.common import run_process
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
@@ -40,7 +40,7 @@ _LOST = (
     "broken pipe",
 )
 """In what a command prints when the controller did not answer, or its answer was lost."""
-_FOUND: Dict[str, str] = {}
+_FOUND: dict[str, str] = {}
 
 
 def program(name: str) -> str:
@@ -57,7 +57,7 @@ def program(name: str) -> str:
     return _FOUND[name]
 
 
-def _by_login_shell(name: str) -> Optional[str]:
+def _by_login_shell(name: str) -> str | None:
     """Where the shell of a login finds it: sites set PATH in files that only a login reads."""
     try:
         done = run_process.run(
@@ -73,7 +73,7 @@ def _by_login_shell(name: str) -> Optional[str]:
     return found[-1] if found and os.path.isabs(found[-1]) and os.access(found[-1], os.X_OK) else None
 
 
-def environment() -> Dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment of each command."""
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -108,7 +108,7 @@ def tell(name: str, *arguments: str, seconds: float = WRITE_SECONDS) -> str:
 
 
 def _run(name: str, arguments: Sequence[str], seconds: float) -> run_process.Completed:
-    argv: List[str] = [program(name), *arguments]
+    argv: list[str] = [program(name), *arguments]
     try:
         return run_process.run(
             f"`{_shown(name, arguments)}`", argv, cwd="/", env=environment(), timeout=seconds, stdin=b""

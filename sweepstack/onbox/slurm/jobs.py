@@ -11,7 +11,7 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence
+from typing import Iterator, Sequence
 
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, RequestRefused, Unreachable
@@ -26,12 +26,12 @@ LOCK_SECONDS = 90.0
 LOOKS = (0.5, 1.0, 2.0, 4.0)
 """Seconds between the looks for an array whose answer was lost."""
 _LIMITS = ("submitjob", "submit limit", "maxsubmit", "job submit")
-_BATCH = "#!/bin/sh\nexec {python} -I {pilot} {home} {runner}\n"
+_BATCH = "#!/bin/sh\nexec {python} -E -s {pilot} {home} {runner}\n"
 
 
 def submit(
     native_id: str, home: Path, asked: Asked, cluster: Cluster, count: int, python: str, pilot: str, runner: str
-) -> List[str]:
+) -> list[str]:
     """Submits `count` workers, in as many arrays as the cluster needs. Returns the numbers of the arrays.
 
     Raises RequestRefused with the cluster's words when not even one was taken; OutcomeUnknown when it is not known
@@ -39,7 +39,9 @@ def submit(
     """
     workers = home / "workers"
     if "%" in str(home) or "\\" in str(home):
-        raise RequestRefused(f"{home} has a % or a \\ in its path, which sbatch takes for a pattern: use another folder")
+        raise RequestRefused(
+            f"{home} has a % or a \\ in its path, which sbatch takes for a pattern: use another folder"
+        )
     workers.mkdir(parents=True, exist_ok=True)
     words = {"python": python, "pilot": pilot, "home": str(home), "runner": runner}
     script = home / "workers" / "batch.sh"
@@ -50,7 +52,7 @@ def submit(
         f"--chdir={home}",
         f"--output={workers}/%A_%a.log",
     ]
-    made: List[str] = []
+    made: list[str] = []
     left, size = count, min(count, cluster.arrays)
     while left > 0:
         size = min(size, left)
@@ -78,7 +80,7 @@ def _array(native_id: str, arguments: Sequence[str]) -> str:
     return number if number.isdigit() else _found(native_id, before, Unreachable(f"sbatch answered {said[:200]!r}"))
 
 
-def _found(native_id: str, before: "set[str]", lost: Unreachable) -> str:
+def _found(native_id: str, before: set[str], lost: Unreachable) -> str:
     problem: Exception = lost
     for pause in LOOKS:
         time.sleep(pause)
@@ -161,9 +163,9 @@ def allowed(asked: Asked, cluster: Cluster, count: int) -> int:
     return count if left is None else min(count, left)
 
 
-def summary(tasks: Sequence[Task]) -> Dict[str, int]:
+def summary(tasks: Sequence[Task]) -> dict[str, int]:
     """How many tasks are in which state."""
-    found: Dict[str, int] = {}
+    found: dict[str, int] = {}
     for task in tasks:
         found[task.state] = found.get(task.state, 0) + 1
     return found

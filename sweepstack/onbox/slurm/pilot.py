@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from sweepstack.onbox.common.errors import SweepstackError, Unreachable
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
@@ -64,14 +64,14 @@ class Pilot:
 
     def __init__(self, home: Path, runner: str) -> None:
         self.home, self.runner = home, runner
-        self.spec: Dict[str, Any] = json.loads((home / "spec.json").read_bytes())
+        self.spec: dict[str, Any] = json.loads((home / "spec.json").read_bytes())
         self.box = str(self.spec["native_id"])
         self.task = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
         self.tries = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.worker = f"{self.task}.{self.tries}"
         self.shared = "shared" in self.spec
         self.wall = self.told = False
-        self.process: Optional["subprocess.Popen[bytes]"] = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Blocks until the worker has ended. The task's exit code: 0 for every end that the journal tells."""
@@ -106,7 +106,7 @@ class Pilot:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM if self.told else wall)
 
-    def _env(self) -> Dict[str, str]:
+    def _env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name.startswith("SLURM_") or name == "TMPDIR"}
         cards = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         ends = self._ends()
@@ -123,7 +123,7 @@ class Pilot:
             "SWEEPSTACK_NODE_SCRATCH": os.environ.get("SLURM_TMPDIR") or "",
         }
 
-    def _own(self) -> Optional[queue.Task]:
+    def _own(self) -> queue.Task | None:
         """This task, as Slurm lists it; None when it does not answer."""
         for look in range(LOOKS):
             try:
@@ -134,7 +134,7 @@ class Pilot:
                     time.sleep(PAUSE_SECONDS)
         return None
 
-    def _ends(self) -> Optional[float]:
+    def _ends(self) -> float | None:
         own = self._own()
         return own.ends if own is not None and own.state == "RUNNING" else None
 
@@ -175,7 +175,7 @@ class Pilot:
         time.sleep(KILL_SECONDS)
 
 
-def main(argv: List[str]) -> int:
+def main(argv: list[str]) -> int:
     """Runs one worker. Returns the exit code of the task."""
     if len(argv) != 3:
         say("two arguments: the folder of spec.json and queue.jsonl, and the runner's path below it")

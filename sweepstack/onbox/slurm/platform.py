@@ -9,7 +9,7 @@ cluster's name stands in the account, and not the host's.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Mapping
 
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import write_atomically
@@ -34,15 +34,13 @@ class SlurmPlatform(LocalPlatform):
 
     def __init__(self, root: Path, *, grace: float) -> None:
         self.cluster = _name_of_cluster(root)
-        super().__init__(
-            root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster
-        )
+        super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
 
     def _end(self, native_id: str, grace: float) -> None:
         jobs.cancel(native_id, grace=grace and max(grace, request.GRACE_SECONDS), seconds=END_SECONDS)
         processes.end_box(native_id, grace=grace)
 
-    def _at_work(self, native_id: str) -> List[str]:
+    def _at_work(self, native_id: str) -> list[str]:
         return [*super()._at_work(native_id), *(f"job {task.name}" for task in queue.live(native_id))]
 
     def end_workers(self, native_id: str, account: str) -> None:
@@ -52,7 +50,7 @@ class SlurmPlatform(LocalPlatform):
         write_atomically(box / CLOSED, b"")
         self._end(native_id, self._grace)
 
-    def workers(self, native_id: str, account: str) -> Dict[str, Any]:
+    def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
         `before`: how many jobs wait before the first that waits; None where Slurm does not say. Reads only."""
         self._store.require(account)
@@ -66,7 +64,7 @@ class SlurmPlatform(LocalPlatform):
                 before = None
         return {"tasks": [_told(task) for task in tasks], "before": before}
 
-    def refusals(self, scheduler: Mapping[str, Any]) -> List[str]:
+    def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
         asked = Asked.of(scheduler)
         found = clusters.look()
@@ -98,7 +96,7 @@ class SlurmPlatform(LocalPlatform):
             tasks = queue.live(native_id)
             jobs.hasten(tasks)
             missing = min(asked.workers, cells) - len(tasks)
-            notes: List[str] = []
+            notes: list[str] = []
             if missing > 0:
                 found = clusters.look()
                 if lacks := request.refusals(asked, found):
@@ -147,7 +145,7 @@ def must_have_slurm() -> None:
         raise RequestRefused("this host is no login node of a cluster; nothing was made there: " + "; ".join(lacks))
 
 
-def _told(task: Task) -> Dict[str, Any]:
+def _told(task: Task) -> dict[str, Any]:
     if task.ended:
         words = states.remedy(task.state, task.name)
     else:
@@ -162,7 +160,7 @@ def _told(task: Task) -> Dict[str, Any]:
     }
 
 
-def _counted(tasks: List[Task]) -> str:
+def _counted(tasks: list[Task]) -> str:
     waiting = sum(task.waits for task in tasks)
     reasons = sorted({states.reason(task.reason, task.name) for task in tasks if task.waits and task.reason})
     why = f" ({'; '.join(reasons[:2])})" if reasons else ""

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from typing import Sequence
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.slurm import commands
 
 ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
+    [
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    ]
 )
 """States in which a task has ended, and none of its processes is left. Every other state counts as at work."""
-WAITING = frozenset("PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT".split())
+WAITING = frozenset(["PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"])
 """States in which it waits, and no process of it runs."""
-_FIELDS: Tuple[Tuple[str, int], ...] = (
+_FIELDS: tuple[tuple[str, int], ...] = (
     ("ArrayJobID", 24),
     ("ArrayTaskID", 24),
     ("State", 24),
@@ -43,8 +54,8 @@ class Task:
     task: str
     state: str
     restarts: int
-    starts: Optional[float] = None
-    ends: Optional[float] = None
+    starts: float | None = None
+    ends: float | None = None
     partition: str = ""
     nodes: str = ""
     reason: str = ""
@@ -68,7 +79,7 @@ class Task:
         return self.state in WAITING
 
 
-def tasks(native_id: str, *, ended: bool = True) -> List[Task]:
+def tasks(native_id: str, *, ended: bool = True) -> list[Task]:
     """All tasks of a box that the controller remembers; those that ended for some minutes only (MinJobAge). `ended`:
     those, too. Raises Unreachable when the controller does not answer, or its answer can't be read: an empty list is a
     proof that no task of the box is left."""
@@ -87,7 +98,7 @@ def tasks(native_id: str, *, ended: bool = True) -> List[Task]:
     return [_task(line) for line in said.splitlines() if line.strip()]
 
 
-def live(native_id: str) -> List[Task]:
+def live(native_id: str) -> list[Task]:
     """The tasks that wait, run, or are just ending. Raises Unreachable."""
     return [task for task in tasks(native_id) if not task.ended]
 
@@ -116,23 +127,23 @@ def _task(line: str) -> Task:
         raise Unreachable(f"squeue answered what can't be read ({error}): {line.strip()[:200]!r}") from error
 
 
-def _reason(fields: "dict[str, str]") -> str:
+def _reason(fields: dict[str, str]) -> str:
     return "" if fields["Reason"] in ("None", "(null)", "N/A") else fields["Reason"]
 
 
-def _moment(text: str) -> Optional[float]:
+def _moment(text: str) -> float | None:
     """Epoch seconds; None for `N/A`. A clock time would depend on the zone of this machine: it counts as unknown."""
     return float(text) if text.isdigit() and int(text) > 0 else None
 
 
-def position(partition: str, names: Sequence[str]) -> Optional[int]:
+def position(partition: str, names: Sequence[str]) -> int | None:
     """How many jobs of that partition wait before the first of these tasks, by their priority; None when Slurm does
     not show that. Raises Unreachable."""
     said = commands.ask(
         "squeue", "--noheader", "--all", "--local", "--array", "--states=PENDING", f"--partition={partition}",
         "--Format=ArrayJobID:24,ArrayTaskID:24,PriorityLong:24",
     )  # fmt: skip
-    waiting: List[Tuple[int, str]] = []
+    waiting: list[tuple[int, str]] = []
     for line in said.splitlines():
         job, task, priority = line[:24].strip(), line[24:48].strip(), line[48:].strip()
         if not priority.isdigit():

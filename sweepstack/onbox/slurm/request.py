@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, Iterator, Mapping
 
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import same_gpu
@@ -36,27 +36,28 @@ class Asked:
     qos: str = ""
     constraint: str = ""
     gres: str = ""
-    wall: Optional[float] = None
+    wall: float | None = None
     gpus: int = 0
-    gpu_names: Tuple[str, ...] = ()
+    gpu_names: tuple[str, ...] = ()
     cpus: int = 1
-    memory_mb: Optional[int] = None
+    memory_mb: int | None = None
     grace: float = GRACE_SECONDS
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> "Asked":
+    def of(cls, facts: Mapping[str, Any]) -> Asked:
         """Of a queue's `scheduler` input. Raises RequestRefused for what is none."""
         try:
             memory = facts.get("memory_bytes")
+            words = {key: str(facts.get(key) or "") for key in ("partition", "account", "qos", "constraint", "gres")}
             return cls(
-                int(facts.get("workers") or 1),
-                *(str(facts.get(key) or "") for key in ("partition", "account", "qos", "constraint", "gres")),
-                None if not facts.get("wall_seconds") else float(facts["wall_seconds"]),
-                int(facts.get("gpus") or 0),
-                tuple(str(name) for name in facts.get("gpu_names") or ()),
-                max(1, math.ceil(float(facts.get("cpu") or 1))),
-                None if not memory else max(1, math.ceil(int(memory) / 2**20)),
-                GRACE_SECONDS if facts.get("grace_seconds") is None else float(facts["grace_seconds"]),
+                workers=int(facts.get("workers") or 1),
+                **words,
+                wall=None if not facts.get("wall_seconds") else float(facts["wall_seconds"]),
+                gpus=int(facts.get("gpus") or 0),
+                gpu_names=tuple(str(name) for name in facts.get("gpu_names") or ()),
+                cpus=max(1, math.ceil(float(facts.get("cpu") or 1))),
+                memory_mb=None if not memory else max(1, math.ceil(int(memory) / 2**20)),
+                grace=GRACE_SECONDS if facts.get("grace_seconds") is None else float(facts["grace_seconds"]),
             )
         except (TypeError, ValueError) as error:
             raise RequestRefused(f"what the workers ask for can't be read: {error}") from error
@@ -67,7 +68,7 @@ class Asked:
         return math.ceil(self.grace + EARLY_SECONDS + SEAL_SECONDS)
 
 
-def refusals(asked: Asked, cluster: Cluster) -> List[str]:
+def refusals(asked: Asked, cluster: Cluster) -> list[str]:
     """Why the cluster can't run such workers, each with the key and the fix; empty when nothing is known against it."""
     partition = cluster.partition(asked.partition)
     if partition is None:
@@ -102,12 +103,13 @@ def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
     wall = asked.wall if asked.wall is not None else partition.limit
     if wall is not None and wall <= 2 * asked.lead:
         yield (
-            f"resources.time: {spelled(wall)} is too short: a worker is warned {asked.lead} s before its end (job.grace, "
-            f"and 90 s in which Slurm may be early and cells are sealed); write {math.ceil(asked.lead * 4 / 60)}m or more"
+            f"resources.time: {spelled(wall)} is too short: a worker is warned {asked.lead} s before its end (job.grace "
+            "and 90 s, in which Slurm may be early, and cells are sealed); write "
+            f"{math.ceil(asked.lead * 4 / 60)}m or more"
         )
 
 
-def _needs(asked: Asked, partition: Partition) -> Iterator[Tuple[str, Any]]:
+def _needs(asked: Asked, partition: Partition) -> Iterator[tuple[str, Any]]:
     """What one node must have, one after the other: (what is said when none has it, whether these nodes have it)."""
     all_nodes, name = partition.nodes, partition.name
     if asked.constraint and (words := _FEATURES.fullmatch(asked.constraint)):
@@ -161,7 +163,7 @@ def _same(name: str, kind: str) -> bool:
     return bool(kind) and (name.lower() == kind.lower() or same_gpu(name, re.sub(r"[_-]+", " ", kind).upper()))
 
 
-def _more(asked: Asked) -> "dict[Tuple[str, str], int]":
+def _more(asked: Asked) -> dict[tuple[str, str], int]:
     try:
         # `gpu:1` and `gpu` are both a count in Slurm's own spelling.
         words = [word if word.rpartition(":")[2].isdigit() else f"{word}:1" for word in asked.gres.split(",") if word]
@@ -170,7 +172,7 @@ def _more(asked: Asked) -> "dict[Tuple[str, str], int]":
         raise RequestRefused(f"resources.gres: {error}; write it as sbatch takes it, such as nvme:1") from error
 
 
-def options(asked: Asked, cluster: Cluster) -> List[str]:
+def options(asked: Asked, cluster: Cluster) -> list[str]:
     """The options of sbatch for one such worker, without the array."""
     partition = cluster.partition(asked.partition)
     cards = sorted({card for nodes in (partition.nodes if partition else ()) if (card := _card(asked, nodes))})
@@ -207,7 +209,7 @@ def dry_run(asked: Asked, cluster: Cluster, count: int = 1) -> str:
     return ""
 
 
-def _minutes(wall: Optional[float]) -> str:
+def _minutes(wall: float | None) -> str:
     return "" if wall is None else str(max(1, math.ceil(wall / 60)))
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional
-
-REMEDIES: Dict[str, str] = {
+REMEDIES: dict[str, str] = {
     "OUT_OF_MEMORY": (
-        "it used more memory than it asked for: raise resources.memory, to 1.2 times what it used at most "
-        "(`sacct -j {task} -o MaxRSS`, where the site keeps that), or run fewer cells at once (job.slots)"
+        "it used more memory than it asked for: raise resources.memory to 1.2 times what it used at most "
+        "(`sacct -j {task} -o MaxRSS`, if the site keeps that), or run fewer cells at once (job.slots)"
     ),
     "TIMEOUT": (
         "it ran into its time limit before its cells had saved: raise resources.time, or let the job save more often; "
         "cells that use the checkpoint helper go on from their last checkpoint"
     ),
     "PREEMPTED": (
-        "a job of a higher priority took its place: its cells go on from their checkpoints when it runs again. A QOS or "
-        "partition that is not preempted costs more of your share"
+        "a job of a higher priority took its place: its cells go on from their checkpoints when it runs again. A QOS "
+        "or partition that is not preempted costs more of your share"
     ),
     "NODE_FAIL": (
         "its node failed: `pulumi up` brings another worker. A cell that ran there is free once the node answers again, "
@@ -30,7 +28,7 @@ REMEDIES: Dict[str, str] = {
     ),
 }
 """State of a task that ended → what a person can do. `{task}`: its name."""
-REASONS: Dict[str, str] = {
+REASONS: dict[str, str] = {
     "Resources": "waits for free nodes",
     "Priority": "jobs with a higher priority are before it",
     "Dependency": "waits for another job",
@@ -74,7 +72,7 @@ def reason(text: str, task: str) -> str:
     return f"{word}: {means.format(task=task)}" if means else word
 
 
-def needed(peak_bytes: Optional[int]) -> str:
+def needed(peak_bytes: int | None) -> str:
     """The memory to ask for after OUT_OF_MEMORY: 1.2 times the peak, in whole GB; "" where it is not known."""
     if not peak_bytes:
         return ""

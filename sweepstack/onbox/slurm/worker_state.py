@@ -13,7 +13,6 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.slurm import commands, queue
@@ -25,7 +24,7 @@ ABORT_SECONDS = 3.0
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-def state(native_id: str, home: Path, job: str, tries: int) -> Tuple[str, str]:
+def state(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str]:
     """(`running`, `ended` or `unknown`; why). Never raises."""
     try:
         tasks = queue.tasks(native_id)
@@ -66,7 +65,7 @@ def _silent_node(home: Path, worker: str) -> str:
         said = commands.ask("scontrol", "--oneliner", "--all", "show", "node", seconds=ASK_SECONDS)
     except SweepstackError as error:
         return str(error)
-    nodes: Dict[str, str] = {}
+    nodes: dict[str, str] = {}
     for fields in map(pairs, said.splitlines()):
         for key in ("NodeHostName", "NodeName"):
             nodes[fields.get(key, "").split(".")[0]] = fields.get("State", "")
@@ -84,7 +83,7 @@ def _silent_node(home: Path, worker: str) -> str:
     return ""
 
 
-def main(argv: List[str]) -> int:
+def main(argv: list[str]) -> int:
     """Prints the line. Returns 0; 2 for wrong arguments."""
     if len(argv) != 5 or not argv[4].isdigit() or not _NAME.fullmatch(argv[3]):
         print(json.dumps({"state": "unknown", "why": "four arguments: NATIVE_ID HOME JOB TRY"}))

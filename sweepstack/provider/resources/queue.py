@@ -27,7 +27,15 @@ from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
-from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
+from sweepstack.provider.resources import (
+    cell_moves,
+    host_address_change,
+    restart,
+    scheduling,
+    shipped_scripts,
+    teardown,
+    versions,
+)
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.resources.policy import bound
@@ -99,6 +107,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += self._without_secrets(completed, seen.journal)
+        failures += scheduling.refusals(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
@@ -132,6 +141,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         standing = versions.standing(evidence, completed, None)
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
+        failures += scheduling.refusals(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -197,6 +207,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
         if done.by_hand:
             op.info(f"queue of {state.box_name}, {done.by_hand}\nNext: sweepctl status --stack {op.stack}")
+        if done.workers:
+            op.info(f"queue of {state.box_name}: {done.workers}\nNext: sweepctl status --stack {op.stack}")
         for note in done.notes:
             op.warn(f"queue of {state.box_name}: {note}")
         for name in done.removed:
@@ -249,6 +261,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             lease=on_box(state.job.lease, platform, state.box),
             image=state.job.image or "",
             by_hand=state.job.by_hand.model_dump(exclude_none=True) if state.job.by_hand else {},
+            scheduler=state.job.scheduler.model_dump(mode="json", exclude_none=True) if state.job.scheduler else {},
         )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
