@@ -289,7 +289,7 @@ class Override(Shape):
     price_per_gpu_hour: PriceOrZero | None = None
     """USD per hour of one GPU of a worker, on a cluster that charges that; `sweepctl status` shows what was used"""
     purge_days: Count | None = None
-    """on a cluster: after how many days its site removes files that were not used"""
+    """after how many days the site of a cluster removes files that were not used, which its profile can't know"""
     network: NetworkOverride | None = None
     """proxy, mirrors and caches of its boxes: [network](#network)"""
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)

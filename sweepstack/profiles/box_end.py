@@ -72,7 +72,9 @@ def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
     volume, override = bool(config.volume_mounts), config.overrides.get(profile.platform)
     purge = override.purge_days if override is not None else None
     return tuple(
-        _clock(clock.model_copy(update={"after": float(purge)}) if clock.purges and purge else clock, volume=volume)
+        _clock(
+            clock.model_copy(update={"after": float(purge)}) if purge and clock.after is None else clock, volume=volume
+        )
         for clock in profile.danger_clocks
         if clock.starts != "start"
     )

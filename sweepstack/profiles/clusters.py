@@ -1,4 +1,4 @@
-"""Boxes on a cluster: what their workers ask of its scheduler, and what only a cluster can be asked. Pure."""
+"""Boxes on a cluster: what their workers ask of its scheduler."""
 
 from __future__ import annotations
 
@@ -35,14 +35,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
 def problems(config: StackConfig, profile: Profile) -> list[str]:
     """Keys that this platform can't follow."""
     if profile.scheduled:
-        found = [
-            f"{where}.gpu.{key} can't be asked of a cluster: name the GPU (gpu.name), or a constraint of its nodes"
-            for where, resources in asked_resources(config)
-            if resources.gpu is not None
-            for key in ("memory", "cuda")
-            if getattr(resources.gpu, key) is not None
-        ]
-        return list(dict.fromkeys(found))
+        return []
     return [
         f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
         for name, box in config.boxes.items()
@@ -54,11 +47,16 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
     """What was asked of a cluster and has no effect here, and what a cluster does by itself."""
     if profile.scheduled:
         override = config.overrides.get(profile.platform)
-        if override is not None and override.purge_days is not None:
-            return [
-                f"{profile.platform}: its site removes files that were not used for {override.purge_days} days: pull "
-                "before that"
-            ]
-        return []
+        purge = override.purge_days if override is not None else None
+        found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
+        found = found if purge is not None else []
+        return found + [
+            f"{profile.platform}: {where}.gpu.{key} is not asked of a cluster: name the GPU (gpu.name), or a constraint "
+            "of its nodes"
+            for where, resources in asked_resources(config)
+            if resources.gpu is not None
+            for key in ("memory", "cuda")
+            if getattr(resources.gpu, key) is not None
+        ]
     keys = [f"{where}.{key}" for where, resources in asked_resources(config) for key in resources.of_cluster]
     return [f"{profile.platform} is no cluster: {', '.join(dict.fromkeys(keys))} has no effect there"] if keys else []

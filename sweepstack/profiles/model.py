@@ -84,8 +84,6 @@ class Clock(Fact):
     starts: Literal["stop", "arrears", "start"] = "stop"
     in_a_row: StrictBool | None = True
     cuts: StrictBool = True
-    purges: StrictBool = False
-    """It is a site's purge of files that were not used; `overrides.<platform>.purge_days` says after how long."""
 
     @property
     def words(self) -> str:

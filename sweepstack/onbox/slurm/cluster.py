@@ -1,4 +1,4 @@
-"""What a Slurm cluster has, and what it allows: asked for each time, never guessed, and without its database.
+"""What a Slurm cluster has, and what it allows: asked for each time, never guessed.
 
 A site may have no accounting database. Then its associations and limits don't exist either, and nothing is asked there.
 """

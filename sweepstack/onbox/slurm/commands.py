@@ -1,4 +1,4 @@
-"""Runs the commands of Slurm: found where sites put them, with a time limit, in an environment that changes nothing.
+"""Runs the commands of Slurm, with a time limit, in an environment that changes nothing.
 
 An environment variable may change what a command does (`SBATCH_PARTITION`, `SQUEUE_FORMAT`). So a command gets none of
 them, plain English messages, and times as epoch seconds. Python 3.8 and the standard library.

@@ -1,4 +1,4 @@
-"""Submits the jobs of a box, and ends them. A submission whose answer was lost is looked for, and never sent twice.
+"""Submits the jobs of a box, never one twice, and ends them.
 
 All jobs of a box have its native id as their name, so a look at the queue shows what was submitted, whatever became of
 the answer. One command at a time submits for a box (a lock in its folder).

@@ -1,4 +1,4 @@
-"""Runs in each task of a box's job array: starts a worker, hands Slurm's signals on to it, and requeues the task.
+"""Runs in each task of a box's job array: starts a worker, and requeues the task.
 
     pilot.py HOME RUNNER        HOME: `<box>/data/sweep` on the shared tier; RUNNER: the runner's path below it
 

@@ -1,4 +1,4 @@
-"""What Slurm says of a box's jobs, a row for each task; what it does not say clearly is unknown, never ended.
+"""What Slurm says of a box's jobs, a row for each task; what is not clear is unknown, never ended.
 
 A box's jobs have its native id as their name. A task is one worker of the box; each time that Slurm requeues it,
 `restarts` counts one up at once, while the processes of the try before may still be ending: then it is COMPLETING.

@@ -1,4 +1,4 @@
-"""The program that says whether a worker may still run: shipped as `worker_state.py`, beside the package."""
+"""The program that says whether a worker may still run: shipped as `worker_state.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state or a reason of Slurm means for a sweep, and what to do about it. Pure, but for `needed`."""
+"""What a state or a reason of Slurm means for a sweep, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says whether a worker of a box may still run, as Slurm sees it: one JSON line, for the other workers.
+"""Says whether a worker of a box may still run, as Slurm sees it: one line of JSON.
 
     worker_state.py NATIVE_ID HOME JOB TRY      {"state": "running" | "ended" | "unknown", "why": "…"}
 

@@ -1,4 +1,4 @@
-"""Sends requests to a login node, where `onbox.slurm.agent` answers; the connection is that of any host."""
+"""Sends requests to a login node of a cluster, where `onbox.slurm.agent` answers."""
 
 from __future__ import annotations
 
