@@ -35,7 +35,7 @@ up:
 	@scripts/next-steps $(STACK)
 
 test:
-	@$(SETUP) --dev --torch --s3 --ssh --browser
+	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser
 	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
 
 check:
@@ -46,11 +46,11 @@ check:
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py tests/pipelines/test_lint.py
 
 proof:
-	@$(SETUP) --dev --torch --s3 --ssh --browser --quiet
+	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser --quiet
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:
-	@$(SETUP) --dev --torch --s3 --ssh --browser --quiet
+	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser --quiet
 	$(BIN)/python -m bench
 
 # PLATFORM and USD are required: without them nothing is asked of any platform. It costs real money.

@@ -14,16 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.lib import (
-    browser,
     command_plugin,
     engine_build,
     engine_download,
     launchers,
     python_env,
-    sshd,
     stamp,
     wheels,
 )
+from scripts.lib.apt import OF_OPTION
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
 from scripts.lib.errors import Cancelled, SetupError
@@ -42,6 +41,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
     parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
+    parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
     parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
@@ -71,7 +71,7 @@ class Setup:
     def run(self) -> None:
         """Raises SetupError with the first cause when a step fails."""
         began = time.monotonic()
-        wanted = [*self.groups, *(name for name in ("torch", "s3", "ssh") if getattr(self.options, name))]
+        wanted = [*self.groups, *(name for name in ("torch", "s3", "ssh", "slurm") if getattr(self.options, name))]
         last = stamp.Stamp.read(self.places.record)
         reason = "--force" if self.options.force else stamp.why_stale(last, self.places, wanted)
         if last is not None and self.options.engine not in ("auto", last.engine_source):
@@ -85,16 +85,17 @@ class Setup:
         self.console.say(f"setting up {self.places.root} ({reason})")
         # What the user has stays when the next run wants less: torch is not taken away by `make up`.
         if last is not None:
-            self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3", "ssh"})
-        apt = [self._apt_side] if self.options.ssh or self.options.browser else []
+            self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3", "ssh", "slurm"})
+        apt = [self._apt_side] if any(getattr(self.options, option) for option in OF_OPTION) else []
         Together()([self._python_side, self._built_side, *apt])
         assert self.engine is not None
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
         extras = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
             "s3": S3_SERVER.binary(self.places).is_file(),
-            "ssh": not sshd.missing(),
-            "browser": browser.found() is not None
+            "ssh": not OF_OPTION["ssh"].missing(),
+            "slurm": not OF_OPTION["slurm"].missing(),
+            "browser": not OF_OPTION["browser"].missing()
             and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
         }
         stamp.Stamp(
@@ -150,10 +151,9 @@ class Setup:
 
     def _apt_side(self, cancel: threading.Event) -> None:
         with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):
-            if self.options.ssh:
-                sshd.install(self.env, self.console, cancel)
-            if self.options.browser:
-                browser.install(self.env, self.console, cancel)
+            for option, packages in OF_OPTION.items():
+                if getattr(self.options, option):
+                    packages.install(self.env, self.console, cancel)
 
     def _engine_side(self, cancel: threading.Event) -> None:
         recipe = Recipe.read(self.places.root)

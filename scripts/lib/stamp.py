@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import browser, sshd
+from scripts.lib.apt import OF_OPTION
 from scripts.lib.go_tool import OF_GROUP
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
@@ -85,12 +85,9 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
             return f"{tool.title} is gone from the cache"
         if group == "s3":
             continue
-        if group == "ssh":
-            if gone := sshd.missing():
-                return f"{', '.join(gone)} is gone"
-        elif group == "browser" and browser.found() is None:
-            return f"{browser.PACKAGE} is gone"
-        elif installed_version(places, PROOF[group]) is None:
+        if group in OF_OPTION and (gone := OF_OPTION[group].missing()):
+            return f"{', '.join(gone)} is gone"
+        if group in PROOF and installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):
         if not os.access(path, os.X_OK):

@@ -20,7 +20,7 @@ from typing import TypeVar
 from tests.addresses import port_for_a_program
 
 CLONE_NEWNET = 0x40000000
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
+SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8913, 0x8914, 0x8916, 0x1
 CHUNK = 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
@@ -73,6 +73,14 @@ def raise_loopback(network: int) -> None:
         request = fcntl.ioctl(handle, SIOCGIFFLAGS, struct.pack("16sh22x", b"lo", 0))
         (flags,) = struct.unpack_from("16xh", request)
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | IFF_UP))
+
+
+def add_address(network: int, address: str) -> None:
+    """One more address of the loopback in another network namespace. With 127.0.0.1 alone, programs that resolve names
+    with AI_ADDRCONFIG take the machine for one without IPv4."""
+    with socket_in(network) as handle:
+        there = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
+        fcntl.ioctl(handle, SIOCSIFADDR, struct.pack("16s16s8x", b"lo:1", there))
 
 
 class Relay:

@@ -39,7 +39,7 @@ _FROM_ETC = """
     protocols python3 python3.11 resolv.conf security services shadow shells ssl timezone
 """
 _WARDEN = """
-setpriv --pdeathsig KILL unshare -m -p -u -i -n -f --kill-child "$@" <&- 4<&- &
+setpriv --pdeathsig KILL unshare -m -p -u -i -f --kill-child "$@" <&- 4<&- &
 machine=$!
 exec 3>&-
 echo "$machine" >&5
@@ -107,6 +107,8 @@ class Machine:
     """What every machine shows besides, as an image's content: absolute path in the machine → folder of the host."""
     image_tools: ClassVar[dict[str, str]] = {}
     """Programs that every machine has besides, as name → script."""
+    own_network: ClassVar[bool] = True
+    """Else it shares the host's, has no gateway and no outlets, and nothing is waited for at port 22."""
 
     def __init__(
         self,
@@ -308,6 +310,7 @@ class Machine:
                     "-c",
                     placing + _WARDEN,
                     "warden",
+                    *(["-n"] if self.own_network else []),
                     "/bin/sh",
                     str(INIT),
                     str(root),
@@ -329,20 +332,24 @@ class Machine:
             self.pid = int(self._line(told))
             if self._line(up) != b"up":
                 raise AssertionError(f"machine {self.name} did not start: {self._said()}")
-            try:
-                self._network = network_of(self.pid)
-            except FileNotFoundError:  # what it runs has ended already
-                raise AssertionError(self._no_sshd()) from None
-            raise_loopback(self._network)
-            self.outlets = [Outlet(self._network, port) for port in self._outward]
-            self._await_ssh()
-            self.gateway = Gateway(self._network, 22, port=port)
-            self.port = self.gateway.port
-            if self._isolated:
-                self.isolate()
+            if self.own_network:
+                self._connect(port)
         except BaseException:
             self.stop()
             raise
+
+    def _connect(self, port: int) -> None:
+        try:
+            self._network = network_of(self.pid)
+        except FileNotFoundError:  # what it runs has ended already
+            raise AssertionError(self._no_sshd()) from None
+        raise_loopback(self._network)
+        self.outlets = [Outlet(self._network, port) for port in self._outward]
+        self._await_ssh()
+        self.gateway = Gateway(self._network, 22, port=port)
+        self.port = self.gateway.port
+        if self._isolated:
+            self.isolate()
 
     def _furnish(self) -> None:
         """Makes what is not on the disk yet. What is, stays."""

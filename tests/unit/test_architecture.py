@@ -25,7 +25,9 @@ PLATFORM_NAMES = re.compile(
     r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]|\.json))",
     re.IGNORECASE,
 )
-PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
+PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms", "sweepstack/onbox/slurm")
+INSTALLS = "scripts/lib"
+"""Set-up names what it installs for the tests."""
 UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)
 """Words that hide who acts. In quotes they are a value, such as the `billed_by: "nobody"` of a profile."""
 COMPONENTS, PROGRAM, SETUP = "components", "program", "setup"
@@ -153,7 +155,7 @@ def stray_platform_names(root: Path) -> list[str]:
     complaints = []
     for _, path, _ in modules(root):
         place = path.relative_to(root).as_posix()
-        if place.startswith(tuple(folder + "/" for folder in PLATFORM_PLACES)):
+        if place.startswith(tuple(folder + "/" for folder in (*PLATFORM_PLACES, INSTALLS))):
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if found := PLATFORM_NAMES.search(line):

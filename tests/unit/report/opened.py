@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scripts.lib import browser
+from scripts.lib.apt import BROWSER
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -27,10 +27,8 @@ FIGURE = "(host) => [...Bokeh.index].find((one) => one.model.type === 'Figure' &
 @contextmanager
 def chromium(folder: Path) -> Iterator[BrowserContext]:
     """The browser, with a home and a profile of its own in this folder."""
-    program = browser.found()
-    assert program is not None, (
-        f"no {browser.PACKAGE}: `scripts/setup --dev --browser` (`make test` does it) installs it"
-    )
+    program = BROWSER.found()
+    assert program is not None, "no browser: `scripts/setup --dev --browser` (`make test` does it) installs it"
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
