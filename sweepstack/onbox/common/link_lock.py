@@ -1,4 +1,4 @@
-"""A lock that holds on NFS, where flock may not: generations in one folder, each made by link(2), which one host wins.
+"""A lock that holds on NFS, where flock may not: generations, each made by link(2).
 
     7        who took the lock as the seventh: JSON with `worker`, `host`, `boot`, `space`, `pid`, `start`
     7.free   that one gave it back

@@ -110,7 +110,9 @@ class Endings:
             if before is not None and before.get(name) != now.get(name)
         ]
         details = {"digest": key, "python": environment.facts.get("python"), "distributions": now, "changed": changed}
-        self._journal.append("environment", wait=False, **details)
+        with self._journal.turn():
+            if key not in known:  # another worker may have just said so
+                self._journal.append("environment", wait=False, **details)
         if changed:
             say(f"the environment of cells changed: {', '.join(changed[:5])}")
 

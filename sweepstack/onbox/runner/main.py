@@ -33,7 +33,6 @@ import os
 import select
 import signal
 import time
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -51,7 +50,7 @@ from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
-from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, say
+from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
@@ -383,19 +382,11 @@ class Runner:
 
 def main(argv: list[str]) -> int:
     """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
-    try:
-        if len(argv) < 2 or not Path(argv[1]).is_dir() or (argv[2:] not in ([], [WATCH]) and len(argv) < 4):
-            raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
-        home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
-        if len(argv) > 3:
-            from sweepstack.onbox.runner import worker
+    return outcome(lambda: _run(argv))
 
-            return worker.main(home, argv[2:])
-        return Watcher(home).run() if argv[2:] else Runner(home).run()
-    except Fatal as error:
-        code, message = error.args
-        say(message)
-        return int(code)
-    except Exception:
-        traceback.print_exc()
-        return 70
+
+def _run(argv: list[str]) -> int:
+    if len(argv) not in (2, 3) or argv[2:] not in ([], [WATCH]) or not Path(argv[1]).is_dir():
+        raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
+    home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
+    return Watcher(home).run() if argv[2:] else Runner(home).run()

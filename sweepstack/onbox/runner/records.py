@@ -11,6 +11,8 @@ import re
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,19 @@ def say(text: str) -> None:
     """Writes a line for people to the runner's log. Errors are ignored: the journal tells of a full disk."""
     with contextlib.suppress(OSError):
         print(now(), text, file=sys.stderr, flush=True)
+
+
+def outcome(run: Callable[[], int]) -> int:
+    """The exit code of a program of the runner; what it raises is told in its log."""
+    try:
+        return run()
+    except Fatal as error:
+        code, message = error.args
+        say(message)
+        return int(code)
+    except Exception:
+        traceback.print_exc()
+        return 70
 
 
 def set_aside_room(file: int, size: int) -> None:

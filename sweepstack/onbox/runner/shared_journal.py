@@ -1,4 +1,4 @@
-"""The journal of a box on which several workers take cells: one chain, in which each appends in its turn.
+"""The journal of a box of several workers: one chain, to which each appends in its turn.
 
 In a turn a worker has the lock of the box (`link_lock`), has read all that others appended, and writes what follows
 from that. A cell is its worker's from the line `cell-started` on, until the journal has that worker's end: its own

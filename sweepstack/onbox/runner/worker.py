@@ -1,11 +1,12 @@
-"""One of several workers that take cells from the queue of one box, each in a process of its own, on any of its hosts.
+"""One of several workers that take cells from the queue of one box.
 
     python runner.py SWEEP --worker NAME    NAME is one start of one worker, and never used again
     python runner.py SWEEP --worker-ended NAME --saw TEXT --by PERSON    a person says that it has ended
 
-It is the runner of `main`, but for what follows from the others. It holds the journal's turn while it takes a cell
-(`shared_journal`). It does not wait for cells of others: where nothing is left to take, it looks whether their workers
-have ended (`workers`), takes what those left, and else ends. A set-up that another worker runs it waits for.
+Each is a process of its own, on any host that shares the box's folder. It is the runner of `main`, but for what
+follows from the others. It holds the journal's turn while it takes a cell (`shared_journal`). It does not wait for
+cells of others: where nothing is left to take, it looks whether their workers have ended (`workers`), takes what those
+left, and else ends. A set-up that another worker runs it waits for.
 
 The environment says of its allocation: SWEEPSTACK_WORKER_JOB and _TRY (what the scheduler calls it), _ENDS (when it
 ends, in seconds since 1970, or empty), SWEEPSTACK_NODE_SCRATCH (a folder of this host alone, or empty).
@@ -32,7 +33,7 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
-from sweepstack.onbox.runner.records import Fatal, Journal, say
+from sweepstack.onbox.runner.records import Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
 from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, Proofs, begin, who
@@ -239,8 +240,15 @@ def ended(home: Path, name: str, saw: str, by: str) -> int:
         journal.close()
 
 
-def main(home: Path, words: list[str]) -> int:
-    """What follows SWEEP on the command line. Returns the exit code; raises Fatal."""
+def main(argv: list[str]) -> int:
+    """Runs one worker, or writes down the end of one. Returns the exit code."""
+    return outcome(lambda: _run(argv))
+
+
+def _run(argv: list[str]) -> int:
+    if not Path(argv[1]).is_dir():
+        raise Fatal(2, f"{argv[1]} is no folder")
+    home, words = Path(os.path.abspath(argv[1])), argv[2:]
     flags = dict(zip(words[::2], words[1::2]))
     name = flags.get("--worker") or flags.get("--worker-ended") or ""
     if not NAME.fullmatch(name) or len(words) % 2:
