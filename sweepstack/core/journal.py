@@ -181,10 +181,7 @@ def _parse(data: bytes) -> Journal:
         try:
             _apply(entry, cells)
             _apply_setup(entry, setups)
-            if "worker" in entry:
-                blocked = _apply_worker(entry, workers)
-            else:
-                blocked = _apply_block(entry, blocked)
+            blocked = _apply_worker(entry, workers) if "worker" in entry else _apply_block(entry, blocked)
         except (KeyError, TypeError, ValueError) as error:
             raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
         entries.append(entry)
@@ -277,10 +274,8 @@ def _apply_worker(entry: Entry, workers: dict[str, WorkerProgress]) -> Blocked |
     if event in _OF_WORKERS:
         known = known or WorkerProgress(name, _time(entry))
         ended, blocked = known.ended, _apply_block(entry, known.blocked)
-        if event == "worker-ended":
-            ended = _text(entry, "proof")
-        elif event == "runner-stopped":
-            ended = f"it ended: {entry.get('why', 'a signal')}"
+        if event in ("worker-ended", "runner-stopped"):
+            ended = str(entry.get("proof") or f"it ended: {entry.get('why')}")
         workers[name] = WorkerProgress(name, known.began_at, ended, None if ended else blocked)
     found = [one.blocked for one in workers.values() if not one.ended]
     return found[0] if found and all(found) else None

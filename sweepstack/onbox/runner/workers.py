@@ -19,6 +19,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +67,8 @@ def begin(home: Path, me: Mapping[str, Any]) -> Path:
         folder.parent.mkdir(exist_ok=True)
         folder.mkdir()
         asked = {"job": os.environ.get(JOB, ""), "try": os.environ.get(TRY, ""), "ends": os.environ.get(ENDS, "")}
-        write_json_atomically(folder / RECORD, {**me, **asked, "began": now()})
+        program = os.path.abspath(sys.argv[0])
+        write_json_atomically(folder / RECORD, {**me, **asked, "began": now(), "program": program})
     except FileExistsError:
         raise Fatal(3, f"worker {me['worker']} was here before: a start of a worker needs a name of its own") from None
     except OSError as error:
