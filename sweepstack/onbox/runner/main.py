@@ -91,7 +91,7 @@ class Runner:
             fsync_directory(folder)
         self.journal = self._open_journal()
         fsync_directory(home)
-        queue = Queue(home / "queue.jsonl", shared=bool(spec.get("shared")))
+        queue = Queue(home / "queue.jsonl", shared="shared" in spec)
         self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
@@ -124,7 +124,7 @@ class Runner:
         return lock
 
     def _must_be_meant(self, spec: dict[str, Any]) -> None:
-        if spec.get("shared"):
+        if "shared" in spec:
             raise Fatal(2, "several workers share this queue: start one with --worker NAME")
 
     def _open_journal(self) -> Journal:

@@ -113,18 +113,24 @@ class SharedJournal(Journal):
             said = sha256_hex(canonical_json(entry))
             line = canonical_json(dict(entry, hash=said)) + b"\n"
             try:
-                written = os.write(self._file, line)
-                if os.fstat(self._file).st_size != self._size + len(line):
-                    self.is_ours()  # else this line is the one that does not follow
-                    os.ftruncate(self._file, self._size)
-                    if written != len(line):
-                        raise OSError(errno.ENOSPC, "its disk is full")
-                    raise OSError(errno.EIO, "something wrote to it without the lock")
+                if not self._written(line) and not self._written(line):
+                    raise OSError(errno.EIO, "something writes to it without the lock")
             except OSError as error:
                 raise Fatal(6, f"the journal can't be written: {error}") from error
             self._size += len(line)
             self._dirty = True
             self._follow(entry, said)
+
+    def _written(self, line: bytes) -> bool:
+        """Writes a line. False when one of a worker whose end is on record came before it: then both are cut off."""
+        written = os.write(self._file, line)
+        if os.fstat(self._file).st_size == self._size + len(line):
+            return True
+        self.is_ours()  # else this line is the one that does not follow, and is cut out by who has the lock
+        os.ftruncate(self._file, self._size)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, "its disk is full")
+        return False
 
     def sync(self) -> None:
         """Nothing is left to do: the end of a turn has written all."""
