@@ -47,6 +47,7 @@ class SlurmStack(Stack):
                 boxes={box: {"want": "running", "host": self.address, "workers": self.workers} for box in self.boxes},
             )
         )
+        self.edit_config(lambda sweep: sweep["job"].update(run=sweep["job"]["run"].replace("python ", "python3 ")))
         self.edit_config(lambda sweep: sweep["job"]["env"].update(DRILL_CONTROL=f"{SHARED}/control"))
 
     def jobs(self) -> list[tuple[str, str, str]]:
