@@ -66,6 +66,9 @@ class LaunchSpec:
     """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
     by_hand: Mapping[str, Any] = field(default_factory=dict)
     """How a person starts the box's runner (`sweepstack.profiles.access.ByHand`); empty: we do."""
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    """`peers` and `restores` of cells over several nodes (`sweepstack.onbox.runner.nodes`); empty: each has one. How
+    many a cell has is in `env`."""
     image: str = ""
     """The container image that the box was rented with, for the record of each cell; empty: none is known."""
 

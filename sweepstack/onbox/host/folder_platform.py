@@ -32,7 +32,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.common.mount_points import clear_folder
-from sweepstack.onbox.host import removal
+from sweepstack.onbox.host import peers, removal
 from sweepstack.onbox.host.box_folders import (
     TAG,
     LocalStore,
@@ -151,6 +151,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         processes.end_box(native_id, grace=self._grace)
         if not os.path.lexists(box):
             return
+        peers.free(box, native_id)
         removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, box_layout.JOURNAL))
         processes.end_box(native_id, grace=0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
@@ -211,7 +212,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     def _all(self, registry: Registry) -> list[BoxRecord]:
         self._store.require_boxes(registry)
         with answering(self._store.boxes):
-            ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
+            ids = {folder.name for folder in named(self._store.boxes, BOX_ID) if not peers.is_peers(folder)}
             records = [
                 self._look(name, registry.account) for name in sorted(ids | removal.rented_ids(self._store.root))
             ]

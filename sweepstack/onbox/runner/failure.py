@@ -49,8 +49,9 @@ PASSING = re.compile(
     r"|Service (?:Temporarily )?Unavailable|Gateway Time-?out|IncompleteRead|RemoteDisconnected"
     r"|NCCL (?:error|timeout)|ncclSystemError|ncclRemoteError|Watchdog caught collective operation timeout"
     r"|CUDA error: (?:unspecified launch failure|uncorrectable ECC|all CUDA-capable devices are busy)"
+    r"|^sweepstack: (?:a node|node [0-9]+ .*) is lost: "
     r"|Stale file handle|Input/output error|Transport endpoint is not connected|Resource temporarily unavailable",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 
 

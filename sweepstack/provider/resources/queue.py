@@ -250,6 +250,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             smoke=state.job.smoke.model_dump() if state.job.smoke else {},
             lease=on_box(state.job.lease, platform, state.box),
             image=state.job.image or "",
+            nodes=state.job.nodes.model_dump(mode="json", exclude_defaults=True) if state.job.nodes else {},
             by_hand=state.job.by_hand.model_dump(exclude_none=True) if state.job.by_hand else {},
         )
 
