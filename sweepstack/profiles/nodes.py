@@ -27,8 +27,7 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
     for name, box in config.boxes.items():
         if box.want == "gone":
             continue
-        machines = [HostAddress.parse(box.host).login] if box.host else []
-        for machine in (*machines, *box.peers):
+        for machine in (HostAddress.parse(address).login for address in (box.host, *box.peers) if address):
             if machine in taken:
                 problems.append(
                     f"boxes.{name} and boxes.{taken[machine]} both have {machine}: a machine is a node of one box"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.onbox.harness import wait_for
 from tests.onbox.nodes import WEIGHT, Nodes, two_nodes
 from tests.simulators import wire
 from tests.simulators.machines import require
@@ -69,3 +71,91 @@ def test_mn4_an_mtu_hole_is_found_before_a_cell_starts(nodes: Nodes, outward: bo
     assert nodes.box.state("both") == "pending"
     assert not nodes.box.events("cell-started")
     assert not (nodes.box.root / "peers.json").exists(), "nothing was sent: nothing keeps the box"
+
+
+def kill(pids: list[int], number: int = signal.SIGKILL) -> None:
+    assert pids, "there is something to end"
+    for pid in pids:
+        os.kill(pid, number)
+
+
+@pytest.mark.proof  # a run on both nodes is in `make test`, and so is a cell that goes on (test_training_state.py)
+def test_mn5_a_rank_that_is_killed_on_either_node_goes_on_from_the_checkpoint(nodes: Nodes) -> None:
+    """The checkpoint is on the first node's durable tier; the peer's disk is its own."""
+    nodes.hold()
+    nodes.box.set(retries=2)
+    nodes.add()
+    runner = nodes.box.start()
+    nodes.in_the_middle()
+    kill(nodes.ranks(1))
+    runner.until("both", "running", 2)  # it goes on behind the place where ranks wait
+    wait_for(lambda: bool(nodes.ranks(0)), nodes.said)
+    kill(nodes.ranks(0))
+    assert runner.ended() == 0, nodes.said()
+    assert result(nodes)["begun"] == 3
+    first, second = nodes.box.events("cell-failed")
+    assert f"node 1 ({nodes.peer.address}) failed first" in first["reason"]
+    assert "failed first" not in second["reason"], "a failure of the first node's own is told by its last words"
+    assert "rank 1 of 2 on node 1 starts at 3" in nodes.box.output("both", 3), "the peer was brought the checkpoint"
+    assert len(nodes.box.events("nodes-checked")) == 3, "the nodes are looked at again after a failure"
+
+
+@pytest.mark.proof
+def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(nodes: Nodes) -> None:
+    nodes.hold()
+    nodes.add()
+    runner = nodes.box.start()
+    nodes.in_the_middle()
+    nodes.peer.stop()
+    assert runner.ended() == 7, nodes.said()
+    (failed,) = nodes.box.events("cell-failed")
+    assert f"node 1 ({nodes.peer.address}) is lost" in failed["reason"]
+    assert failed["class"] == "transient"
+    (waits,) = nodes.box.events("setup-failed")
+    assert nodes.peer.address in waits["reason"]
+    assert not nodes.ranks(0), "nothing of it runs on the first node"
+    freed = nodes.release()
+    assert freed.returncode == 1
+    assert nodes.peer.address in freed.stderr, "a peer that can't be asked is not free"
+
+    nodes.go_on()
+    nodes.peer.start()
+    assert nodes.box.start().ended() == 0, nodes.said()
+    assert result(nodes)["begun"] == 3
+    assert nodes.release().returncode == 0
+    assert not nodes.there.exists()
+
+
+@pytest.mark.proof
+def test_a_network_that_falls_silent_ends_the_cell_on_both_sides(nodes: Nodes) -> None:
+    nodes.hold()
+    nodes.add()
+    runner = nodes.box.start()
+    nodes.in_the_middle()
+    nodes.wire.silence()
+    assert runner.ended() == 7, nodes.said()
+    assert f"node 1 ({nodes.peer.address}) is lost" in nodes.box.output("both")
+    assert not nodes.ranks(0)
+    wait_for(lambda: not nodes.ranks(1), nodes.said)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("how", ["drop", "stop", "kill"])
+def test_the_end_of_a_cell_ends_its_ranks_on_the_other_node(nodes: Nodes, how: str) -> None:
+    """The peer has processes of its own: nothing that is ended on the first node by pid is there."""
+    nodes.hold()
+    nodes.add()
+    runner = nodes.box.start()
+    nodes.in_the_middle()
+    assert nodes.ranks(1)
+    if how == "drop":
+        nodes.box.drop("both")
+        assert runner.ended() == 0, nodes.said()
+        assert nodes.box.state("both") == "dropped"
+    elif how == "kill":  # the machine of the first node is gone at once
+        runner.kill()
+    else:
+        (first,) = Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        assert runner.ended() == 143, nodes.said()
+    wait_for(lambda: not nodes.ranks(1) and not nodes.ranks(0), nodes.said)

@@ -71,7 +71,7 @@ class Preflight:
     def look(self) -> dict[str, Any]:
         """All steps. Raises SweepstackError at the first that can't be done."""
         ways = self._ways()
-        problems = list(_interfaces(self.names, ways)) or self._network(ways)
+        problems = list(wrong_interfaces(self.names, ways)) or self._network(ways)
         if problems:
             return {"problems": problems}
         there = self._bring()
@@ -83,7 +83,11 @@ class Preflight:
             {"name": name, "interface": list(way), **one, **more}
             for name, way, one, more in zip(self.names, ways, found, shared)
         ]
-        return {"problems": list(self._alike(found)), "nodes": nodes, "seconds": round(time.time() - began, 1)}
+        return {
+            "problems": list(differences(self.names, found)),
+            "nodes": nodes,
+            "seconds": round(time.time() - began, 1),
+        }
 
     def _ways(self) -> list[Interface]:
         """How each node sees the others: the interface that leads from a peer to this node, and from this node to the
@@ -149,37 +153,6 @@ class Preflight:
         ahead = said - ended if said > ended else said - began if said < began else 0.0
         return {**found, "time": round(ahead, 3)}
 
-    def _alike(self, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """What differs, or is wrong on one node."""
-        first = found[0]
-        for name, one in zip(self.names, found):
-            versions = one["versions"]
-            if "problem" in versions:
-                yield f"{name}: {versions['problem']}"
-            elif "torch" not in versions:
-                yield f"{name}: torch is not installed where the cells run, and torchrun is a part of it"
-            for what in ("python", "torch", "nccl"):
-                mine, its = first["versions"].get(what, "none"), versions.get(what, "none")
-                if "problem" not in versions and mine != its:
-                    yield f"{name} has {what} {its}, and {self.names[0]} has {mine}: install the same on all nodes"
-            if one["gpus"] != first["gpus"]:
-                yield (
-                    f"{name} has {_cards(one['gpus'])}, and {self.names[0]} has {_cards(first['gpus'])}: the nodes of "
-                    "a cell need the same GPUs"
-                )
-            if one["fabric"]:
-                yield (
-                    f"{name}: {one['fabric']}, and all ranks of all nodes would wait for it without a word: "
-                    "`systemctl restart nvidia-fabricmanager` there; where that does not help, take another machine"
-                )
-            if abs(one["time"]) > CLOCK_SECONDS:
-                yield (
-                    f"{name}: its clock is {abs(one['time']):.0f} s {'ahead' if one['time'] > 0 else 'behind'}: "
-                    "`timedatectl set-ntp true` there"
-                )
-            if one["code"]:
-                yield f"{name}: {one['code']}"
-
     def _network(self, ways: Sequence[Interface]) -> list[str]:
         """Tries the network between every two nodes."""
         pairs = [(i, j) for j in range(1, len(ways)) for i in range(j)]
@@ -211,7 +184,8 @@ class Preflight:
         return dict(json.loads(answer.out.splitlines()[-1]))
 
 
-def _interfaces(names: Sequence[str], ways: Sequence[Interface]) -> Iterator[str]:
+def wrong_interfaces(names: Sequence[str], ways: Sequence[Interface]) -> Iterator[str]:
+    """Where packets for the other nodes leave by a way that leads to no other machine."""
     for name, interface in zip(names, ways):
         if interface.name == "lo":
             yield f"{name} is reached by its own loopback: name another machine in boxes.<name>.peers"
@@ -220,6 +194,39 @@ def _interfaces(names: Sequence[str], ways: Sequence[Interface]) -> Iterator[str
                 f"{name}: {interface.name} ({interface.address}) leads to the other nodes, and that is a bridge of its "
                 "own: name the peers by an address in their own network"
             )
+
+
+def differences(names: Sequence[str], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What differs between the nodes, or is wrong on one, each with its node and its fix. `found`: of `facts`; `time`
+    is by how many seconds a node's clock is ahead of the first one's."""
+    first = found[0]
+    for name, one in zip(names, found):
+        versions = one["versions"]
+        if "problem" in versions:
+            yield f"{name}: {versions['problem']}"
+        elif "torch" not in versions:
+            yield f"{name}: torch is not installed where the cells run, and torchrun is a part of it"
+        for what in ("python", "torch", "nccl"):
+            mine, its = first["versions"].get(what, "none"), versions.get(what, "none")
+            if "problem" not in versions and mine != its:
+                yield f"{name} has {what} {its}, and {names[0]} has {mine}: install the same on all nodes"
+        if one["gpus"] != first["gpus"]:
+            yield (
+                f"{name} has {_cards(one['gpus'])}, and {names[0]} has {_cards(first['gpus'])}: the nodes of "
+                "a cell need the same GPUs"
+            )
+        if one["fabric"]:
+            yield (
+                f"{name}: {one['fabric']}, and all ranks of all nodes would wait for it without a word: "
+                "`systemctl restart nvidia-fabricmanager` there; where that does not help, take another machine"
+            )
+        if abs(one["time"]) > CLOCK_SECONDS:
+            yield (
+                f"{name}: its clock is {abs(one['time']):.0f} s {'ahead' if one['time'] > 0 else 'behind'}: "
+                "`timedatectl set-ntp true` there"
+            )
+        if one["code"]:
+            yield f"{name}: {one['code']}"
 
 
 def _cards(names: Sequence[str]) -> str:
