@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.onbox.harness import Box, wait_for
-from tests.simulators.host import Host
-from tests.simulators.wire import FAR, Wire
+from tests.simulators.node_hosts import SSH_CONFIG, NodeHost, on_node, ssh_config
+from tests.simulators.wire import Wire
 
-OWN_PROCESSES = ("unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child")
-WITH_DISK = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 TRAIN = """
 import json, os, sys, time
 from pathlib import Path
@@ -59,44 +57,19 @@ RUN = "python train.py {out} {control}"
 WEIGHT = 3.0 * sum(range(1, 7))
 
 
-class Peer(Host):
-    """The other node."""
-
-    at = FAR
-
-    def __init__(self, folder: Path, wire: Wire, disk: Path, hides: Path) -> None:
-        for place in (disk, hides):
-            place.mkdir(parents=True, exist_ok=True)
-        places = (str(disk), str(hides))
-        self.before = (
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-            *wire.there,
-            *OWN_PROCESSES,
-            "sh",
-            "-c",
-            WITH_DISK,
-            "sh",
-            *places,
-        )
-        super().__init__(folder)
-
-
 class Nodes:
-    """`box`: on the first node. `disk`: what the peer has where the box's folder is."""
+    """`box`: on the first node. `disk`: what the peer has where the box's folder is; with `own_disk=False` the same."""
 
     def __init__(self, base: Path, *, own_disk: bool = True, **spec: Any) -> None:
         self.wire = Wire()
-        self.base, root = base, base / "boxes"
-        self.disk = base / "disk" if own_disk else root
-        self.peer = Peer(base / "peer", self.wire, self.disk, root)
+        root, self.disk = base / "boxes", base / "disk" if own_disk else base / "boxes"
+        for folder in (root, self.disk, base / "control"):
+            folder.mkdir(exist_ok=True)
+        self.peer = NodeHost(base / "peer", self.wire, 1, {self.disk: root})
         self.box = Box(root, python=sys.executable, nodes={"peers": [self.peer.address]}, **spec)
         self.code = self.box.ship({"train.py": TRAIN})
-        self.box.around = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self.wire.networks[0]}", *OWN_PROCESSES]
-        self.box.path = f"{ssh_of(base, self.peer)}:{os.environ['PATH']}"
+        self.box.around = on_node(self.wire, 0, {ssh_config(base / "ssh", [self.peer]): SSH_CONFIG})
         self.control = base / "control"
-        self.control.mkdir()
 
     def add(self, cell: str = "both", run: str = RUN, code: str = "", **more: Any) -> None:
         """Adds a cell over both nodes."""
@@ -137,31 +110,15 @@ class Nodes:
                     found.append(int(path.name))
         return found
 
-    def release(self) -> Any:
-        """What the box's host does before it ends the box, as the box's record says it. On the first node."""
-        import subprocess
-
+    def release(self) -> subprocess.CompletedProcess[str]:
+        """Runs on the first node what the box's host runs before it ends the box."""
         argv = json.loads((self.box.root / "peers.json").read_text())["argv"]
-        env = {"PATH": self.box.path, "HOME": str(self.base)}
-        return subprocess.run([*self.box.around, *argv], env=env, capture_output=True, text=True, timeout=120)
+        return subprocess.run([*self.box.around, *argv], capture_output=True, text=True, timeout=120)
 
     def close(self) -> None:
         self.box.clean()
         self.peer.stop()
         self.wire.close()
-
-
-def ssh_of(base: Path, *peers: Host) -> Path:
-    """A folder for PATH whose ssh knows the peers and has their keys: what a login on the first node has in ~/.ssh."""
-    tools = base / "tools"
-    tools.mkdir()
-    known = [f"[{peer.at}]:{peer.port} {(peer.folder / 'host_key.pub').read_text()}" for peer in peers]
-    (tools / "known").write_text("".join(known))
-    keys = "".join(f"IdentityFile {peer.key}\n" for peer in peers)
-    (tools / "config").write_text(f"IdentitiesOnly yes\n{keys}UserKnownHostsFile {tools}/known\n")
-    (tools / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {tools}/config "$@"\n')
-    (tools / "ssh").chmod(0o755)
-    return tools
 
 
 @contextlib.contextmanager

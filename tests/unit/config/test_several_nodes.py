@@ -110,7 +110,7 @@ def test_restores_is_for_several_nodes(tmp_path: Path) -> None:
         ("[generic-ssh]", "[runpod]", "runpod: job.nodes is 2, and its boxes have no network to each other"),
         ("[generic-ssh]", "[colab]", "colab: job.nodes is 2, and its boxes are run by hand"),
         ("peers: four", 'peers: "ann@two:2222"', "boxes.b and boxes.a both have ann@two:2222"),
-        ("peers: four", 'peers: ann@three', "boxes.b names ann@three:22 as its host and as a peer"),
+        ("peers: four", "peers: ann@three", "boxes.b names ann@three:22 as its host and as a peer"),
     ],
 )
 def test_where_cells_can_t_run_on_several_nodes(tmp_path: Path, old: str, new: str, words: str) -> None:
