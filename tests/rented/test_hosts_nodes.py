@@ -101,3 +101,24 @@ def test_the_loop_on_two_nodes(stack: NodesStack) -> None:
     ok(stack.destroy())
     assert stack.native_ids() == []
     assert on_peer(stack) == []
+
+
+def test_a_node_that_never_comes_back_keeps_no_box_for_ever(stack: NodesStack) -> None:
+    """Its end in the middle of a cell; then the box is given up, and a person confirms what became of that machine."""
+    (stack.control / "hold").touch()
+    ok(stack.up())
+    said = ("confirm-gone", "box-0", "--peer", stack.peer.address, "--saw", "given back to the lab", "--by", "ann")
+    answers = stack.sweepctl(*said)
+    assert answers.rc == 1, str(answers)
+    assert "nothing was written" in answers.text, "its processes are ended: a person who confirms it wants that"
+    stack.peer.stop()
+    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "its other node is lost"))
+    ok(stack.up())
+    assert_failed(stack.destroy(), "sweepctl confirm-gone BOX --peer NAME")
+    other = stack.sweepctl("confirm-gone", "box-0", "--peer", "ann@nowhere", "--saw", "it")
+    assert other.rc == 1, str(other)
+    ok(stack.sweepctl(*said))
+    ok(stack.destroy())
+    assert stack.native_ids() == []
+    (line,) = (stack.platform_root / "peers-gone.jsonl").read_text().splitlines()
+    assert json.loads(line)["said"] == "ann: given back to the lab"

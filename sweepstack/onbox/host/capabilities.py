@@ -202,3 +202,14 @@ class IsHost(Platform, Protocol):
     def pinned(self) -> list[str]:
         """The fingerprints that this computer has pinned for the host; empty if it never reached the host."""
         ...
+
+
+@runtime_checkable
+class HasPeers(Platform, Protocol):
+    """Its boxes may have other nodes, on which parts of their cells run."""
+
+    def forget_peer(self, native_id: str, account: str, peer: str, words: str) -> None:
+        """Takes another node out of the record of a box, as a person says that it is gone for good (`words`: who saw
+        what, kept on the host). Tries to free it first. Raises RequestRefused when it answers, or is no peer of the
+        box; another PlatformError."""
+        ...

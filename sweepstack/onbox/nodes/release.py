@@ -44,9 +44,10 @@ def noted(box: Path) -> list[str]:
         ) from error
 
 
-def main(box: str, native_id: str, python: str, runner: str, durable: str) -> int:
-    """Frees all peers of a box. Returns 0 when each is proved free, else 1; then stderr names those that are not."""
-    names = noted(Path(box))
+def main(box: str, native_id: str, python: str, runner: str, durable: str, *only: str) -> int:
+    """Frees all peers of a box, or `only` these. Returns 0 when each is proved free, else 1; then stderr names those
+    that are not."""
+    names = list(only) or noted(Path(box))
     mirror = Mirror(Path(box), native_id, Path(durable), python)
 
     def free(name: str) -> str:
