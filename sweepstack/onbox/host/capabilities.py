@@ -210,6 +210,6 @@ class HasPeers(Platform, Protocol):
 
     def forget_peer(self, native_id: str, account: str, peer: str, words: str) -> None:
         """Takes another node out of the record of a box, as a person says that it is gone for good (`words`: who saw
-        what, kept on the host). Tries to free it first. Raises RequestRefused when it answers, or is no peer of the
-        box; another PlatformError."""
+        what, kept on the host). Looks first whether it answers, and changes nothing there. Raises RequestRefused when
+        it does, or is no peer of the box; another PlatformError."""
         ...

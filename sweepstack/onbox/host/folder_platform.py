@@ -6,8 +6,7 @@
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
-A box appears by one rename and disappears by one. So a kill -9 at any moment leaves no box, or one that is found by its
-tag.
+A box appears by one rename and disappears by one: a kill -9 at any moment leaves none, or one that its tag finds.
 """
 
 from __future__ import annotations

@@ -44,15 +44,18 @@ def noted(box: Path) -> list[str]:
         ) from error
 
 
-def main(box: str, native_id: str, python: str, runner: str, durable: str, *only: str) -> int:
-    """Frees all peers of a box, or `only` these. Returns 0 when each is proved free, else 1; then stderr names those
-    that are not."""
-    names = list(only) or noted(Path(box))
+def main(box: str, native_id: str, python: str, runner: str, durable: str, look_at: str = "") -> int:
+    """Frees all peers of a box. Returns 0 when each is proved free, else 1; then stderr names those that are not.
+    `look_at`: only looks whether this one answers, and changes nothing there."""
+    names = [look_at] if look_at else noted(Path(box))
     mirror = Mirror(Path(box), native_id, Path(durable), python)
 
     def free(name: str) -> str:
         peer = Peer(name)
         try:
+            if look_at:
+                peer.ask(["true"])
+                return ""
             with mirror.marked() as nonce:
                 shared = mirror.bring(peer, nonce, [os.path.relpath(runner, box)]).shared
             words = [box, native_id, "shared" if shared else "own"]

@@ -1,4 +1,4 @@
-"""`sweepctl confirm-gone BOX --peer NAME`: a person confirms that another node of a box is gone for good.
+"""`sweepctl confirm-gone BOX --peer NAME`: a person says that a box's other node is gone for good.
 
 A box does not end before its other nodes are proved free. One that never answers again would keep it for ever.
 """
