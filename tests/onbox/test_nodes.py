@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.onbox.harness import wait_for
-from tests.onbox.nodes import WEIGHT, Nodes, two_nodes
+from tests.onbox.nodes import TRAIN, WEIGHT, Nodes, two_nodes
 from tests.simulators import wire
 from tests.simulators.machines import require
 
@@ -98,6 +98,35 @@ def test_mn5_a_rank_that_is_killed_on_either_node_goes_on_from_the_checkpoint(no
     assert "failed first" not in second["reason"], "a failure of the first node's own is told by its last words"
     assert "rank 1 of 2 on node 1 starts at 3" in nodes.box.output("both", 3), "the peer was brought the checkpoint"
     assert len(nodes.box.events("nodes-checked")) == 3, "the nodes are looked at again after a failure"
+
+
+@pytest.mark.proof  # `bring` without a shared folder is in `make test`
+def test_with_a_shared_folder_nothing_is_copied_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
+    require()
+    wire.require()
+    with two_nodes(tmp_path, own_disk=False) as nodes:
+        nodes.add(run="torchrun train.py {out} {control}")
+        assert nodes.box.start().ended() == 0, nodes.said()
+        result(nodes)
+        (checked,) = nodes.box.events("nodes-checked")
+        assert [node["shared"] for node in checked["nodes"]] == [True, True]
+        assert not (nodes.box.root / "node-of.json").exists()
+        assert nodes.release().returncode == 0
+        nodes.box.manifest("both")
+
+
+@pytest.mark.proof  # a set-up, and a copy of the code, each of its own in `make test`
+def test_the_environment_is_brought_and_code_that_was_changed_on_the_peer_is_brought_again(nodes: Nodes) -> None:
+    code = nodes.box.ship({"train.py": TRAIN.replace("import json", "import made_by_setup\nimport json", 1)})
+    setup = "echo 1 > $(python -c 'import sysconfig; print(sysconfig.get_paths()[\"purelib\"])')/made_by_setup.py"
+    nodes.add("one", code=code, setup=setup)
+    assert nodes.box.start().ended() == 0, nodes.said()
+    result(nodes, "one")
+    (train,) = nodes.there.glob(f"data/sweep/code/{code[7:]}/train.py")
+    train.write_text("raise SystemExit('changed on the peer')\n")
+    nodes.add("two", code=code, setup=setup)
+    assert nodes.box.start().ended() == 0, nodes.said()
+    result(nodes, "two")
 
 
 @pytest.mark.proof

@@ -56,15 +56,15 @@ class Mirror:
                 with contextlib.suppress(OSError):
                     mark.unlink()
 
-    def bring(self, peer: Peer, nonce: str, paths: Sequence[str], folders: Sequence[str] = ()) -> There:
-        """Makes the box's folder on the peer, and brings these files and folders of it where they differ. `folders`:
-        made there anew, empty. Blocks as long as that takes. Raises Unreachable, RequestRefused."""
+    def bring(self, peer: Peer, nonce: str, paths: Sequence[str], again: bool = False) -> There:
+        """Makes the box's folder on the peer, and brings these files and folders of it where they differ; with `again`
+        all. Blocks as long as that takes. Raises Unreachable, RequestRefused."""
         there = self._there(peer, nonce, b"")
         if there.shared:
             return there
         signed = {path: signature(self.box / path) for path in paths}
-        wanted = {path: said for path, said in signed.items() if there.have.get(path) != said}
-        return self._send(peer, nonce, wanted, folders) if wanted or folders else there
+        wanted = {path: said for path, said in signed.items() if again or there.have.get(path) != said}
+        return self._send(peer, nonce, wanted) if wanted else there
 
     def _argv(self, nonce: str) -> list[str]:
         words = [str(self.box), self.native_id, nonce, os.path.realpath(self.durable)]
@@ -74,7 +74,7 @@ class Mirror:
         answer = peer.ask(self._argv(nonce), order, ASK_SECONDS)
         return _understood(peer, self.python, answer.code, answer.out, answer.err)
 
-    def _send(self, peer: Peer, nonce: str, wanted: Mapping[str, str], folders: Sequence[str]) -> There:
+    def _send(self, peer: Peer, nonce: str, wanted: Mapping[str, str]) -> There:
         process = subprocess.Popen(
             peer.command(self._argv(nonce)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -84,7 +84,7 @@ class Mirror:
         late.start()
         try:
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps({"files": dict(wanted), "folders": list(folders)}).encode() + b"\n")
+                process.stdin.write(json.dumps({"files": dict(wanted)}).encode() + b"\n")
                 frames = Framed(process.stdin)
                 with tarfile.open(fileobj=frames, mode="w|") as archive:
                     for path in sorted(wanted):

@@ -32,6 +32,8 @@ LOST = "sweepstack: node {number} ({name}) is lost: {why}"
 UNAVAILABLE = 69
 RENDEZVOUS_SECONDS = 300
 MOST_LINE = 4096
+CARRIED = ("PATH", "HOME", "LANG", "SSH_AUTH_SOCK", BOX_ID_VARIABLE)
+"""What a connection has of the cell's variables. It is none of the cell's processes: it lasts until they have ended."""
 
 
 def settings(nodes: Sequence[Mapping[str, Any]], number: int) -> dict[str, str]:
@@ -67,8 +69,9 @@ class Part:
         self.why = self.last = ""
         self.left: list[str] = []
         self.heard = time.monotonic()
+        env = {name: os.environ[name] for name in CARRIED if name in os.environ}
         self._process = subprocess.Popen(
-            peer.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            peer.command(argv), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self.tell(json.dumps(order))
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._control, self._output)]

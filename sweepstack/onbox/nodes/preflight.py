@@ -78,6 +78,9 @@ class Preflight:
         began = time.time()
         first = facts.facts(self.asked["cell_python"], self.home, self.asked["code"])
         found = [{**first, "time": 0.0}, *self._each(self._facts)]
+        if not first["code"] and any(one["code"] for one in found):  # a peer's was changed there
+            self._bring(again=True)
+            found[1:] = self._each(self._facts)
         shared = [{"shared": True, "durable": True}, *({"shared": one.shared, "durable": one.durable} for one in there)]
         nodes = [
             {"name": name, "interface": list(way), **one, **more}
@@ -109,18 +112,20 @@ class Preflight:
         found = self._each(way, careful=True)
         return [found[0][0], *(its for _, its in found)]
 
-    def _bring(self) -> list[There]:
-        """What the cells need, to each peer."""
+    def _bring(self, again: bool = False) -> list[There]:
+        """What the cells need, to each peer; with `again` the code, also where it was brought before."""
         home = "data/sweep"
         sent = [f"{home}/{Path(self.asked['runner']).name}", f"{home}/checkpoint", f"{home}/shipped"]
         sent.append(f"{home}/code/{hex_of(self.asked['code'])}")
+        if again:
+            sent = sent[2:]
         if self.asked["environment"]:
             sent.append(str(Path(self.asked["environment"]).relative_to(self.box)))
         command = [self.asked["python"], "-I", "-S", self.program, "release", str(self.box), self.asked["native_id"]]
         command += [self.asked["python"], self.asked["runner"], self.asked["durable"]]
         release.note(self.box, self.asked["peers"], command)
         with self.mirror.marked() as nonce:
-            return self._each(lambda peer: self.mirror.bring(peer, nonce, sent))
+            return self._each(lambda peer: self.mirror.bring(peer, nonce, sent, again))
 
     def _network_argv(self, verb: str, words: str) -> list[str]:
         return [self.asked["python"], "-I", "-S", "-c", NETWORK.read_text(encoding="utf-8"), verb, words]

@@ -1,9 +1,9 @@
 """Takes what the first node sends into the box's folder on a peer.
 
 Runs from its own text (`python -c`): nothing of ours is there yet. Arguments: the box's folder, its native id, a nonce,
-the durable tier's folder. On stdin nothing, or a JSON line {"files": {path: signature}, "folders": […]} and a tar
-stream in frames (a line with a length, the bytes), which a frame of length 0 with the stream's SHA-256 ends. Prints one
-JSON line: {"shared": …, "durable": …, "have": {path: signature}} or {"refused": why}.
+the durable tier's folder. On stdin nothing, or a JSON line {"files": {path: signature}} and a tar stream in frames (a
+line with a length, the bytes), which a frame of length 0 with the stream's SHA-256 ends. Prints one JSON line:
+{"shared": …, "durable": …, "have": {path: signature}} or {"refused": why}.
 
 A folder that lies there too (a shared tier) is known by the file `node-<nonce>` that the first node made in it. A
 shared box is left alone. Else the folder is made, and marked as this box's: what bears no mark is never touched.
@@ -105,9 +105,6 @@ def take(box: str, mark: str, known: dict[str, Any], order: dict[str, Any]) -> N
         known["have"][path] = signature
     write(mark, known)
     shutil.rmtree(staged, ignore_errors=True)
-    for path in order["folders"]:
-        clear(os.path.join(box, path))
-        os.makedirs(os.path.join(box, path))
 
 
 def clear(path: str) -> None:
