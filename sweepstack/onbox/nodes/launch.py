@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,14 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, start_of
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes.command import on_each_node
 from sweepstack.onbox.nodes.copying import Mirror
 from sweepstack.onbox.nodes.keeper import BEAT_SECONDS, KILL_SECONDS, SILENT_SECONDS
 from sweepstack.onbox.nodes.peers import Peer, last_words
 from sweepstack.onbox.runner.cell_processes import end_cells
+from sweepstack.onbox.runner.failure import last_exception
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS, SETTLE_SECONDS = 0.2, 10.0
+RANK, SIGNALLED = re.compile(r"^\[rank[0-9]+\]: "), "Signal "
+"""What torch prints before a line of a rank; what torchrun says of one that a signal ended."""
 LOST = "sweepstack: node {number} ({name}) is lost: {why}"
 UNAVAILABLE = 69
 RENDEZVOUS_SECONDS = 300
@@ -61,12 +65,13 @@ def options(nodes: Sequence[Mapping[str, Any]], number: int, port: int) -> str:
 
 
 class Part:
-    """What runs on one peer, seen from the first node. `code`: how it ended, None while it runs."""
+    """What runs on one peer, seen from the first node. `code`: how it ended, None while it runs. `last`: the last line
+    that it printed; `told`: the last one that says what went wrong."""
 
     def __init__(self, number: int, peer: Peer, argv: Sequence[str], order: Mapping[str, Any]) -> None:
         self.number, self.name = number, peer.name
         self.code: int | None = None
-        self.why = self.last = ""
+        self.why = self.last = self.told = ""
         self.left: list[str] = []
         self.heard = time.monotonic()
         env = {name: os.environ[name] for name in CARRIED if name in os.environ}
@@ -125,7 +130,9 @@ class Part:
         """Passes on what it prints, whole lines, each with the node's name."""
         assert self._process.stderr is not None
         while line := self._process.stderr.readline(MOST_LINE):
-            self.last = last_words(line) or self.last
+            words = RANK.sub("", last_words(line))
+            self.last = words if re.search("[a-z]", words) else self.last  # not the lines of torchrun's table
+            self.told = words if last_exception(words) or SIGNALLED in words else self.told
             end = b"" if line.endswith(b"\n") else b"\n"
             with contextlib.suppress(OSError):
                 os.write(2, f"[{self.name}] ".encode() + line + end)
@@ -159,9 +166,7 @@ class Launch:
             self.parts.append(Part(number, peer, keep, self._part_order(number, port)))
         env = {**os.environ, **self._missing(0)}
         own = subprocess.Popen(["/bin/sh", "-c", self._command(0, port)], env=env, stdin=subprocess.DEVNULL)
-        self.started = start_of(own.pid)
-        first = self._watch(own)
-        return self._end(own, first)
+        return self._end(own, *self._watch(own))
 
     def _on_signal(self, number: int, _frame: Any) -> None:
         self.asked = number
@@ -190,7 +195,7 @@ class Launch:
         return {**kept, "argv": argv, "env": env, "folders": folders, "shared": self.nodes[number]["shared"]}
 
     def _watch(self, own: subprocess.Popen[bytes]) -> tuple[int, str]:
-        """Until all ended well, one failed, or a signal came. Returns the exit code, and what failed first."""
+        """Until all ended well, one failed, or a signal came. Returns the exit code, and what failed."""
         beat = 0.0
         while True:
             if time.monotonic() - beat >= BEAT_SECONDS:
@@ -205,20 +210,31 @@ class Launch:
             lost = next((part for part in self.parts if part.why), None)
             if lost is not None:
                 return UNAVAILABLE, LOST.format(number=lost.number, name=lost.name, why=lost.why)
-            failed = next((part for part in self.parts if part.code), None)
-            if failed is not None:
-                assert failed.code is not None
-                said = f"node {failed.number} ({failed.name}) failed first: {failed.last or 'it said nothing'}"
-                return _code(failed.code), f"sweepstack: {said}"
-            if code:
-                return _code(code), ""
+            if code or any(part.code for part in self.parts):
+                return self._failed(own)
             if code == 0 and all(part.code == 0 for part in self.parts):
                 return 0, ""
             time.sleep(LOOK_SECONDS)
 
-    def _end(self, own: subprocess.Popen[bytes], first: tuple[int, str]) -> int:
-        """Ends what still runs, on every node; waits for it, and says what failed first."""
-        code, why = first
+    def _failed(self, own: subprocess.Popen[bytes]) -> tuple[int, str]:
+        """As `_watch`. A rank that fails takes others along, on any node, and which one ends first says little: so all
+        that end within SETTLE_SECONDS are named."""
+        ends = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < ends and not self.asked:
+            if own.poll() is not None and all(part.over for part in self.parts):
+                break
+            time.sleep(LOOK_SECONDS)
+            for part in self.parts:
+                part.tell("beat")
+                part.look()
+        failed = [part for part in self.parts if part.code]
+        words = [f"node {one.number} ({one.name}): {one.told or one.last or 'it said nothing'}" for one in failed]
+        words = (["node 0 (the first)"] if own.poll() else []) + words
+        codes = [code for code in (own.poll(), *(part.code for part in failed)) if code]
+        return _code(codes[0]), f"sweepstack: failed: {'; '.join(words)}"
+
+    def _end(self, own: subprocess.Popen[bytes], code: int, why: str) -> int:
+        """Ends what still runs, on every node; waits for it, and says why."""
         ends = time.monotonic() + float(self.order["grace"])
         if own.poll() is None and not self.asked:  # a signal to this process group has reached it already
             own.terminate()

@@ -25,8 +25,10 @@ BUGS = {
 WRAPPERS = {"ChildFailedError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException"}
 """Exceptions that launchers raise when a child failed: the child's own exception is printed before."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$", re.MULTILINE
+    r"^(?:\[[^\]\n]+\]:? )*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$",
+    re.MULTILINE,
 )
+"""The brackets before it name a rank, or a node."""
 LAST_WORDS = 4096
 """Characters at the end of the log that are judged: the program may have recovered from earlier errors."""
 GPU_MEMORY = re.compile(

@@ -128,17 +128,19 @@ class Setups:
         if not mounts_of(spec):
             return True
         key = digest_of(mounts_of(spec))
-        why = self._done.get(key)
-        if why == "":
-            return True
-        if why:
-            self._done[entry.work] = why
-            return False
-        if key not in self._begun:
+        known = self._known(key, entry)
+        if known is None and key not in self._begun:
             env = variables(self._home, spec, entry, None)
             hidden = [env[one] for one in spec.get("secrets") or []]
             self._begin(key, entry, "mounts", self._mount, dict(spec), env, hidden)
-        return None
+        return known
+
+    def _known(self, key: str, entry: Entry) -> bool | None:
+        """Whether a stage that a version needs has passed; None when it has not ended."""
+        why = self._done.get(key)
+        if why:
+            self._done[entry.work] = why
+        return None if why is None else not why
 
     def _mount(self, spec: dict[str, Any], env: dict[str, str], hidden: list[str]) -> str:
         why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
@@ -149,16 +151,11 @@ class Setups:
         if nodes.count_of(entry) == 1:
             return True
         key = nodes.key_of(entry, spec)
-        why = self._done.get(key)
-        if why == "":
-            return True
-        if why:
-            self._done[entry.work] = why
-            return False
-        if key not in self._begun:
+        known = self._known(key, entry)
+        if known is None and key not in self._begun:
             say(f"the nodes of {short(entry.code)} are looked at")
             self._begin(key, entry, "nodes", nodes.check, self._home, dict(spec), entry, self._running, self._stopping)
-        return None
+        return known
 
     def look_at_nodes_again(self, entry: Entry, spec: Mapping[str, Any]) -> None:
         """Before the next cell of this version starts: an attempt on several nodes failed, and one may be lost."""
