@@ -49,7 +49,8 @@ class Mirror:
         marks = [folder / f"node-{nonce}" for folder in (self.box, self.durable)]
         try:
             for mark in marks:
-                mark.touch()
+                with contextlib.suppress(OSError):  # a full disk: a peer that shares the folder is refused then
+                    mark.touch()
             yield nonce
         finally:
             for mark in marks:

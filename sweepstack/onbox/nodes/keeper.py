@@ -55,9 +55,10 @@ class Keeper:
         if problem is not None:
             self._say({"refused": problem.reason})
             return
+        if (box / MARK).exists():  # else the box's folder is the first node's own
+            for kept in (box / "scratch", Path(self.order["home"]) / "cells"):
+                clear(str(kept))  # of earlier attempts, and on no account the only copy of anything
         for folder in self.order["folders"]:
-            if (box / MARK).exists():  # else the first node has made it, and it is the same one
-                clear(folder)
             os.makedirs(folder, exist_ok=True)
         env = {**self.order["env"], "HOME": os.path.expanduser("~"), BOX_ID_VARIABLE: native_id}
         process = subprocess.Popen(

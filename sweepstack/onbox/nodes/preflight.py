@@ -113,13 +113,12 @@ class Preflight:
         return [found[0][0], *(its for _, its in found)]
 
     def _bring(self, again: bool = False) -> list[There]:
-        """What the cells need, to each peer; with `again` the code, also where it was brought before."""
+        """What the cells need, to each peer; with `again` the code alone, also where it was brought before."""
         home = "data/sweep"
-        sent = [f"{home}/{Path(self.asked['runner']).name}", f"{home}/checkpoint", f"{home}/shipped"]
-        sent.append(f"{home}/code/{hex_of(self.asked['code'])}")
-        if again:
-            sent = sent[2:]
-        if self.asked["environment"]:
+        sent = [f"{home}/shipped", f"{home}/code/{hex_of(self.asked['code'])}"]
+        if not again:
+            sent += [f"{home}/{Path(self.asked['runner']).name}", f"{home}/checkpoint"]
+        if self.asked["environment"] and not again:
             sent.append(str(Path(self.asked["environment"]).relative_to(self.box)))
         command = [self.asked["python"], "-I", "-S", self.program, "release", str(self.box), self.asked["native_id"]]
         command += [self.asked["python"], self.asked["runner"], self.asked["durable"]]
