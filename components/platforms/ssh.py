@@ -106,7 +106,8 @@ def steps_for(plan: Plan) -> tuple[Step, ...]:
         return (preflight(),)
     shown = [key for key in site.claims if key.startswith("mnt/")]
     looks = [tiers(shown)] if shown else []
-    return (preflight(site.python), *looks, *([network(plan.network, site.python)] if plan.network else []))
+    said = {key: value for key, value in plan.network.items() if key != "written"}
+    return (preflight(site.python), *looks, *([network(said, site.python)] if said else []))
 
 
 def out_of_reach(address: HostAddress) -> str:

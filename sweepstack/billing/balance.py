@@ -27,7 +27,8 @@ _FAR_HOURS = 10 * 12 * MONTH_HOURS
 class Left:
     """`usd`: None where it is not known, and `why` not. `prepaid`: whether boxes end when it runs out; None where that
     is not known, which counts as yes. `per_hour`: what bills on the account now, as the platform says (None: it does
-    not); `volumes`: that has volumes in it."""
+    not); `volumes`: that has volumes in it. `said`: the platform's own words for `usd`, where it counts in other
+    money."""
 
     platform: str
     usd: float | None
@@ -35,6 +36,7 @@ class Left:
     per_hour: float | None = None
     volumes: bool = False
     why: str = ""
+    said: str = ""
 
     def rate(self, boxes: float, volumes: float = 0.0) -> float:
         """USD per hour of all that bills there now. `boxes`, `volumes`: of this sweep; never less than these."""
@@ -76,7 +78,8 @@ class Runway:
 
     def lasts(self) -> str:
         """`$0.20 left at acme lasts 0.8 h (until 2026-11-23 18:40 UTC) at $0.25/h`."""
-        usd = f"${self.left.usd or 0.0:.2f} left at {self.left.platform}"
+        own = f" ({self.left.said})" if self.left.said else ""
+        usd = f"${self.left.usd or 0.0:.2f}{own} left at {self.left.platform}"
         if self.hours is None:
             return f"{usd}, and nothing bills there that is known"
         until = f" (until {self.at:%Y-%m-%d %H:%M} UTC)" if self.at is not None else ""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sweepstack.channel import prefetch
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
 from sweepstack.core.journal import CellProgress
-from sweepstack.core.metrics import Point, last_rows, nan_since, number, point
+from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
 from sweepstack.core.own_stop import noted
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
@@ -111,8 +111,7 @@ def read_point(
         begin = offset - (size - len(data))
         return data[begin : begin + limit] if begin >= 0 else channel.read(path, offset=offset, limit=limit)
 
-    rows = last_rows(read, size, metrics.file, END_BYTES)
-    found = point(rows[-1] if rows else None, metrics.x, metrics.y)
+    found = point(last_row(read, size, metrics.file, END_BYTES), metrics.x, metrics.y)
     if found is None or found.y is None or math.isfinite(found.y):
         return found
     rows = last_rows(read, size, metrics.file, WHOLE_BYTES)

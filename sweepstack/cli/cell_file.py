@@ -9,6 +9,7 @@ from datetime import datetime
 from sweepstack.cli.output import No, Unsure, count
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Manifest
+from sweepstack.evidence.cell_store import Copies
 from sweepstack.evidence.unsealed import of_cell
 from sweepstack.evidence.unsealed import read as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
@@ -133,15 +134,18 @@ def find_pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> 
     return left if left is not None and left.attempt > sealed.attempt else sealed
 
 
-def find_copy(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile:
-    """The pulled copy of the sealed attempt, else the sealed copy on the volume. Raises Unsure."""
-    problems = []
-    for offer in (_pulled, _on_volume):
-        found, problem = offer(sources, cell, attempt, file)
-        if found is not None:
-            return found
-        problems.append(problem)
-    raise Unsure("; ".join(filter(None, problems)))
+def find_copy(
+    sources: Sources, cell: str, attempt: int | None, file: str, pulled: PulledCopy | None = None
+) -> CellFile:
+    """The pulled copy of the sealed attempt, else the sealed copy on the volume. Raises Unsure. `pulled`: the pulled
+    copy, where it was found before."""
+    copy, problem = (pulled, "") if pulled is not None else pulled_copy(sources, cell)
+    found, missing = copy.file(attempt, file) if copy is not None else (None, problem)
+    if found is None:
+        found, problem = _on_volume(sources, cell, attempt, file)
+    if found is None:
+        raise Unsure("; ".join(filter(None, (missing, problem))))
+    return found
 
 
 def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFile | None:
@@ -181,29 +185,44 @@ def attempt_file(cell: str, attempt: int, file: str) -> str:
     return f"{box_layout.attempt_dir(cell, attempt)}/{file if file == LOG else f'out/{file}'}"
 
 
-def _pulled(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+@dataclass(frozen=True)
+class PulledCopy:
+    """A pulled copy whose manifest reads."""
+
+    cell: str
+    copies: Copies
+    manifest: Manifest
+
+    def file(self, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
+        """A file of it; or None, and why."""
+        try:
+            size = self.copies.size(self.cell, file)
+        except (OSError, ValueError):
+            return None, ""
+        except EvidenceError as error:
+            return None, str(error)
+        if size is None:
+            return None, f"the pulled copy has no {'log' if file == LOG else file}"
+        if attempt is not None and attempt != self.manifest.attempt:
+            return None, f"the pulled copy is of attempt {self.manifest.attempt}"
+
+        def read(offset: int, limit: int) -> bytes:
+            return (self.copies.read(self.cell, file, offset, limit) or b"") if offset < size else b""
+
+        return CellFile("the pulled copy", read, lambda: size, self.manifest.attempt), ""
+
+
+def pulled_copy(sources: Sources, cell: str) -> tuple[PulledCopy | None, str]:
+    """The pulled copy of a cell; or None, and why, if that is known."""
     if sources.store is None:
         return None, sources.problem
-    copies = sources.store.copies
     try:
-        data = copies.manifest(cell)
-        manifest = Manifest.model_validate_json(data) if data is not None else None
-        size = copies.size(cell, file)
+        data = sources.store.copies.manifest(cell)
+        return (PulledCopy(cell, sources.store.copies, Manifest.model_validate_json(data)) if data else None), ""
     except (OSError, ValueError):
         return None, ""
     except EvidenceError as error:
         return None, str(error)
-    if manifest is None:
-        return None, ""
-    if size is None:
-        return None, f"the pulled copy has no {'log' if file == LOG else file}"
-    if attempt is not None and attempt != manifest.attempt:
-        return None, f"the pulled copy is of attempt {manifest.attempt}"
-
-    def read(offset: int, limit: int) -> bytes:
-        return copies.read(cell, file, offset, limit) or b""
-
-    return CellFile("the pulled copy", read, lambda: size, manifest.attempt), ""
 
 
 def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> tuple[CellFile | None, str]:

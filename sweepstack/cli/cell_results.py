@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_file import CellFile, find_copy, find_file
+from sweepstack.cli.cell_file import CellFile, PulledCopy, find_copy, find_file, find_pulled, in_memory, pulled_copy
 from sweepstack.cli.sources import Sources
-from sweepstack.core.metrics import last_rows
-from sweepstack.core.records import Cell, Manifest
+from sweepstack.core.metrics import last_row
+from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
 
@@ -20,6 +22,54 @@ MOST_BYTES = 16 << 20
 """A larger JSON artifact is not read as results; and so much of a metrics file's end is searched for a row."""
 END_BYTES = 8 << 10
 """The bytes of its end that are read first: a row is seldom longer."""
+
+
+class CellFiles:
+    """The files of one cell, each looked for once; of a verified cell only in its verified copy."""
+
+    def __init__(
+        self, sources: Sources, snapshot: Snapshot, cell: str, state: str, *, hold: int = 0, asks_box: bool = True
+    ) -> None:
+        """`hold`: a file of a verified copy that is not longer is read whole at once, as it will be read twice.
+        `asks_box`: of a cell that is not verified; False: only what was pulled is looked at."""
+        self.cell, self.state = cell, state
+        self._sources, self._snapshot, self._hold, self._asks_box = sources, snapshot, hold, asks_box
+        self._found: dict[str, CellFile | None] = {}
+
+    @cached_property
+    def copy(self) -> PulledCopy | None:
+        """The verified copy here."""
+        return pulled_copy(self._sources, self.cell)[0] if self.state == "verified" else None
+
+    @property
+    def code(self) -> str | None:
+        """The version of the code that made it, by the copy's manifest, else by the box's journal."""
+        if self.state == "verified" and self._sources.store is not None:
+            return self.copy.manifest.code if self.copy is not None else None
+        for box_snapshot in self._snapshot.box_snapshots:
+            progress = box_snapshot.progress(self.cell)
+            if progress is not None and progress.code:
+                return progress.code
+        return None
+
+    def find(self, path: str) -> CellFile | None:
+        """Where the file can be read; None when it is nowhere."""
+        if path not in self._found:
+            try:
+                self._found[path] = self._look(path)
+            except (SweepstackError, OSError):
+                self._found[path] = None
+        return self._found[path]
+
+    def _look(self, path: str) -> CellFile:
+        if self.state != "verified" and self._asks_box:
+            return find_file(self._sources, self._snapshot, self.cell, None, path)
+        if self.state != "verified":
+            return find_pulled(self._sources, self.cell, None, path)
+        file = find_copy(self._sources, self.cell, None, path, self.copy)
+        if file.size() <= self._hold:
+            return in_memory(file.words, file.whole(self._hold), file.attempt)
+        return file
 
 
 def gather(
@@ -31,36 +81,30 @@ def gather(
         state = states[cell.name].state
         if state != "verified" and not everything:
             continue
-        result = _read(sources, snapshot, cell, state)
+        result = result_of(
+            cell, CellFiles(sources, snapshot, cell.name, state), *files_of(sources.target, snapshot, cell.name)
+        )
         if result is not None:
             found.append(result)
             absent.discard(cell.name)
     return found, absent
 
 
-def _read(sources: Sources, snapshot: Snapshot, cell: Cell, state: str) -> CellResult | None:
-    """All scalars of one cell. A verified cell is read only from its verified copy."""
-    artifacts, metrics = files_of(sources.target, snapshot, cell.name)
+def result_of(
+    cell: Cell, there: CellFiles, artifacts: Sequence[ArtifactSpec], metrics: MetricsEntry | None
+) -> CellResult | None:
+    """All scalars of one cell; None of one that is not verified and left none. `artifacts`, `metrics`: see
+    `files_of`."""
     files: list[tuple[str, dict[str, Scalar]]] = []
     for artifact in artifacts:
-        if artifact.load == "json" and (file := _file(sources, snapshot, cell.name, state, artifact.path)) is not None:
+        if artifact.load == "json" and (file := there.find(artifact.path)) is not None:
             files.append((artifact.path, scalars(_json(file))))
-    if metrics is not None and (file := _file(sources, snapshot, cell.name, state, metrics.file)) is not None:
+    if metrics is not None and (file := there.find(metrics.file)) is not None:
         last = _last_row(file, metrics.file)
         files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
-    if not files and state != "verified":
+    if not files and there.state != "verified":
         return None
-    values = combine(files, cell.params)
-    return CellResult(cell.name, cell.params, state, values, _code(sources, snapshot, cell.name, state))
-
-
-def _file(sources: Sources, snapshot: Snapshot, cell: str, state: str, path: str) -> CellFile | None:
-    try:
-        if state == "verified":
-            return find_copy(sources, cell, None, path)
-        return find_file(sources, snapshot, cell, None, path)
-    except (SweepstackError, OSError):
-        return None
+    return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code)
 
 
 def _json(file: CellFile) -> Any:
@@ -74,24 +118,9 @@ def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
     try:
         size = file.size()
         read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
-        rows = last_rows(read, size, name, END_BYTES)
-        if not rows and size > END_BYTES:  # the row may be longer than that
-            rows = last_rows(read, size, name, MOST_BYTES)
+        row = last_row(read, size, name, END_BYTES)
+        if row is None and size > END_BYTES:  # the row may be longer than that
+            row = last_row(read, size, name, MOST_BYTES)
     except (SweepstackError, OSError):
         return {}
-    return scalars(dict(rows[-1])) if rows else {}
-
-
-def _code(sources: Sources, snapshot: Snapshot, cell: str, state: str) -> str | None:
-    """The version of the code that made it, by the copy's manifest, else by the box's journal."""
-    if state == "verified" and sources.store is not None:
-        try:
-            data = sources.store.copies.manifest(cell)
-            return Manifest.model_validate_json(data).code if data is not None else None
-        except (SweepstackError, OSError, ValueError):
-            return None
-    for box_snapshot in snapshot.box_snapshots:
-        progress = box_snapshot.progress(cell)
-        if progress is not None and progress.code:
-            return progress.code
-    return None
+    return scalars(dict(row or {}))

@@ -37,7 +37,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, observe
-from sweepstack.platforms.registry import has_address, volume_channel
+from sweepstack.platforms.registry import has_address, payer, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown import who_signed
@@ -82,7 +82,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     for adapter, index in {box.adapter: index for index, box in enumerate(state.boxes)}.items():
         if has_address(adapter):
             tasks[index], tasks[f"{adapter} tried"] = beside(adapter, tasks[index])
-    accounts = sorted({box.adapter for box in state.boxes}) if target.evidence is None else []
+    payers = {payer(box.adapter, box.platform or "") for box in state.boxes}
+    accounts = sorted(payers) if target.evidence is None else []
     found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
     box_snapshots = tuple(
         found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sweepstack.cli.output import Out, console, count, money, span
 from sweepstack.core.own_stop import BEGINS
@@ -40,6 +40,15 @@ def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
     out.next(view.next)
 
 
+def signed_lines(of: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
+    """Which boxes or volumes, and who signed their approval; each text once."""
+    named: dict[str, list[str]] = {}
+    for name, lines in of:
+        for words in lines:
+            named.setdefault(words, []).append(name)
+    return [(", ".join(names), words) for words, names in named.items()]
+
+
 def trouble(view: SweepView) -> list[tuple[str, str | None]]:
     """Alarms, notes, why gates are locked, and orphans: (text, style)."""
     lines: list[tuple[str, str | None]] = [(f"ALARM  {alarm}", "bold red") for alarm in view.alarms]
@@ -54,11 +63,8 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
         reasons = [reason for reason in gate.reasons if not any(note in reason for note in told)]
         if gate.state == "locked" and reasons not in ([], ["not approved"]):
             lines.append((f"locked {gate.box}: {'; '.join(reasons)}", "yellow"))
-    signed: dict[str, list[str]] = {}
-    for gate in view.gates:
-        for words in gate.signed:
-            signed.setdefault(words, []).append(gate.box)
-    lines += [(f"signed {', '.join(boxes)}: {words}", None) for words, boxes in signed.items()]
+    signed = signed_lines([(gate.box, gate.signed) for gate in view.gates])
+    lines += [(f"signed {names}: {words}", None) for names, words in signed]
     for note in view.notes:
         for text, name in told.items():
             note = note.replace(text, f"as box {name} above")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.cli.sources import Sources
@@ -19,17 +20,28 @@ from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.teardown.who_signed import OnRecord, on_record, signed
+from sweepstack.volumes.end_check import (
+    VolumeContext,
+    VolumeFacts,
+    VolumeSeen,
+    VolumeVerdict,
+    may_delete,
+    policy_copies,
+    stack_of,
+)
 from sweepstack.volumes.users import Survey, recorded
 
 
 @dataclass(frozen=True)
 class Kept:
-    """One volume of the state. `verdict`: whether it may end by the approval in the stack file."""
+    """One volume of the state. `verdict`: whether it may end by the approval in the stack file. `approvals`: those of
+    its end, by whom each is signed."""
 
     facts: VolumeFacts
     seen: VolumeSeen
     verdict: VolumeVerdict
+    approvals: tuple[OnRecord, ...] = ()
 
     @property
     def state(self) -> str:
@@ -39,6 +51,11 @@ class Kept:
         if self.seen.existence is not Existence.EXISTS or self.seen.account_problem:
             return "unknown"
         return "cleared" if self.verdict.allowed else "locked"
+
+    @property
+    def signed(self) -> list[str]:
+        """See `who_signed.signed`."""
+        return signed(self.approvals, self.verdict.reasons)
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -89,12 +106,31 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     for entry in entries:
         volume = VolumeContext.of(entry)
         seen, _ = observe_volume(volume, found.of(entry.native_id))
-        kept.append(Kept(volume.facts, seen, may_delete(volume, approval, seen, found, full=False)))
+        verdict = may_delete(volume, approval, seen, found, full=False)
+        kept.append(Kept(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict)))
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
     held.volumes = tuple(kept)
     held.orphans = _orphans(sources, set(ids), held.problems)
     return held
+
+
+def _approvals(
+    entry: VolumeEntry,
+    volume: VolumeContext,
+    seen: VolumeSeen,
+    users: Survey,
+    proposed: Approval | None,
+    verdict: VolumeVerdict,
+) -> tuple[OnRecord, ...]:
+    """Those of its end, in the state and in the stack file."""
+    in_state, _ = entry.approval_in_state()
+    checked: list[tuple[str, Approval | None, Sequence[str]]] = []
+    if in_state is not None and in_state != proposed:
+        checked.append(("the state", in_state, may_delete(volume, in_state, seen, users, full=False).unsigned))
+    checked.append(("the stack file", proposed, verdict.unsigned))
+    places, now = policy_copies(volume), datetime.now(UTC)
+    return on_record(checked, entry.native_id, stack_of(volume.facts), places, now=now)
 
 
 def adapters_of(sources: Sources) -> set[str]:
@@ -118,6 +154,7 @@ def as_json(one: Kept) -> dict[str, Any]:
         "usd_per_month": one.facts.price_per_month,
         "keep_until": one.facts.keep_until or None,
         "used_by": list(one.users),
+        "approvals": [approval.as_json() for approval in one.approvals],
     }
 
 

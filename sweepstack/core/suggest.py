@@ -7,18 +7,25 @@ import itertools
 from collections.abc import Iterable
 
 _LONGEST = 64
+_BEGINNING = 4
 _MOST_KNOWN = 2000
 """Beyond these, looking for what is near takes longer than a person waits, and helps little."""
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word nearest to `word`, or None where none is near. Upper and lower case don't count."""
+    """The known word nearest to `word`, or None where none is near. The only one that begins with it is the nearest.
+    Upper and lower case don't count."""
     if len(word) > _LONGEST:
         return None
 
     by_folded = {candidate.casefold(): candidate for candidate in itertools.islice(known, _MOST_KNOWN)}
     swapped = [candidate for candidate in by_folded if sorted(candidate) == sorted(word.casefold())]
-    found = swapped or difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
+    begun = [candidate for candidate in by_folded if len(word) >= _BEGINNING and candidate.startswith(word.casefold())]
+    found = (
+        swapped
+        or (begun if len(begun) == 1 else [])
+        or difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
+    )
     return by_folded[found[0]] if found else None
 
 

@@ -192,11 +192,14 @@ class FolderCopies:
     def read(self, cell: str, path: str, offset: int = 0, limit: int = -1) -> bytes | None:
         try:
             descriptor = os.open(self._plain(cell, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as handle:
-                if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
                     return None
-                handle.seek(offset)
-                return handle.read(limit)
+                left = max(status.st_size - offset, 0)
+                return _read_at(descriptor, offset, left if limit < 0 else min(limit, left))
+            finally:
+                os.close(descriptor)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -211,14 +214,22 @@ class FolderCopies:
             raise EvidenceError(f"{self.folder(cell) / path} can't be read: {error.strerror}") from error
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    def _plain(self, cell: str, path: str) -> Path:
+    def _plain(self, cell: str, path: str) -> str:
         """A file's place, no folder on the way to which is a link."""
-        target = self.folder(cell)
+        target = self._at(cell)
         for part in path.split("/"):
-            if target.is_symlink():
+            if os.path.islink(target):
                 raise FileNotFoundError(path)
-            target = target / part
+            target = f"{target}/{part}"
         return target
+
+
+def _read_at(descriptor: int, offset: int, limit: int) -> bytes:
+    parts = []
+    while limit > 0 and (part := os.pread(descriptor, limit, offset)):
+        parts.append(part)
+        offset, limit = offset + len(part), limit - len(part)
+    return b"".join(parts)
 
 
 def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]) -> Iterator[AnswerT]:

@@ -7,33 +7,36 @@ from functools import partial
 from sweepstack.billing.balance import Left
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.host.capabilities import HasBalance
+from sweepstack.onbox.host.capabilities import Wallet
 from sweepstack.onbox.host.offers import Balance
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import has_wallet, load_platform, load_wallet
 
 BALANCE_SECONDS = 5.0
 
 
-def left_at(adapter: str) -> Left | None:
-    """What the account has left and what bills on it; None if the platform has no balance. What could not be asked is
-    unknown, with why. Reads only; never raises."""
+def left_at(payer: str) -> Left | None:
+    """What the account has left and what bills on it; None if the platform has no balance, or a wallet no key here.
+    What could not be asked is unknown, with why. Reads only; never raises.
+
+    `payer`: an adapter, or a platform with a wallet (`registry.payer`).
+    """
     try:
-        platform = load_platform(adapter)
-    except SweepstackError:
+        account = load_wallet(payer) if has_wallet(payer) else load_platform(payer)
+    except SweepstackError as error:
+        return Left(payer, None, why=str(error)) if has_wallet(payer) else None
+    if not isinstance(account, Wallet):
         return None
-    if not isinstance(platform, HasBalance):
-        return None
-    said = in_parallel({adapter: partial(_ask, platform)}, BALANCE_SECONDS)
-    answer = said.get(adapter, SweepstackError(f"it did not answer within {BALANCE_SECONDS:g} s"))
+    said = in_parallel({payer: partial(_ask, account)}, BALANCE_SECONDS)
+    answer = said.get(payer, SweepstackError(f"it did not answer within {BALANCE_SECONDS:g} s"))
     if isinstance(answer, SweepstackError):
-        return Left(adapter, None, why=str(answer))
+        return Left(payer, None, why=str(answer))
     if answer is None:
-        return Left(adapter, None, why="this key may not see it")
-    return Left(adapter, answer.usd, answer.prepaid, answer.per_hour, answer.volumes)
+        return Left(payer, None, why="this key may not see it")
+    return Left(payer, answer.usd, answer.prepaid, answer.per_hour, answer.volumes, said=answer.said)
 
 
-def _ask(platform: HasBalance) -> Balance | SweepstackError | None:
+def _ask(account: Wallet) -> Balance | SweepstackError | None:
     try:
-        return platform.balance()
+        return account.balance()
     except SweepstackError as error:
         return error

@@ -20,6 +20,7 @@ from sweepstack.onbox.host.capabilities import (
     IsHost,
     ReadsVolumes,
     RentsSpot,
+    Wallet,
 )
 from sweepstack.onbox.host.platform import Platform
 
@@ -60,6 +61,33 @@ def load_platform(adapter: str) -> Platform:
     if not hasattr(module, "connect_to"):
         raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
     return cast(Platform, module.connect_to(address))
+
+
+def payer(adapter: str, platform: str = "") -> str:
+    """Whose balance pays for a box: the platform's own name, where its folder has a `wallet` beside the hosts that a
+    person rents there; else the adapter's. `platform`: whose machine it is, where the adapter does not say."""
+    return platform if platform and has_wallet(platform) else adapter
+
+
+def has_wallet(platform: str) -> bool:
+    """Whether the account of this platform can be asked what is left, although no adapter rents its machines."""
+    name = platform.replace("-", "_")
+    return bool(_NAME.fullmatch(name)) and (Path(sweepstack.platforms.__path__[0]) / name / "wallet.py").is_file()
+
+
+def load_wallet(platform: str) -> Wallet | None:
+    """The account of a platform that `has_wallet`; None where its key is not set. Sends no request. Raises
+    NotAuthorized for a key that can't be one."""
+    return cast("Wallet | None", _wallet_module(platform).connect())
+
+
+def wallet_key(platform: str) -> str:
+    """Where a person puts the key of a platform that `has_wallet`, for messages."""
+    return str(_wallet_module(platform).KEY_HINT)
+
+
+def _wallet_module(platform: str) -> Any:
+    return importlib.import_module(f"sweepstack.platforms.{platform.replace('-', '_')}.wallet")
 
 
 def need(platform: Platform, able: type[Able], **words: str) -> Able:

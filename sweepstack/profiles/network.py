@@ -15,13 +15,15 @@ from sweepstack.profiles.model import Profile
 class Switched:
     """`env`: variables of mirrors and caches, in which `~/` is the login's home; `folders`: caches below the box's own
     folder; `proxy`: the lines that turn it on and off, "" for none; `always`: every set-up and cell has it on;
-    `tensorboard`: the folder that the platform's own one reads, "" for none."""
+    `tensorboard`: the folder that the platform's own one reads, "" for none; `written`: caches that the stack file
+    names."""
 
     env: Mapping[str, str]
     folders: Mapping[str, str]
     proxy: tuple[str, str] = ("", "")
     always: bool = False
     tensorboard: str = ""
+    written: tuple[str, ...] = ()
 
     def as_input(self) -> dict[str, Any]:
         """What the box's processes are told; what is empty is left out."""
@@ -29,7 +31,13 @@ class Switched:
         said = {"env": dict(sorted(self.env.items())), "folders": dict(sorted(self.folders.items()))}
         return {
             key: value
-            for key, value in {**said, "proxy_on": on, "proxy_off": off, "tensorboard": self.tensorboard}.items()
+            for key, value in {
+                **said,
+                "written": sorted(self.written),
+                "proxy_on": on,
+                "proxy_off": off,
+                "tensorboard": self.tensorboard,
+            }.items()
             if value
         } | ({"proxy_always": True} if self.always and on else {})
 
@@ -44,14 +52,15 @@ def switched(config: StackConfig, profile: Profile) -> Switched:
     kept = {name: place for name, place in caches.items() if place is not False}
     folders = {name: place for name, place in kept.items() if not place.startswith(("/", "~/"))}
     env |= {name: place for name, place in kept.items() if name not in folders}
+    written = tuple(said.caches)
     proxy = found.proxy if found else None
     tiles = (found.tensorboard if found else None) or ""
     if said.proxy is False or (proxy is None and not isinstance(said.proxy, str)):
-        return Switched(env, folders, tensorboard=tiles)
+        return Switched(env, folders, tensorboard=tiles, written=written)
     if isinstance(said.proxy, str):
-        return Switched(env, folders, (said.proxy, ""), True, tiles)
+        return Switched(env, folders, (said.proxy, ""), True, tiles, written)
     assert proxy is not None
-    return Switched(env, folders, (proxy.hook, proxy.off), proxy.always or said.proxy is True, tiles)
+    return Switched(env, folders, (proxy.hook, proxy.off), proxy.always or said.proxy is True, tiles, written)
 
 
 def network_problems(config: StackConfig, profile: Profile) -> list[str]:

@@ -30,6 +30,8 @@ class NetworkInput(Record):
     """variables of mirrors and caches; `~/` is the login's home"""
     folders: dict[str, str] = Field(default_factory=dict)
     """variables of caches below the box's own folder: paths relative to it"""
+    written: tuple[str, ...] = ()
+    """variables of caches that the stack file itself sets or switches off: they alone move on a box that has begun"""
     proxy_on: str = ""
     """shell line that switches the proxy on"""
     proxy_off: str = ""

@@ -169,7 +169,7 @@ def packed(values: Sequence[float], *, exact: bool = False) -> str:
     take, and a browser reads them at once. Those of 4 bytes have seven digits, more than a screen shows; `exact`: none
     may be another one."""
     wide, short = array("d", values), array("f", values)
-    if short != wide and (exact or any(isinf(value) and not isinf(values[at]) for at, value in enumerate(short))):
+    if short != wide and (exact or (not isfinite(sum(short)) and list(map(isinf, short)) != list(map(isinf, wide)))):
         short = wide
     if sys.byteorder == "big":
         short.byteswap()

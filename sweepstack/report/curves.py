@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sweepstack.core.results import axes_of, text
 from sweepstack.report.blocks import Block, Curve, Lines, Text
@@ -22,15 +23,20 @@ def metrics(facts: SweepFacts) -> list[Block]:
     params = {cell.name: cell.params for cell in cells}
     blocks: list[Block] = []
     for metric, found in facts.curves.items():
-        most = most_of(len(found))
         curves = []
         for one in found:
-            points = thinned(one.points, most)
             of = {axis: text(params.get(one.cell, {}).get(axis)) for axis in axes}
-            curves.append(Curve(one.cell, [x for x, _ in points], [y for _, y in points], of))
+            curves.append(Curve(one.cell, [x for x, _ in one.points], [y for _, y in one.points], of))
         blocks.append(Lines(metric, facts.x, metric, axes, curves))
     if not blocks:
         blocks.append(Text("No cell has a curve here: the stack file names no metrics file, or none was written yet."))
+    elif facts.thinned:
+        blocks.append(
+            Text(
+                f"Long curves are drawn by about {facts.thinned} of their points: the first, the last, and the lowest, "
+                "the highest and a missing one of each stretch between them."
+            )
+        )
     if facts.sampled:
         blocks.append(Text(f"Of {facts.sampled} long metrics files, pieces all over the file were read."))
     if facts.not_read:
@@ -43,25 +49,26 @@ def most_of(curves: int) -> int:
     return max(FEWEST, MOST_POINTS // max(curves, 1))
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[float, float]]:
+def thinned(xs: Sequence[float], ys: Sequence[float], most: int) -> list[tuple[float, float]]:
     """At most about `most` of the points: the first and last, and of each stretch between the lowest and the highest.
 
     A stretch with a value that is not finite keeps one such point, so that the gap is seen.
     """
-    if len(points) <= most:
-        return points
+    if len(ys) <= most:
+        return list(zip(xs, ys, strict=True))
+    count, inner = max(1, (most - 2) // 2), len(ys) - 2
+    even = math.isfinite(sum(ys))  # a sum of large numbers may be infinite, too
     kept = [0]
-    count = max(1, (most - 2) // 2)
-    heights = [y for _, y in points]
-    inner = len(points) - 2
-    for index in range(count):
-        begin, end = 1 + index * inner // count, 1 + (index + 1) * inner // count
-        part = heights[begin:end]
-        if not math.isfinite(sum(part)):  # seldom; a sum of large numbers may be infinite, too
-            kept += _uneven(heights, begin, end)
+    ends = [1 + index * inner // count for index in range(count + 1)]
+    for begin, end in pairwise(ends):
+        part = ys[begin:end]
+        if not (even or math.isfinite(sum(part))):
+            kept += _uneven(ys, begin, end)
         elif part:
-            kept += sorted({begin + part.index(min(part)), begin + part.index(max(part))})
-    return [points[index] for index in [*kept, len(points) - 1]]
+            low, high = part.index(min(part)), part.index(max(part))
+            kept += (begin + low, begin + high) if low < high else (begin + high, begin + low)[: 1 + (low != high)]
+    kept.append(len(ys) - 1)
+    return [(xs[index], ys[index]) for index in kept]
 
 
 def _uneven(heights: Sequence[float], begin: int, end: int) -> list[int]:

@@ -20,9 +20,10 @@ def machines(facts: SweepFacts) -> list[Block]:
     stories = [story for story in facts.boxes if story.patrols]
     if not stories:
         return [Text("No line of a patrol could be read: boxes that are gone had their logs not copied, or none ran.")]
+    times = {story.label: [millis(patrol.time) for patrol in story.patrols] for story in stories}
     blocks: list[Block] = []
     for title, unit, measure in _MEASURES:
-        curves = [curve for story in stories for curve in _curves(story, measure)]
+        curves = [curve for story in stories for curve in _curves(story, times[story.label], measure)]
         if curves:
             blocks.append(
                 Lines(title, "time (UTC)", unit, ["box"], curves, times=True, find=False, percent="%" in unit)
@@ -36,12 +37,11 @@ def machines(facts: SweepFacts) -> list[Block]:
     return blocks
 
 
-def _curves(story: BoxStory, measure: Measure) -> Iterator[Curve]:
-    rows = [(millis(patrol.time), measure(patrol)) for patrol in story.patrols]
-    for name in dict.fromkeys(name for _, values in rows for name, value in values.items() if value is not None):
-        found = [(at, values.get(name)) for at, values in rows]
-        ys = [math.nan if value is None else value for _, value in found]
-        yield Curve(f"{story.label} {name}".strip(), [at for at, _ in found], ys, {"box": story.label})
+def _curves(story: BoxStory, times: list[float], measure: Measure) -> Iterator[Curve]:
+    rows = [measure(patrol) for patrol in story.patrols]
+    for name in dict.fromkeys(name for values in rows for name, value in values.items() if value is not None):
+        ys = [math.nan if (value := values.get(name)) is None else value for values in rows]
+        yield Curve(f"{story.label} {name}".strip(), times, ys, {"box": story.label})
 
 
 def _gpus(key: str) -> Measure:

@@ -12,7 +12,7 @@ from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.records import SETTLED
 from sweepstack.status.snapshot import Orphan
-from sweepstack.teardown.who_signed import OnRecord
+from sweepstack.teardown.who_signed import OnRecord, signed
 
 Bills = Literal["yes", "nothing", "unknown"]
 
@@ -91,17 +91,8 @@ class GateView:
 
     @property
     def signed(self) -> list[str]:
-        """A line for each approval that a person signed or has to sign, with what the reasons do not say yet."""
-        return [
-            "; ".join(
-                [one.words, *(more for more in one.missing if not any(more in reason for reason in self.reasons))]
-            )
-            for one in self.approvals
-            if one.signed_by or one.missing
-        ]
-
-    def _told(self, words: str) -> bool:
-        return any(words in reason for reason in self.reasons)
+        """See `who_signed.signed`."""
+        return signed(self.approvals, self.reasons)
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape in `gates[]`."""

@@ -14,6 +14,7 @@ from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
+from sweepstack.platforms.registry import payer
 from sweepstack.status.model import BudgetView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -100,11 +101,15 @@ def runways(snapshot: Snapshot, eta_seconds: float | None) -> Iterator[Runway]:
     """How long the balance of each account lasts that the state's boxes are rented with."""
     needed = None if eta_seconds is None else eta_seconds / HOUR
     for left in snapshot.balances:
-        here = [one for one in snapshot.box_snapshots if one.box.adapter == left.platform and not one.gone]
+        here = [one for one in snapshot.box_snapshots if _payer(one) == left.platform and not one.gone]
         boxes = sum(_per_hour(snapshot, box_snapshot) for box_snapshot in here)
         kept = [one.price_per_month or 0.0 for one in snapshot.state.volumes if one.adapter == left.platform]
         rate = left.rate(boxes, sum(kept) / MONTH_HOURS)
         yield Runway(left, rate, snapshot.now, needed, bills=bool(here))
+
+
+def _payer(one: BoxSnapshot) -> str:
+    return payer(one.box.adapter, one.box.platform or "")
 
 
 def _per_hour(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> float:

@@ -29,6 +29,14 @@ class Change:
     lost: tuple[str, ...] = ()
     problem: str = ""
 
+    def for_state(self, had: PolicyCopy | None, *, had_none: bool) -> PolicyCopy:
+        """What the state takes of the copy. `had`: its copy so far; then no chain that begins elsewhere. `had_none`:
+        the state is there and had no policy; then only what the file says, which people review: else who writes the
+        evidence could bring a policy into all states and boxes, where no person can take it out."""
+        if not had_none or (had is not None and had.chains):
+            return self.after.copy.within(had)
+        return PolicyCopy(chains=tuple(chain for chain in self.after.copy.chains if chain.head == self.file))
+
     @property
     def notes(self) -> list[str]:
         """For people: which copies are wrong, and why the file does not count."""

@@ -68,7 +68,7 @@ def ask_policy(
     now_binds = in_force(places, sweep.identity)
     rules = now_binds.way_out if given_up else now_binds.rules
     if given_up and not rules:
-        return PolicyAnswer(set_aside=now_binds.unreadable)
+        return PolicyAnswer(set_aside=now_binds.foreign or now_binds.unreadable)
     problems = [problem for rule in rules for problem in _problems(rule, approval, now)]
     asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in rules)
     unsigned = tuple(dict.fromkeys(filter(None, asked)))

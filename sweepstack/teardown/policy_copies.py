@@ -114,6 +114,22 @@ def begun_anew(places: Sequence[Found]) -> list[str]:
     return found
 
 
+def only_on_boxes(places: Sequence[Found]) -> list[str]:
+    """For people: each box that has a policy which neither the engine's state nor the evidence has; empty where one of
+    them has any, or can't be read. A job wrote it, which can write all of its box; or two copies were taken away."""
+    others = [place for place in places if place.kind != "box"]
+    if not {"state", "evidence"} <= {place.kind for place in others}:
+        return []
+    if any(place.problem or (place.copy is not None and place.copy.chains) for place in others):
+        return []
+    return [
+        f"only {place.where} has a policy ({place.copy.chains[0].head.short}): the engine's state and the evidence "
+        f"have none. It binds, but no abandonment. Next: if it is not yours, delete {place.path or 'it'} there"
+        for place in places
+        if place.copy is not None and place.copy.chains
+    ]
+
+
 def keep(store: EvidenceStore, copy: PolicyCopy) -> None:
     """Writes the copy into the evidence, with what is there already. Idempotent. Raises EvidenceError.
 

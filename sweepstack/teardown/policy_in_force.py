@@ -18,7 +18,7 @@ from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLi
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.teardown.policy_copies import Found, begun_anew, roots_of_state
+from sweepstack.teardown.policy_copies import Found, begun_anew, only_on_boxes, roots_of_state
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.policy_people import missing_signatures
 
@@ -32,7 +32,8 @@ class InForce:
 
     `unreadable`: why a policy that binds can't be read by this version, "" if all can; then `rules` has the last one
     before it that can. `way_out`: the rules that an abandonment keeps to: not those of a chain that was begun anew
-    beside one that the state and a second place have; then `foreign` says which. `places`: what was found where.
+    beside one that the state and a second place have, nor of one that only a box has; then `foreign` says which.
+    `places`: what was found where.
     `notes`: for people, what is wrong with a copy.
     """
 
@@ -87,11 +88,14 @@ def in_force(places: Sequence[Found], identity: str) -> InForce:
         unreadable = notes[0]
     anew = begun_anew(places)
     held_out = anew[0] if anew and len(way_out) < len(rules) and way_out else ""
+    way_out = way_out or rules
+    if alone := only_on_boxes(places):
+        anew, held_out, way_out = [*anew, *alone], alone[0], {}
     return InForce(
         copy,
         tuple(rules.values()),
         unreadable,
-        tuple((way_out or rules).values()),
+        tuple(way_out.values()),
         held_out,
         tuple(places),
         (*notes, *anew),

@@ -1,6 +1,6 @@
-"""Names who signed the approvals of a box, and who has to sign yet.
+"""Names who signed the approvals of a box or a volume, and who has to sign yet.
 
-Decides nothing: that is `sweepstack.teardown.check.may_end`.
+Decides nothing: that are `sweepstack.teardown.check.may_end` and `sweepstack.volumes.end_check.may_delete`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class SignedBy:
 
 @dataclass(frozen=True)
 class OnRecord:
-    """An approval of a box's end. `where` it was found; `missing`: whose signatures the policy asks for besides."""
+    """An approval of the end of a box or a volume. `where` it was found; `missing`: whose signatures the policy asks
+    for besides."""
 
     where: str
     by: str
@@ -63,6 +64,15 @@ class OnRecord:
         return f"by {names}; until {self.until:%Y-%m-%d %H:%M} UTC (in {self.where})"
 
 
+def signed(approvals: Iterable[OnRecord], reasons: Sequence[str]) -> list[str]:
+    """A line for each approval that a person signed or has to sign, with what the reasons do not say yet."""
+    return [
+        "; ".join([one.words, *(more for more in one.missing if not any(more in reason for reason in reasons))])
+        for one in approvals
+        if one.signed_by or one.missing
+    ]
+
+
 def on_record(
     approvals: Iterable[tuple[str, Approval | None, Sequence[str]]],
     native_id: str,
@@ -71,8 +81,8 @@ def on_record(
     *,
     now: datetime,
 ) -> tuple[OnRecord, ...]:
-    """Those of `approvals` (where it was found, the approval, whose signatures it misses) that name this box, each
-    once. `places`: the copies of its policy. Runs ssh-keygen where there are signatures. Raises nothing."""
+    """Those of `approvals` (where it was found, the approval, whose signatures it misses) that name this box or volume,
+    each once. `places`: the copies of its policy. Runs ssh-keygen where there are signatures. Raises nothing."""
     found: list[OnRecord] = []
     known: list[Approval] = []
     for where, approval, missing in approvals:

@@ -29,7 +29,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approvals_on_record import approvals_on_record
 from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy, orphan_problems
-from sweepstack.teardown.policy_copies import in_evidence, in_state
+from sweepstack.teardown.policy_copies import Found, in_evidence, in_state
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.teardown.signatures import signature_problems
 from sweepstack.volumes.records import VERB, Use, read_inventory
@@ -199,10 +199,14 @@ def _ask_policy(
     volume: VolumeContext, approval: Approval, given_up: bool, now: datetime, given_now: bool
 ) -> PolicyAnswer:
     """What the policy in force says of the approval: the one of the volume's own stack."""
-    places = [in_state(volume.facts.policy)]
+    sweep = stack_of(volume.facts)
+    return ask_policy(policy_copies(volume), sweep, approval, given_up=given_up, now=now, given_now=given_now)
+
+
+def policy_copies(volume: VolumeContext) -> list[Found]:
+    """What the state and the evidence of its stack hold of the policy. Raises nothing."""
     store = volume.evidence.usable
-    places += [in_evidence(store)] if store is not None else []
-    return ask_policy(places, _sweep(volume.facts), approval, given_up=given_up, now=now, given_now=given_now)
+    return [in_state(volume.facts.policy), *([in_evidence(store)] if store is not None else [])]
 
 
 def orphan_policy(
@@ -224,10 +228,10 @@ def _revoked(volume: VolumeContext, approval: Approval) -> str:
 
 def _unsigned(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
     """Why a signature under the approval is not good; "" if all are, or if there is none."""
-    return "; ".join(signature_problems(approval, _sweep(facts), None, at=now))
+    return "; ".join(signature_problems(approval, stack_of(facts), None, at=now))
 
 
-def _sweep(facts: VolumeFacts) -> SweepName:
+def stack_of(facts: VolumeFacts) -> SweepName:
     """The stack of the volume, as far as the state names it."""
     return SweepName(project="", stack="", identity=facts.identity)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.host.platform import BoxRequest
+from sweepstack.onbox.host.platform import BoxRequest, Phase
 from tests.conformance import harness_local
 from tests.conformance.harness import created_at_once
 
@@ -20,6 +20,8 @@ class Harness(harness_local.Harness):
 
     host = False
     spawns = False  # a person starts what runs there: nothing that asks for a process has a meaning
+
+    removed = Phase.UNKNOWN  # a person's session may go on without the folder that is here
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         super().__init__(tmp_path, monkeypatch, machines)

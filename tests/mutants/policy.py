@@ -24,7 +24,29 @@ POLICY = (
                 "if False:",
             ),
         ),
-        (PROVIDER + "test_one_copy_that_is_left_still_binds_the_delete[box]",),
+        (PROVIDER + "test_what_a_job_writes_on_its_box_keeps_the_box_from_no_abandonment",),
+    ),
+    Mutant(
+        "policy: a box's copy alone is set aside where the evidence can't be read",
+        (
+            Patch(
+                "sweepstack/teardown/policy_copies.py",
+                "    if any(place.problem or (place.copy is not None and place.copy.chains) for place in others):",
+                "    if any(place.copy is not None and place.copy.chains for place in others):",
+            ),
+        ),
+        (TESTS + "test_where_a_copy_may_have_been_lost_the_last_one_binds_an_abandonment",),
+    ),
+    Mutant(
+        "policy: one that only the evidence has comes into a state that has none",
+        (
+            Patch(
+                "sweepstack/teardown/policy_change.py",
+                "        if not had_none or (had is",
+                "        if True or (had is",
+            ),
+        ),
+        (PROVIDER + "test_a_policy_that_only_the_evidence_has_comes_into_no_state_and_no_box",),
     ),
     Mutant(
         "policy: a date in the future makes a long approval a short one",

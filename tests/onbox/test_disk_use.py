@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,34 @@ def test_the_time_is_bounded_and_it_says_so(box: Path) -> None:
     assert use.whole
     assert hogs([box / "cells"], os.stat(box).st_dev, -1) == []  # not one folder was seen
     assert "more than 2 files" in disk_use._said("inodes", [disk_use.Use("x", 1, 2, False)])
+
+
+def test_a_mount_that_hangs_is_named_and_holds_no_line_back(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a `stat` below a network mount whose server is gone. What was seen before it is told."""
+    monkeypatch.setattr(disk_use, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(disk_use, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(disk_use, "AGAIN_SECONDS", -1.0)
+    fill(box / "cells", 1_000_000)
+    gone, back, stat = box / "checkpoints", threading.Event(), os.stat
+    device = stat(box).st_dev
+    asked: list[Path] = []
+
+    def hangs(path: Path) -> os.stat_result:
+        if path == gone:
+            asked.append(path)
+            back.wait(300)
+        return stat(path)
+
+    monkeypatch.setattr(disk_use.os, "stat", hangs)
+    use = DiskUse(box)
+    for _ in range(3):
+        assert use.words("disk", device, {}) == f": {box}/cells 0.0 GB, {gone} does not answer"
+    assert asked == [gone], "no thread more for each line"
+    back.set()
+    use._looking.join(300)
+    assert use.words("disk", device, {}) == f": {box}/cells 0.0 GB"
 
 
 def test_the_folders_are_not_read_again_for_each_line(box: Path) -> None:

@@ -75,13 +75,22 @@ def test_u21_one_busy_look_ends_the_count(tools: Tools) -> None:
 
 
 def test_u22_memory_errors_that_cannot_be_corrected(tools: Tools) -> None:
-    path, found = tools(errors="printf '0, 0, No\\n1, 2, No\\n2, [N/A], Yes\\n'"), cards(5, 5, 5)
-    said = GpuHealth().look(found, path)
-    assert said == [
-        "GPU 1 has 2 memory errors that can't be corrected: rent another one",
-        "GPU 2 has bad pages of memory, retired at the next restart of the machine only",
-    ]
-    assert [gpu.get("uncorrected") for gpu in found] == [0, 2, None]
+    """Those of before the runner came are the driver's count, and no alarm."""
+
+    def seen(first: int, second: int) -> tuple[list[str], list[object]]:
+        path = tools(errors=f"printf '0, {first}, No\\n1, {second}, No\\n2, [N/A], Yes\\n'")
+        found = cards(5, 5, 5)
+        return health.look(found, path), [gpu.get("uncorrected") for gpu in found]
+
+    health = GpuHealth()
+    pages = "GPU 2 has bad pages of memory, retired at the next restart of the machine only"
+    assert seen(0, 7) == ([pages], [0, 7, None])
+    assert seen(0, 9) == (["GPU 1 had 2 memory errors that can't be corrected: rent another one", pages], [0, 9, None])
+    assert seen(0, 9)[0][0].startswith("GPU 1 had 2 "), "on each line from then on"
+    assert seen(3, 1)[0][:2] == [
+        f"GPU {index} had {new} memory errors that can't be corrected: rent another one"
+        for index, new in ((0, 3), (1, 1))
+    ], "the driver of the second began anew"
 
 
 def test_u22_a_card_whose_driver_knows_no_such_field_is_no_alarm(tools: Tools) -> None:

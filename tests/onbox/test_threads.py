@@ -25,6 +25,10 @@ def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def limits(spec: dict[str, int], run: str, env: dict[str, str], cards: int = 1) -> dict[str, str]:
+    return threads.thread_limits(threads.share_of_cpus(spec, cards), run, env)
+
+
 def version_2(root: Path, box: str, parent: str = "max 100000") -> None:
     (root / "box").mkdir()
     (root / "box" / "cpu.max").write_text(f"{box}\n")
@@ -41,46 +45,46 @@ def version_1(root: Path, quota: int) -> None:
 def test_u40_the_quota_of_a_slice_is_shared_by_the_slots(cgroup: Path) -> None:
     """The host shows 64 cores, and the box has eight of them: two cells at once get four each."""
     version_2(cgroup, "800000 100000")
-    found = threads.thread_limits({"slots": 2}, "python train.py", {})
+    found = limits({"slots": 2}, "python train.py", {})
     assert found == {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}
-    assert threads.thread_limits({"slots": 100}, "python train.py", {})["OMP_NUM_THREADS"] == "1"
+    assert limits({"slots": 100}, "python train.py", {})["OMP_NUM_THREADS"] == "1"
 
 
 def test_u40_the_smallest_quota_of_all_parents_counts(cgroup: Path) -> None:
     version_2(cgroup, "max 100000", "250000 100000")
-    assert threads.thread_limits({"slots": 1}, "python train.py", {})["OMP_NUM_THREADS"] == "2"
+    assert limits({"slots": 1}, "python train.py", {})["OMP_NUM_THREADS"] == "2"
 
 
 def test_u40_cgroups_of_version_1(cgroup: Path) -> None:
     version_1(cgroup, 600000)
-    assert threads.thread_limits({"slots": 1}, "python train.py", {})["OMP_NUM_THREADS"] == "6"
+    assert limits({"slots": 1}, "python train.py", {})["OMP_NUM_THREADS"] == "6"
 
 
 @pytest.mark.parametrize("quota", [-1, 0])
 def test_without_a_quota_one_cell_has_all_cores(cgroup: Path, quota: int) -> None:
     version_1(cgroup, quota)
-    assert threads.thread_limits({"slots": 1}, "python train.py", {}) == {}
-    assert threads.thread_limits({"slots": 4}, "python train.py", {})["OMP_NUM_THREADS"] == "16"
+    assert limits({"slots": 1}, "python train.py", {}) == {}
+    assert limits({"slots": 4}, "python train.py", {})["OMP_NUM_THREADS"] == "16"
 
 
 @pytest.mark.parametrize("name", threads.NAMES)
 def test_what_the_person_set_stands(cgroup: Path, name: str) -> None:
     """Also for the others: MKL takes OpenMP's number, unless it has one of its own."""
     version_2(cgroup, "800000 100000")
-    assert threads.thread_limits({"slots": 2}, "python train.py", {name: "3"}) == {}
+    assert limits({"slots": 2}, "python train.py", {name: "3"}) == {}
 
 
 @pytest.mark.parametrize("run", ["torchrun --nproc-per-node 4 train.py", "python -m torch.distributed.run train.py"])
 def test_a_launcher_chooses_for_its_processes(cgroup: Path, run: str) -> None:
     version_2(cgroup, "800000 100000")
-    assert threads.thread_limits({"slots": 2}, run, {}) == {}
+    assert limits({"slots": 2}, run, {}) == {}
 
 
 def test_a_cell_of_several_cards_has_a_process_for_each(cgroup: Path) -> None:
     """Whether a script starts a launcher, or Lightning its ranks, is not in the command: each would take all."""
     version_2(cgroup, "1600000 100000")
-    assert threads.thread_limits({"slots": 1}, "sh train.sh", {}, 4)["OMP_NUM_THREADS"] == "4"
-    assert threads.thread_limits({"slots": 1}, "sh train.sh", {}, 0)["OMP_NUM_THREADS"] == "16"
+    assert limits({"slots": 1}, "sh train.sh", {}, 4)["OMP_NUM_THREADS"] == "4"
+    assert limits({"slots": 1}, "sh train.sh", {}, 0)["OMP_NUM_THREADS"] == "16"
 
 
 def test_the_runner_sets_it_for_each_cell(box: Box) -> None:
@@ -91,3 +95,17 @@ def test_the_runner_sets_it_for_each_cell(box: Box) -> None:
     box.run("a", "b")
     seen = {cell: json.loads((box.sealed(cell) / "result.json").read_text()) for cell in "ab"}
     assert seen == {"a": "1", "b": "7"}
+
+
+@pytest.mark.parametrize(("first", "then"), [(10_000, 1), (1, 10_000)])
+def test_a_retry_gets_what_the_first_attempt_had(box: Box, first: int, then: int) -> None:
+    """Also where the box has other slots by then; and where a runner of before set nothing, nothing is set."""
+    box.set(slots=first)
+    box.add("a", f"{WRITES}; if [ $SWEEPSTACK_ATTEMPT = 1 ]; then kill -9 $PPID; sleep 300; fi")
+    box.start().ended()
+    box.set(slots=then)
+    box.run("a")
+    before = json.loads((box.home / "cells" / "a" / "1" / "out" / "result.json").read_text())
+    assert box.manifest("a").attempt == 2
+    assert json.loads((box.sealed("a") / "result.json").read_text()) == before
+    assert first == 1 or before == "1"

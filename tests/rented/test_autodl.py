@@ -20,6 +20,7 @@ from tests.engine.harness import Stack
 from tests.rented.world import PACE, without_internet
 from tests.simulators.host import Host, without_python
 from tests.simulators.machines import require
+from tests.unit.autodl_world import autodl_world
 
 
 @pytest.fixture
@@ -96,6 +97,26 @@ def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     assert (status["bills"], status["meter"]["per_hour"]) == ("yes", 0.01), "its data disk bills until it is released"
     assert any("释放 the instance" in note for note in status["notes"]), status["notes"]
     assert "confirm-gone" in status["next"][0], status["next"]
+
+
+@pytest.mark.proof  # the handlers: tests/unit/provider/test_wallet.py
+def test_the_wallet_is_asked_before_a_box_is_made_and_by_every_look(
+    instance: tuple[Stack, Host, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, host, _ = instance
+    stack.init()
+    with autodl_world(monkeypatch) as autodl:
+        stack.env |= {name: os.environ[name] for name in ("AUTODL_TOKEN", "AUTODL_API_BASE_URL")}
+        autodl.act("pay_in", {"account": "ann", "yuan": -99.0})
+        refused = stack.pulumi("preview", timeout=180)
+        assert refused.rc != 0, str(refused)
+        assert "the balance does not carry it: $0.13 (¥1.00 at 7.5 to the dollar) left at autodl" in refused.text
+        assert boxes(host) == []
+        autodl.act("pay_in", {"account": "ann", "yuan": 99.0})
+        ok(stack.up(timeout=300))
+        [balance] = stack.sweepctl("status", "--json", timeout=120).json()["balances"]
+        assert (balance["platform"], balance["usd"], balance["per_hour"]) == ("autodl", pytest.approx(13.33, 0.01), 0.3)
+        assert "balance at autodl" in stack.sweepctl("doctor", timeout=120).text
 
 
 def spec(host: Host, native_id: str) -> str:

@@ -94,6 +94,15 @@ class RentalLedger:
                 rental.walk.append((self._clock.now(), state))
             rental.state, rental.rate = state, rate
 
+    def charge(self, id: str, seconds: float, rate: float) -> None:
+        """So many seconds at a rate (USD an hour) are paid besides, at once: the rest of an hour that has begun."""
+        rental = self._rentals[id]
+        self._settle(rental)
+        usd = seconds * rate / HOUR
+        rental.usd += usd
+        rental.usd_by_state[rental.state] = rental.usd_by_state.get(rental.state, 0.0) + usd
+        rental.stretches.insert(-1, (rental.since, rental.since + seconds, rate))
+
     def end(self, id: str, state: str = "ended", *, step: float = 0.0) -> None:
         """Billing stops now. Again: nothing. `step`: of the time since it first cost something, a begun step of so
         many seconds is paid whole."""

@@ -10,13 +10,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTES = """
-import os, pathlib, pytest
+import os, pathlib, time, pytest
 
 @pytest.mark.parametrize("number", range({count}))
 def test_it(number):
     with open({log!r}, "a") as log:
         print(os.environ["PYTEST_XDIST_WORKER"], {name!r}, file=log)
 """
+BOTH = """
+    until = time.monotonic() + 20
+    while len({{line.split()[0] for line in open({log!r}) if "chaos" in line}}) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+"""
+"""Ends once both workers have had such a test: one that is slow to begin would leave them all to the other."""
 MOMENT = """
 Stack = object
 
@@ -37,7 +43,7 @@ def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(t
         for number in range(2):
             path = tests / name / f"test_{name}_{number}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = NOTES + MOMENT if name == "engine" else NOTES
+            text = NOTES + {"engine": MOMENT, "chaos": BOTH}.get(name, "")
             path.write_text(text.format(count=count, log=str(log), name=f"{name} {number}"))
     shutil.copy2(ROOT / "tests" / "conftest.py", tests)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

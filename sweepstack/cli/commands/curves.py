@@ -149,7 +149,7 @@ def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str) -> Read | 
     """The rows, or the reason why there are none."""
     try:
         source = find_file(sources, snapshot, cell, None, file)
-        rows = list(parse_rows(source.whole(MOST_BYTES), file))
+        rows = parse_rows(source.whole(MOST_BYTES), file)
     except (SweepstackError, OSError) as error:
         return str(error)
     return Read(cell, source.words, source.attempt, rows) if rows else f"{file} has no row yet"

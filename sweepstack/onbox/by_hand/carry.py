@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from sweepstack.onbox.by_hand.returned import MARK, SESSION, journal_in
+from sweepstack.onbox.by_hand.returned import MARK, SEALED, SESSION, journal_in, last_events
 from sweepstack.onbox.common import box_layout
 
 LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS)
@@ -40,7 +40,7 @@ class Carrier:
             self._copy(path)
         self._write(box_layout.JOURNAL, journal)
         self._write(MARK, json.dumps(self.whose, sort_keys=True).encode("ascii") + b"\n")
-        self._drop_old_checkpoints({path.relative_to(self.work).as_posix() for path in durable})
+        self._drop_old_checkpoints({path.relative_to(self.work).as_posix() for path in durable}, _sealed(journal))
         return len(journal)
 
     def beat(self, **said: Any) -> None:
@@ -83,11 +83,33 @@ class Carrier:
         os.replace(part, target)
         self._written[name] = data
 
-    def _drop_old_checkpoints(self, kept: set[str]) -> None:
-        """Takes away checkpoints that the job pruned, else the folder fills. Never anything that was sealed."""
-        for path in list(_files(self.out / box_layout.DURABLE / str(self.whose["identity"]) / CHECKPOINTS)):
-            if path.relative_to(self.out).as_posix() not in kept:
+    def _drop_old_checkpoints(self, kept: set[str], sealed: set[str]) -> None:
+        """Takes away checkpoints that the job pruned, else the folder fills: those that this session carried or found
+        equal here, once a newer one of the same cell is carried, or the cell is sealed. A mounted folder may show late
+        what an earlier session left, so whatever else lies there stays."""
+        place = "{}/{}/{}".format(box_layout.DURABLE, self.whose["identity"], CHECKPOINTS)
+        newest: dict[tuple[str, ...], int] = {}
+        for name in kept & self._seen.keys():
+            if name.startswith(place + "/"):
+                cell = _cell_of(name[len(place) :])
+                newest[cell] = max(newest.get(cell, 0), self._seen[name][1])
+        for path in list(_files(self.out / place)):
+            name = path.relative_to(self.out).as_posix()
+            if name in kept or name not in self._seen:
+                continue
+            cell = _cell_of(name[len(place) :])
+            if cell[0] in sealed or newest.get(cell, 0) > self._seen[name][1]:
                 path.unlink()
+                del self._seen[name]
+
+
+def _cell_of(below: str) -> tuple[str, ...]:
+    """The cell and the version of its config that a checkpoint is of, by its path below the folder of them all."""
+    return tuple(below.strip("/").split("/")[:2])
+
+
+def _sealed(journal: bytes) -> set[str]:
+    return {cell for cell, event in last_events(journal).items() if event in SEALED}
 
 
 def _same(target: Path, now: tuple[int, int]) -> bool:

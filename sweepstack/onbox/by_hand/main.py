@@ -29,7 +29,19 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from sweepstack.onbox.by_hand.carry import PART, Carrier
-from sweepstack.onbox.by_hand.returned import PACKED, SESSION, SMALL, WHOSE, Copy, continues, copies, journal_in, read
+from sweepstack.onbox.by_hand.returned import (
+    PACKED,
+    SEALED,
+    SESSION,
+    SMALL,
+    WHOSE,
+    Copy,
+    continues,
+    copies,
+    journal_in,
+    last_events,
+    read,
+)
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
@@ -316,16 +328,8 @@ def _extract(archive: tarfile.TarFile, target: Path, place: Path) -> None:
 
 
 def _counts(journal: bytes) -> tuple[int, int, int]:
-    state: dict[str, str] = {}
-    for line in journal.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if "cell" in entry:
-            state[entry["cell"]] = entry["event"]
-    events = list(state.values())
-    sealed = sum(event in ("cell-sealed", "cell-found-sealed") for event in events)
+    events = list(last_events(journal).values())
+    sealed = sum(event in SEALED for event in events)
     return sealed, events.count("cell-started"), events.count("cell-failed")
 
 

@@ -28,6 +28,8 @@ ENTRIES = 2_000
 """So many folders are looked into at most: each command looks."""
 SMALL, LARGE = 1 << 20, 1 << 30
 """Bytes that are read at most: of a mark or a sign of life, and of a journal."""
+SEALED = ("cell-sealed", "cell-found-sealed")
+"""The events of a journal after which a cell's results are fixed."""
 
 
 class Copy(NamedTuple):
@@ -100,3 +102,16 @@ def journal_in(folder: Path, path: str) -> bytes:
 def continues(later: bytes, earlier: bytes) -> bool:
     """Whether the journal `earlier` is how `later` began: a journal is only ever appended to."""
     return later.startswith(earlier)
+
+
+def last_events(journal: bytes) -> dict[str, str]:
+    """Cell → what the journal says of it last. A line that does not read is left out."""
+    state = {}
+    for line in journal.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if "cell" in entry:
+            state[entry["cell"]] = entry["event"]
+    return state

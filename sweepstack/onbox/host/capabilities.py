@@ -73,12 +73,41 @@ class HasMarket(Platform, Protocol):
 
 
 @runtime_checkable
-class HasBalance(Platform, Protocol):
-    """A platform whose account has a balance."""
+class Wallet(Protocol):
+    """An account that is paid from a balance; also one whose machines no adapter of ours rents."""
 
     def balance(self) -> Balance | None:
         """The account's balance (USD); None when the key may not see it. Reads only."""
         ...
+
+
+class ListedHost(NamedTuple):
+    """A host as its platform's API shows it: the platform's id and word for its state. `off`: its compute bills no
+    more."""
+
+    id: str
+    state: str
+    off: bool
+
+
+@runtime_checkable
+class ListsHosts(Protocol):
+    """An account whose API shows some of the hosts that a person rents there."""
+
+    def host_at(self, host: str, port: int) -> ListedHost | None:
+        """The host whose sshd is at this address; None where the API shows none, which proves nothing: it may show
+        only some kinds of hosts. Reads only; blocks for seconds. Raises PlatformError."""
+        ...
+
+    def power_off_host(self, id: str) -> None:
+        """Turns this host off, which keeps its disks; blocks until the platform says that it is off. Idempotent.
+        Raises OutcomeUnknown when that is not so in time; another PlatformError for a refusal."""
+        ...
+
+
+@runtime_checkable
+class HasBalance(Platform, Wallet, Protocol):
+    """A platform whose account has a balance."""
 
 
 @runtime_checkable

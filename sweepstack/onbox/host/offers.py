@@ -121,7 +121,8 @@ class Balance:
     """An account's balance in USD. `prepaid`: boxes end when it is used up; None when the platform does not say.
 
     `per_hour`: USD per hour of everything that bills on the account now, other people's boxes too; None when the
-    platform does not say. `volumes`: volumes are in it.
+    platform does not say. `volumes`: volumes are in it. `said`: the platform's own words for `usd`, where it counts in
+    other money.
     """
 
     usd: float
@@ -129,6 +130,7 @@ class Balance:
     spend_limit_per_hour: float | None = None
     per_hour: float | None = None
     volumes: bool = False
+    said: str = ""
 
 
 def cheapest_first(offers: Iterable[Offer], constraints: Constraints) -> list[Offer]:

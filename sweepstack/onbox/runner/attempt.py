@@ -26,7 +26,7 @@ from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
-from sweepstack.onbox.runner.threads import thread_limits
+from sweepstack.onbox.runner.threads import share_of_cpus, thread_limits
 
 LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
@@ -73,7 +73,8 @@ class Attempt:
 
     `kill_at`: when its grace is over (monotonic). `dropped`: the reason, if the cell was dropped while it ran. `ended`:
     why this runner ended it, upon a deadline, a hang or a person's request. `stopped`: the runner itself is ending.
-    `holds_slot`: its first process has ended, and others of its process group may still use the slot.
+    `threads`: how many its math libraries start, 0 for their own choice. `holds_slot`: its first process has ended, and
+    others of its process group may still use the slot.
     """
 
     process: subprocess.Popen[bytes]
@@ -81,8 +82,16 @@ class Attempt:
     environment: Future[Environment]
 
     def __init__(
-        self, home: Path, checkpoints: Path, spec: dict[str, Any], entry: Entry, number: int, slot: int
+        self,
+        home: Path,
+        checkpoints: Path,
+        spec: dict[str, Any],
+        entry: Entry,
+        number: int,
+        slot: int,
+        threads: int | None = None,
     ) -> None:
+        """`threads`: as an earlier attempt of this version had; None: this is the first."""
         self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
@@ -95,6 +104,7 @@ class Attempt:
             self.argv[2] = fill(entry.run, self._values, shlex.quote)
         self.started_at, self.began = now(), time.monotonic()
         self.devices = self._devices()
+        self.threads = share_of_cpus(spec, len(self.devices)) if threads is None else threads
         metrics = spec.get("metrics") or {}
         if metrics.get("stop_on_nan"):
             self.watch = MetricsWatch(self.out, metrics)
@@ -225,7 +235,7 @@ class Attempt:
             SWEEPSTACK_SCRATCH=str(self.scratch),
             **mount_variables(self.home.parent.parent, self.spec),
         )
-        env.update(thread_limits(self.spec, self.entry.run, env, len(self.devices)))
+        env.update(thread_limits(self.threads, self.entry.run, env))
         if self.devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
         return env

@@ -6,6 +6,7 @@ Caches and old checkpoints lie where no job looks for them, and a disk can be fu
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 
 LOOK_SECONDS = 10.0
 """For all folders together: on a network mount one folder can take minutes."""
+GRACE_SECONDS = 2.0
+"""How much longer it is waited for a call of the system that does not come back."""
 AGAIN_SECONDS = 600.0
 SHOWN, SMALL = 4, 0.02
 """So many folders; none that holds less than this part of what the largest one does."""
@@ -49,15 +52,38 @@ class DiskUse:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._seen: dict[tuple[str, int], tuple[float, str]] = {}
+        self._looking: threading.Thread | None = None
+        self._found: list[Use] = []
+        self._at, self._device = home, 0
 
     def words(self, why: str, device: int, spec: Mapping[str, Any]) -> str:
         """`: ~/.cache/huggingface 12.3 GB, …`, to end a sentence with; "" where no folder is known there. `why`: disk,
-        or inodes. Blocks for `LOOK_SECONDS` at most."""
+        or inodes. Blocks for `LOOK_SECONDS` and `GRACE_SECONDS` at most."""
         at, said = self._seen.get((why, device), (0.0, ""))
         if not at or time.monotonic() - at > AGAIN_SECONDS:
-            said = _said(why, hogs(self._folders(spec), device, LOOK_SECONDS))
+            said = self._look(why, device, list(self._folders(spec)))
             self._seen[why, device] = time.monotonic(), said
         return said
+
+    def _look(self, why: str, device: int, folders: list[Path]) -> str:
+        """In a thread of its own: a `stat` on a mount whose server is gone can hang for ever. While one hangs, no other
+        begins."""
+        if self._looking is None or not self._looking.is_alive():
+            self._found, self._device = [], device
+            self._looking = threading.Thread(
+                target=hogs, args=(self._each(folders), device, LOOK_SECONDS, self._found), daemon=True
+            )
+            self._looking.start()
+        self._looking.join(LOOK_SECONDS + GRACE_SECONDS)
+        if not self._looking.is_alive():
+            return _said(why, self._found)
+        seen = list(self._found) if device == self._device else []
+        return f"{_said(why, seen) or ': '}{', ' if seen else ''}{self._at} does not answer"
+
+    def _each(self, folders: Iterable[Path]) -> Iterator[Path]:
+        for folder in folders:
+            self._at = folder
+            yield folder
 
     def _folders(self, spec: Mapping[str, Any]) -> Iterator[Path]:
         box = self._home.parent.parent
@@ -68,10 +94,10 @@ class DiskUse:
         yield from (Path(os.path.expanduser(name)) for name in (*names, *CACHES, *ELSEWHERE))
 
 
-def hogs(folders: Iterable[Path], device: int, seconds: float) -> list[Use]:
+def hogs(folders: Iterable[Path], device: int, seconds: float, found: list[Use] | None = None) -> list[Use]:
     """What these folders hold on the disk `device`, the largest first. A folder inside one that was seen, or the same
-    by another name, counts once, where it is named first."""
-    ends, found = time.monotonic() + seconds, []
+    by another name, counts once, where it is named first. `found`: gets each as soon as it is known."""
+    ends, found = time.monotonic() + seconds, [] if found is None else found
     seen: set[tuple[int, int]] = set()
     for folder in folders:
         use = _of(folder, device, ends, seen)

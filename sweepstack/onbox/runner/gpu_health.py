@@ -43,6 +43,7 @@ class GpuHealth:
         self._idle: dict[int, int] = {}
         self._xids: dict[tuple[str, int], int] | None = None
         self._ours: set[tuple[int, ...]] = set()
+        self._errors: dict[int, int] = {}
 
     def look(self, gpus: Iterable[dict[str, Any]], path: str | None = None) -> list[str]:
         """Adds `power`, `power_limit` (watts) and `uncorrected` (memory errors since the driver's start) to the values
@@ -60,11 +61,19 @@ class GpuHealth:
         for index, errors, pending in _rows(ERRORS, path):
             if index in cards and errors.isdigit():
                 cards[index]["uncorrected"] = int(errors)
-                if int(errors):
-                    alarms.append(f"GPU {index} has {errors} memory errors that can't be corrected: rent another one")
+                if new := self._new_errors(index, int(errors)):
+                    alarms.append(f"GPU {index} had {new} memory errors that can't be corrected: rent another one")
             if index in cards and pending.lower() == "yes":
                 alarms.append(f"GPU {index} has bad pages of memory, retired at the next restart of the machine only")
         return [*alarms, *self._reports(path), *self._lies(cards)]
+
+    def _new_errors(self, index: int, count: int) -> int:
+        """How many came since the first look: the driver counts since its own start, also for the tenant before. A
+        count that shrank began anew, with the driver."""
+        first = self._errors.setdefault(index, count)
+        if count < first:
+            first = self._errors[index] = 0
+        return count - first
 
     def _lies(self, cards: Mapping[int, Mapping[str, Any]]) -> list[str]:
         said = []

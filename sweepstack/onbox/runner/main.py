@@ -277,8 +277,9 @@ class Runner:
         entry = self.schedule.pop(self._busy(), lambda entry: self.setups.ready(entry, spec))
         if entry is None:
             return None
-        number = self.journal.cells[entry.cell].attempt + 1
-        attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot)
+        known = self.journal.cells[entry.cell]
+        number, threads = known.attempt + 1, known.threads.get(entry.version)
+        attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot, threads)
         attempt.environment = self.setups.environment(entry, spec)
         step = attempt.checkpoint_step()
         self.schedule.announce()
@@ -293,6 +294,7 @@ class Runner:
             retry=entry.retry,
             **({"setup": entry.prepared} if entry.setup else {}),
             **({"checkpoint_step": step} if step is not None else {}),
+            **({"threads": attempt.threads} if attempt.threads else {}),
             argv=attempt.argv,
             slot=slot,
         )

@@ -57,6 +57,7 @@ class Progress:
     def __init__(self) -> None:
         self.state, self.attempt, self.config, self.version, self.retry = "pending", 0, "", "", 0
         self.failures: collections.Counter[str] = collections.Counter()
+        self.threads: dict[str, int] = {}  # version → what its first attempt here was given; 0: the libraries chose
         self.refused: set[str] = set()
 
 
@@ -144,6 +145,7 @@ class Journal:
         if event == "cell-started":
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
+            cell.threads.setdefault(cell.version, entry.get("threads", 0))
         elif event == "cell-failed":
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state = "failed" if entry["final"] else "retry"

@@ -21,16 +21,18 @@ LAUNCHER = re.compile(
 """They start several processes, and choose a number for each where none is set."""
 
 
-def thread_limits(spec: Mapping[str, Any], run: str, env: Mapping[str, str], cards: int = 1) -> dict[str, str]:
-    """The variables to set. `cards`: the cell's; of several, each may have a process of its own.
-
-    Empty where the libraries' own choice is right: the person set one of them, a launcher starts the processes, or the
-    cell has all CPUs that it sees.
-    """
-    if any(name in env for name in NAMES) or LAUNCHER.search(run):
-        return {}
+def share_of_cpus(spec: Mapping[str, Any], cards: int = 1) -> int:
+    """How many threads a cell's libraries should start here; 0 where their own choice is right, since the cell has all
+    CPUs that it sees. `cards`: the cell's; of several, each may have a process of its own."""
     allowed, seen = cpus(), os.cpu_count()
     if allowed is None or seen is None:
-        return {}
+        return 0
     share = max(1, math.floor(allowed / max(1, int(spec.get("slots") or 1))))
-    return dict.fromkeys(NAMES, str(max(1, share // max(1, cards)))) if share < seen else {}
+    return max(1, share // max(1, cards)) if share < seen else 0
+
+
+def thread_limits(threads: int, run: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables to set; none for 0, where the person set one of them, or where a launcher starts the processes."""
+    if not threads or any(name in env for name in NAMES) or LAUNCHER.search(run):
+        return {}
+    return dict.fromkeys(NAMES, str(threads))

@@ -135,6 +135,7 @@ class HttpClient:
     """One API with one key. Threads may share it; it holds no connection open between calls.
 
     `service`: its name in messages. `key_hint`: where a person puts the key ("RUN_KEY, or ~/.run/key"), for messages.
+    `scheme`: what stands before the key in its header.
     Raises RequestRefused when `base_url` would send the key in the clear.
     """
 
@@ -147,6 +148,7 @@ class HttpClient:
         key_hint: str,
         limiter: RateLimiter | None = None,
         headers: Mapping[str, str] | None = None,
+        scheme: str = "Bearer ",
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
@@ -159,6 +161,7 @@ class HttpClient:
         self.base_url = base_url.rstrip("/")
         self.limiter = limiter or RateLimiter()
         self._key = key
+        self._scheme = scheme
         self._key_hint = key_hint
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
 
@@ -169,6 +172,18 @@ class HttpClient:
         returned.
         """
         return self._sent("GET", path, params, None, deadline)
+
+    def query(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Answer:
+        """A request with a body that only reads: sent again as `read` is, and raises the same."""
+        return self._sent(method, path, params, body, deadline, writes=False)
 
     def write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None
@@ -187,26 +202,34 @@ class HttpClient:
         params: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,
         deadline: Deadline | None,
+        *,
+        writes: bool | None = None,
     ) -> Answer:
         until = deadline or Deadline(CALL_SECONDS)
+        changes = method != "GET" if writes is None else writes
         return retried(
-            lambda: self._once(method, path, params, body, answer_seconds(until)),
+            lambda: self._once(method, path, params, body, answer_seconds(until), changes),
             until,
             f"ask {self.service} ({method} {path})",
             limiter=self.limiter,
-            writes=method != "GET",
+            writes=changes,
         )
 
     def _once(
-        self, method: str, path: str, params: Mapping[str, str] | None, body: Mapping[str, Any] | None, seconds: float
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        seconds: float,
+        writes: bool,
     ) -> Answer:
         import httpx
 
         asked = f"{method} {path}"
-        writes = method != "GET"
         headers = dict(self._headers)
         if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+            headers["Authorization"] = f"{self._scheme}{self._key}"
         end = time.monotonic() + seconds
         timeout = httpx.Timeout(seconds, connect=min(seconds, 10.0))
         failure: str

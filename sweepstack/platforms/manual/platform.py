@@ -12,14 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
-from sweepstack.onbox.host.box_folders import default_root
+from sweepstack.onbox.host.box_folders import answering, default_root
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.manual.channel import CLOSED, HandChannel
 from sweepstack.platforms.manual.returns import folder_of, take_in
 
+CLOSED_BOXES = "closed"
+"""Folder below the platform's root: one file for each box whose end we began, after the gate had allowed it."""
 NO_ADDRESS = "no machine of it has an address: only a person can see whether its session still runs"
 
 
@@ -74,6 +77,18 @@ class HandPlatform(LocalPlatform, IsHost):
             note = str(error)
         return replace(record, note=note)
 
+    def destroy(self, native_id: str, account: str) -> None:
+        """Removes the box's folder here, and keeps on record that we ended it. A folder that is not there any more
+        leaves no such record: a person took it away, and its session may still run."""
+        self._store.require(account)
+        box = self._box(native_id)
+        with answering(box):
+            if box.is_dir() and not box.is_symlink():
+                closed = self._closed(native_id)
+                closed.parent.mkdir(exist_ok=True)
+                write_json_atomically(closed, {"schema": 1, "native_id": native_id})
+        super().destroy(native_id, account)
+
     def channel(self, native_id: str, account: str) -> HandChannel:
         box, mounts = self.where(native_id, account)
         if not self.returns:
@@ -91,3 +106,16 @@ class HandPlatform(LocalPlatform, IsHost):
 
     def pinned(self) -> list[str]:
         return []
+
+    def _closed(self, native_id: str) -> Path:
+        return self._store.root / CLOSED_BOXES / f"{native_id}.json"
+
+    def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
+        record = super()._without_folder(native_id, account, box)
+        if record.phase is not Phase.GONE or self._closed(native_id).exists():
+            return record
+        note = (
+            f"its folder {box} is gone, and not by sweepstack, so its session may still run. See that it has ended; "
+            'then sweepctl approve --abandon BOX --reason "…", and sweepctl confirm-gone BOX --saw "…"'
+        )
+        return replace(record, phase=Phase.UNKNOWN, note=note)

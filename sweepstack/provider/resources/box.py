@@ -130,7 +130,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
         duplicates.warn(op, box, rented)
         if dry_run:
-            runway.tell(op, rented.adapter, evidence)
+            runway.tell(op, rented, evidence)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:

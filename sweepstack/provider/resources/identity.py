@@ -73,7 +73,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         """The inputs with the policy that binds, and what it has against a new place or a budget that is taken out.
         Says what is wrong with the file or a copy, once for all resources."""
         place = evidence_of(op, new.pull_to)
-        now = policy.bound(op, Evidence(place), old.policy if old is not None else None)
+        before = old.policy if old is not None else None
+        now = policy.bound(op, Evidence(place), before, had_none=old is not None and before is None)
         for note in now.notes:
             op.warn(note)
         failures = [Failure("policy", now.file_problem)] if now.file_problem else []
@@ -357,4 +358,6 @@ def may_still_bill(birth: Birth) -> str:
 
 
 def _still(record: BoxRecord) -> str:
+    if record.phase is Phase.UNKNOWN:
+        return f"may still run, and whether it has ended is not known: {record.note}"
     return f"bills on: {record.note}" if record.emptied else "still exists"

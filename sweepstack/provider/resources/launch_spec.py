@@ -11,6 +11,7 @@ from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.lease import on_box
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueState
+from sweepstack.provider.resources.kept_caches import network_of
 from sweepstack.provider.session import Operation
 
 
@@ -50,7 +51,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         tries_again=state.job.retries,
         mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
         keep=state.job.keep or (),
-        network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
+        network=network_of(state.job),
         when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
         smoke=state.job.smoke.model_dump() if state.job.smoke else {},
         lease=on_box(state.job.lease, platform, state.box),

@@ -90,6 +90,8 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         op.warn(f"box {name}: what {adapter} has now is not known ({error})")
         return []
     if found is None:
+        if isinstance(price := inputs.get("price_per_hour"), int | float):
+            runway.foresee(op, inputs, float(price), evidence)
         return []
     if volume and elsewhere:
         where = volume.region or volume.location

@@ -57,9 +57,16 @@ class Bound:
     notes: Sequence[str] = ()
 
 
-def bound(op: Operation, evidence: Evidence | None, before: str | None, identity: str = "") -> Bound:
+def bound(
+    op: Operation, evidence: Evidence | None, before: str | None, identity: str = "", *, had_none: bool = False
+) -> Bound:
     """What binds, by the copy in the state (`before`), that in the evidence, and the project's file. If the evidence is
-    there and can't be opened, what the state has binds on. `identity`: of the sweep, if it is known. Raises nothing."""
+    there and can't be opened, what the state has binds on. `identity`: of the sweep, if it is known. `had_none`: the
+    state has this sweep, without a policy; said by the Identity for all resources that are checked after it, of which a
+    new one has no state. Raises nothing."""
+    key = f"no policy in the state of {evidence.uri if evidence is not None else ''}"
+    if had_none:
+        op.session.shared[key] = True
     store = evidence.usable if evidence is not None and evidence.uri else None
     places = [in_state(before), *([_recorded(op, store)] if store is not None else [])]
     there = any(place.problem or (place.copy is not None and place.copy.chains) for place in places)
@@ -69,10 +76,18 @@ def bound(op: Operation, evidence: Evidence | None, before: str | None, identity
 
     identity = identity or (store.marker.identity if store is not None else "")
     found = change(op.session.project_root, places, store, identity)
-    copy = copy_text(found.after.copy.within(in_state(before).copy)) or before
+    had_none = before is None and key in op.session.shared
+    taken = found.for_state(in_state(before).copy, had_none=had_none)
+    copy, notes = copy_text(taken) or before, list(found.notes)
+    if had_none and (left := [chain.head.short for chain in found.after.copy.chains if chain not in taken.chains]):
+        notes.append(
+            f"only {places[-1].where} has a policy ({', '.join(left)}): the engine's state has none, and {FILE} says "
+            f"another or none. It binds, and is written nowhere else. Next: if it is not yours, delete "
+            f"{places[-1].path}; else put {FILE} back"
+        )
     if before is not None and not identity:  # an approval of a change names the sweep, which is not known here
         copy = before
-    return Bound(copy, found.after.rules, found.problem, found.after.unreadable, found.notes)
+    return Bound(copy, found.after.rules, found.problem, found.after.unreadable, notes)
 
 
 def _recorded(op: Operation, store: EvidenceStore) -> Found:

@@ -35,6 +35,7 @@ from sweepstack.provider.resources import (
     versions,
 )
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.kept_caches import with_caches_kept
 from sweepstack.provider.resources.launch_spec import launch_spec
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.resources.policy import bound
@@ -100,6 +101,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             seen = observe(_at(old))[0]
             if old.job.lease is not None and seen.journal is not None:
                 look(_at(old).channel)
+            completed = with_caches_kept(op, old, completed, seen)
         if seen.journal is None:
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal)

@@ -20,6 +20,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.common.single_flight import SingleFlight
+from sweepstack.platforms.registry import has_address, has_wallet, payer
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.session import Operation
 
@@ -82,11 +83,12 @@ def foresee(op: Operation, inputs: Mapping[str, Any], price_per_hour: float, evi
 
     `inputs`: of the box, as the program gave them.
     """
-    account = _account(op, str(inputs["adapter"]))
+    who = _payer(inputs)
+    account = _account(op, who)
     account.offered[str(inputs["name"])] = price_per_hour
     if not inputs.get("dry_run") or not account.first():
         return
-    asked = _ask(op, str(inputs["adapter"]), evidence)
+    asked = _ask(op, who, evidence)
     if asked is not None:
         known = _expected(op)
         _say(op, _runway(asked, price_per_hour * max(known.boxes - asked.boxes, 1), known.hours_left))
@@ -96,20 +98,21 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None)
     """For the preview of a create, which the engine asks for what it would really rent. Raises SweepstackError as
     `require`. Where an approval stands in the stack file it warns instead: the `up` that brings it in must go through,
     and rents nothing all the same. Nothing of a box that is there already: it is adopted."""
-    adapter, box = str(inputs["adapter"]), str(inputs["name"])
-    if box in _expected(op).there or box not in _account(op, adapter).offered:
+    who, box = _payer(inputs), str(inputs["name"])
+    if box in _expected(op).there or box not in _account(op, who).offered:
         return
     try:
-        _require(op, adapter, evidence, box, None, inputs.get(SETTING))
+        _require(op, who, evidence, box, None, inputs.get(SETTING))
     except SweepstackError as error:
         if not (inputs.get("approval") or inputs.get("leaving")):
             raise
         op.warn(str(error))
 
 
-def tell(op: Operation, adapter: str, evidence: Evidence) -> None:
-    """Says once for each preview how long the balance lasts. Blocks for seconds; never raises."""
-    if _account(op, adapter).first() and (asked := _ask(op, adapter, evidence)) is not None:
+def tell(op: Operation, box: BoxInputs, evidence: Evidence) -> None:
+    """Says once for each preview how long the balance lasts that pays for the box. Blocks for seconds; never raises."""
+    who = payer(box.adapter, box.platform or "")
+    if _account(op, who).first() and (asked := _ask(op, who, evidence)) is not None:
         _say(op, _runway(asked, 0.0, _expected(op).hours_left))
 
 
@@ -118,7 +121,8 @@ def require(op: Operation, inputs: BoxInputs, evidence: Evidence, price: float |
     else this command rents. To adopt a box is not renting. `price`: the most that it may cost, where no offer is known.
     Blocks for seconds.
     """
-    _require(op, inputs.adapter, evidence, inputs.name, price, inputs.ignore_balance)
+    who = payer(inputs.adapter, inputs.platform or "")
+    _require(op, who, evidence, inputs.name, price, inputs.ignore_balance)
 
 
 def _require(
@@ -155,6 +159,11 @@ def _expected(op: Operation) -> Expected:
     return known
 
 
+def _payer(inputs: Mapping[str, Any]) -> str:
+    platform = inputs.get("platform")
+    return payer(str(inputs["adapter"]), platform if isinstance(platform, str) else "")
+
+
 def _account(op: Operation, adapter: str) -> _Account:
     found: _Account = op.session.shared.setdefault(f"runway at {adapter}", _Account())
     return found
@@ -171,7 +180,8 @@ def _ask(op: Operation, adapter: str, evidence: Evidence | None) -> _Asked | Non
 
 
 def _running(adapter: str, evidence: Evidence | None) -> tuple[float, int]:
-    """USD per hour of this sweep's boxes there, and how many run, by the ledger; nothing where that can't be read."""
+    """USD per hour of this sweep's boxes there, and how many run, by the ledger; nothing where that can't be read. Of a
+    wallet, those on any host: the ledger does not say whose a host is, and too much is the safe side."""
     if evidence is None:
         return 0.0, 0
     try:
@@ -180,5 +190,7 @@ def _running(adapter: str, evidence: Evidence | None) -> tuple[float, int]:
         found = spent(evidence.store, datetime.now(UTC))
     except EvidenceError:
         return 0.0, 0
-    there = [bill for bill in found.bills if bill.platform == adapter and bill.open is not None]
+    hosts = has_wallet(adapter)
+    ours = [bill for bill in found.bills if bill.platform == adapter or (hosts and has_address(bill.platform))]
+    there = [bill for bill in ours if bill.open is not None]
     return sum(bill.per_hour or 0.0 for bill in there), len(there)

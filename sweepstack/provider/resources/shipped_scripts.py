@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.launch.line_ends import crlf_problems
+from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
@@ -16,7 +16,8 @@ from sweepstack.provider.session import Operation
 
 
 def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInputs) -> list[Failure]:
-    """The failure if cells would start with new code that has scripts with CRLF line ends.
+    """The failure if cells would start with new code that has scripts with CRLF line ends; a warning for those that the
+    job does not reach.
 
     Code that is in the evidence was shipped before: whether its scripts run is known there, and a sweep that goes on
     must not need other code for it.
@@ -25,19 +26,25 @@ def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInp
         return []
     try:
         workdir = located(op.session.project_root, new.job.workdir, op.info)
-        found = _found(workdir, tuple(new.job.include or ()), new.job.code)
+        smoke = new.job.smoke
+        commands = (new.job.run, new.job.setup or "", smoke.run if smoke is not None else "")
+        found = _found(workdir, tuple(new.job.include or ()), new.job.code, commands)
     except ConfigError:
         return []  # shipping says what is wrong with it
-    if not found:
+    if idle := [script.problem for script in found if not script.runs]:
+        more = f" So do {len(idle) - 1:,} more." if len(idle) > 1 else ""
+        op.warn(f"{idle[0]}. No failure: no command of the job names it, and it can't be executed as it is.{more}")
+    runs = [script.problem for script in found if script.runs]
+    if not runs:
         return []
-    return [Failure("job", "\n  ".join(["these scripts would fail on the box; nothing was started:", *found]))]
+    return [Failure("job", "\n  ".join(["these scripts would fail on the box; nothing was started:", *runs]))]
 
 
 @functools.lru_cache(maxsize=8)
-def _found(workdir: Path, include: tuple[str, ...], code: str) -> tuple[str, ...]:
+def _found(workdir: Path, include: tuple[str, ...], code: str, commands: tuple[str, ...]) -> tuple[CrlfScript, ...]:
     """The problems of one version of the code: the queues of one preview ask for the same one."""
     shipment = collect(workdir, include)
-    return tuple(crlf_problems(workdir, shipment.files)) if shipment.digest == code else ()
+    return tuple(crlf_scripts(workdir, shipment.files, commands)) if shipment.digest == code else ()
 
 
 def _shipped(evidence: Evidence) -> list[str]:

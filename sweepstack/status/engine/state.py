@@ -62,7 +62,26 @@ class IdentityEntry(_Entry):
     budget: dict[str, Any] | None = None
 
 
-class VolumeEntry(_Entry):
+class _WithApproval(_Entry):
+    approval: dict[str, Any] | None = None
+    clearance: str | None = "locked"
+
+    @property
+    def claims_cleared(self) -> bool:
+        """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
+        return (self.clearance or "").startswith("cleared")
+
+    def approval_in_state(self) -> tuple[Approval | None, str]:
+        """The approval that the state holds, and why it can't be read where it can't."""
+        if self.approval is None:
+            return None, ""
+        try:
+            return Approval.model_validate(self.approval), ""
+        except ValidationError as error:
+            return None, f"the approval in the state can't be read: {_first(error)}"
+
+
+class VolumeEntry(_WithApproval):
     """A tier that outlives the boxes. `kept`: another stack keeps it; `guarded`: this one does, and may end it."""
 
     adapter: str
@@ -82,25 +101,6 @@ class VolumeEntry(_Entry):
     def channel(self, mount: str) -> Channel:
         """Reads what lies on it, as if it were mounted at `mount`. Raises as `load_platform` and `volume_channel`."""
         return volume_channel(load_platform(self.adapter), self.native_id, mount)
-
-
-class _WithApproval(_Entry):
-    approval: dict[str, Any] | None = None
-    clearance: str = "locked"
-
-    @property
-    def claims_cleared(self) -> bool:
-        """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
-        return self.clearance.startswith("cleared")
-
-    def approval_in_state(self) -> tuple[Approval | None, str]:
-        """The approval that the state holds, and why it can't be read where it can't."""
-        if self.approval is None:
-            return None, ""
-        try:
-            return Approval.model_validate(self.approval), ""
-        except ValidationError as error:
-            return None, f"the approval in the state can't be read: {_first(error)}"
 
 
 class BoxEntry(_WithApproval):

@@ -57,6 +57,7 @@ class Instance:
     begun: float = 0.0
     status_at: float = 0.0
     off_at: float | None = None
+    port: int = 10001
     history: list[str] = field(default_factory=list)
 
 
@@ -152,7 +153,7 @@ class AutodlSim(Simulator):
         one = self._asked_for(request)
         price = round(one.price * YUAN)
         secrets = {"root_password": "simulated", "jupyter_token": "simulated"}
-        reached = {"ssh_command": "ssh -p 10001 root@127.0.0.1", "proxy_host": "127.0.0.1", "ssh_port": 10001}
+        reached = {"ssh_command": f"ssh -p {one.port} root@127.0.0.1", "proxy_host": "127.0.0.1", "ssh_port": one.port}
         return self._said("Success", data={"payg_price": price, "origin_pay_price": price, **reached, **secrets})
 
     def _status(self, request: Request) -> Reply:
@@ -249,11 +250,12 @@ class AutodlSim(Simulator):
             if one.off_at is not None and self.clock.now() >= one.off_at:
                 self._turn(one, "shutdown", 0.0)
 
-    def act_rent(self, id: str, account: str = "ann", name: str = "", price: float = 2.0) -> str:
-        """A customer rents an instance in the console; `price` in yuan an hour. Ids begin with `pro-`."""
+    def act_rent(self, id: str, account: str = "ann", name: str = "", price: float = 2.0, port: int = 10001) -> str:
+        """A customer rents an instance in the console; `price` in yuan an hour, `port` of 127.0.0.1, where its SSH is.
+        Ids begin with `pro-`."""
         now = self.clock.now()
         self.ledger.begin(id, account=account, tag=name, kind="instance", state="running", rate=price)
-        self.instances[id] = Instance(id, account, name, price, begun=now, status_at=now)
+        self.instances[id] = Instance(id, account, name, price, begun=now, status_at=now, port=port)
         return id
 
     def act_shut_down(self, id: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from tests.unit.cli.support import STACK, World
 from tests.unit.report.test_page import numbers
@@ -78,6 +81,28 @@ def test_a_sweep_at_work(world: World) -> None:
     spent = world.run("ledger", "--json").json["usd"]
     assert abs(sum(layers.values()) - spent) < 0.01, "the layers add up to what the ledger says"
     assert layers["idle"] > 0.5 * (600 + 600) / 3600 * 0.9
+
+
+def test_a_long_curve_keeps_its_peak_and_its_gap_and_the_page_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweepstack.report.curves.MOST_POINTS", 0)
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.3")
+    odd = {77: math.nan, 150: 9.0}
+    rows = [{"step": step, "loss": odd.get(step, 1 / (step + 1))} for step in range(300)]
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    box.seal("lr0.1", files={"metrics.jsonl": text, "metrics.json": b'{"loss": 0.5}'})
+    box.seal("lr0.3", files={"metrics.jsonl": text[: text.index(b"\n") + 1]})
+    assert world.run("pull").code == 0
+    world.run("verify")
+    made = page(world)
+    long, short = (numbers(curve[2]) for curve in plots(made)["loss"]["curves"])
+    assert (long[0], max(long, key=lambda y: (y == y, y)), long[-1]) == (1.0, 9.0, pytest.approx(1 / 300))
+    assert any(math.isnan(y) for y in long)
+    assert len(long) < 100
+    assert list(short) == [1.0]
+    assert "Long curves are drawn by about 60 of their points" in made
 
 
 def test_a_sweep_that_is_over_by_its_evidence_alone(world: World) -> None:

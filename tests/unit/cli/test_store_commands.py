@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,10 @@ from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
+from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.teardown.policy_copies import keep as keep_policy
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
@@ -138,6 +142,33 @@ def test_status_shows_what_is_kept_for_whom_and_what_to_type(keep: Keep) -> None
     assert (volume["state"], volume["used_by"], volume["size_gb"]) == ("locked", [STACK], 2)
     assert (volume["usd_per_month"], volume["keep_until"], document["bills"]) == (0.0, "2031-01-31", "nothing")
     assert document["next"][0].startswith("sweepctl finish --stack keep")
+
+
+def test_status_names_who_signed_the_end_of_a_volume_and_who_is_missing(keep: Keep, tmp_path: Path) -> None:
+    signers = ""
+    for name in ("ana", "ben"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True, timeout=300)
+        signers += f"{name} {(tmp_path / f'{name}.pub').read_text()}"
+    link = PolicyLink(policy=PolicyText(text="approvers: [ana, ben]\nabandon_needs: 2\n", signers=signers))
+    keep_policy(keep.store, PolicyCopy(chains=(PolicyChain(links=(link,)),)))
+    by_ana = ["--sign", "--signing-key", str(tmp_path / "ana"), "--signer", "ana"]
+    given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", *by_ana)
+    assert given.code == 0, given
+    (volume,) = keep.run("status", "--json").json["volumes"]
+    (approval,) = volume["approvals"]
+    assert (approval["where"], [one["name"] for one in approval["signed_by"]]) == ("the stack file", ["ana"])
+    assert approval["signed_by"][0]["listed"]
+    assert "1 of ben" in approval["missing"][0]
+    screen = " ".join(keep.run("status").out.split())
+    assert f"signed abl: by ana ({approval['signed_by'][0]['key']})" in screen
+    assert "1 of ben" in screen
+    by_ben = ["--cosign", "--signing-key", str(tmp_path / "ben"), "--signer", "ben"]
+    assert keep.run("approve", *by_ben, types="abl").code == 0
+    (volume,) = keep.run("status", "--json").json["volumes"]
+    assert volume["state"] == "cleared"
+    assert [one["name"] for one in volume["approvals"][0]["signed_by"]] == ["ana", "ben"]
+    assert volume["approvals"][0]["missing"] == []
 
 
 def test_status_tells_of_what_is_gone_what_is_lost_and_what_nobody_knows(keep: Keep) -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.workdir import collect
-from sweepstack.launch.line_ends import crlf_problems
+from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
 
 
-def problems(folder: Path) -> list[str]:
-    return crlf_problems(folder, collect(folder).files)
+def scripts(folder: Path, *commands: str) -> list[CrlfScript]:
+    return crlf_scripts(folder, collect(folder).files, commands)
+
+
+def problems(folder: Path, *commands: str) -> list[str]:
+    return [script.problem for script in scripts(folder, *commands)]
 
 
 def put(folder: Path, name: str, text: str, mode: int = 0o644) -> None:
@@ -54,3 +58,36 @@ def test_files_that_no_shell_runs_may_end_as_they_like(tmp_path: Path) -> None:
     put(tmp_path, "good.sh", "#!/bin/sh\nprintf 'a\\r\\n'\n")
     put(tmp_path, "empty.sh", "")
     assert problems(tmp_path) == []
+
+
+RUNS = "bash scripts/train.sh --seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("files", "commands", "runs"),
+    [
+        ({"train.sh": "echo\r\n"}, (RUNS,), True),
+        ({"train.sh": "echo\r\n"}, ("python train.py", "pip install -e . && . ./train.sh"), True),
+        ({"train.sh": "echo\r\n"}, ("python train.py",), False),
+        ({"train.sh": "echo\r\n"}, ("bash pretrain.sh --log train.sh.log",), False),
+        ({"run.sh": "bash lib/train.sh\n", "train.sh": "echo\r\n"}, ("bash run.sh",), True),
+        ({"run.py": "call(['sh', 'train.sh'])\n", "train.sh": "echo\r\n"}, ("python3 run.py",), True),
+        ({"run.py": "call(['sh', 'train.sh'])\n", "train.sh": "echo\r\n"}, ("python3 -m run",), True),
+        ({"other.py": "call(['sh', 'train.sh'])\n", "train.sh": "echo\r\n"}, ("python3 -m run",), False),
+        ({"train": "#!/bin/sh\necho\r\n"}, ("make",), False),
+    ],
+)
+def test_a_script_counts_where_a_command_reaches_it(
+    tmp_path: Path, files: dict[str, str], commands: tuple[str, ...], runs: bool
+) -> None:
+    for name, text in files.items():
+        put(tmp_path, name, text)
+    (script,) = scripts(tmp_path, *commands)
+    assert script.runs is runs
+
+
+def test_what_may_be_executed_counts_without_a_command(tmp_path: Path) -> None:
+    put(tmp_path, "train", "#!/bin/sh\necho\r\n", 0o755)
+    put(tmp_path, "vendored.sh", "echo\r\n", 0o755)  # no shebang: only `sh vendored.sh` runs it
+    first, second = scripts(tmp_path, "make")
+    assert (first.runs, second.runs) == (True, False)

@@ -72,8 +72,11 @@ def test_each_is_switched_alone(
 def test_caches_lie_where_the_person_says(tmp_path: Path) -> None:
     assert told(plan(tmp_path, "generic-ssh")) == {"env": {"HF_HOME": "~/proj/.hf"}}
     moved = with_network(tmp_path, "generic-ssh", "{caches: {HF_HOME: /data/hf, TORCH_HOME: ~/torch}}")
-    assert told(moved) == {"env": {"HF_HOME": "/data/hf", "TORCH_HOME": "~/torch"}}
-    assert told(with_network(tmp_path, "generic-ssh", "{caches: {HF_HOME: false}}")) is None
+    assert told(moved) == {
+        "env": {"HF_HOME": "/data/hf", "TORCH_HOME": "~/torch"},
+        "written": ["HF_HOME", "TORCH_HOME"],
+    }
+    assert told(with_network(tmp_path, "generic-ssh", "{caches: {HF_HOME: false}}")) == {"written": ["HF_HOME"]}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_caches_of_rented_boxes_lie_below_the_box_s_folder(tmp_path: Path, name:
     assert set(caches) == {"HF_HOME", "PIP_CACHE_DIR"}
     assert told(rented(tmp_path, name, "{}")) == {"folders": caches}
     moved = told(rented(tmp_path, name, "{network: {caches: {HF_HOME: /workspace/hf, PIP_CACHE_DIR: false}}}"))
-    assert moved == {"env": {"HF_HOME": "/workspace/hf"}}
+    assert moved == {"env": {"HF_HOME": "/workspace/hf"}, "written": ["HF_HOME", "PIP_CACHE_DIR"]}
     behind = told(rented(tmp_path, name, "{network: {proxy: . /p, mirrors: {pip: {PIP_INDEX_URL: http://m/s}}}}"))
     assert behind == {
         "env": {"PIP_INDEX_URL": "http://m/s"},

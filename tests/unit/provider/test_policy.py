@@ -186,9 +186,9 @@ def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
     assert sweep.listed() == [box.native_id]
 
 
-@pytest.mark.parametrize("left", ["state", "evidence", "box"])
+@pytest.mark.parametrize("left", ["state", "evidence"])
 def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -> None:
-    """The file is gone, and two of the three copies are. Gate and box ask the same."""
+    """The file is gone, and two of the three copies are. Gate and box ask the same. What only the box has: below."""
     policy(sweep, "max_expiry: 1h\n")
     box = sweep.box()
     policy(sweep, None)
@@ -197,8 +197,7 @@ def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -
         given = given.model_copy(update={"policy": None})
     if left != "evidence":
         (sweep.store.root / "records" / RECORD).unlink()
-    if left != "box":
-        (sweep.root(box) / box_layout.POLICY).unlink()
+    (sweep.root(box) / box_layout.POLICY).unlink()
     with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
         BOX.delete(sweep.op(), box.native_id, given)
     gate = sweep.gate(given, policy=given.policy)
@@ -319,6 +318,53 @@ def test_a_chain_begun_anew_in_the_evidence_is_named_and_does_not_come_into_the_
     BOX.delete(sweep.op(), box.native_id, given)
     assert sweep.listed() == []
     assert "POLICY SET ASIDE" in sweep.said.warnings
+
+
+FORGED = PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=PolicyText(text="max_expiry: 1m\n")),)),))
+
+
+def test_what_a_job_writes_on_its_box_keeps_the_box_from_no_abandonment(sweep: Sweep) -> None:
+    box = sweep.box()
+    (sweep.root(box) / box_layout.POLICY).write_text(FORGED.written())
+    with pytest.raises(TeardownRefused, match="may hold for 1m at most"):
+        BOX.delete(sweep.op(), box.native_id, approved(box, approval_for(box)))
+    BOX.delete(sweep.op(), box.native_id, approved(box, approval_for(box, abandon=(abandonment(box),))))
+    assert sweep.listed() == []
+    assert "POLICY SET ASIDE" in sweep.said.warnings
+
+
+def test_a_policy_that_only_the_evidence_has_comes_into_no_state_and_no_box(sweep: Sweep) -> None:
+    """Of a sweep that has none in its state: else who writes the evidence would bind it for good. It binds until a
+    person deletes it, and the warning says where."""
+    box = sweep.box()
+    path = sweep.store.root / "records" / RECORD
+    sweep.store.write_record(RECORD, FORGED)
+    op = sweep.op("Identity", "identity")
+    assert IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs.policy is None
+    assert f"if it is not yours, delete {path}" in sweep.said.warnings
+    again = replace(sweep.op(), session=op.session)
+    assert BOX.check(again, sweep.box_inputs(box.name), sweep.box_inputs(box.name)).inputs.policy is None
+    assert BOX.check(again, None, sweep.box_inputs("another")).inputs.policy is None
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    with pytest.raises(TeardownRefused, match="may hold for 1m at most"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    path.unlink()
+    BOX.delete(sweep.op(), box.native_id, given)
+    assert sweep.listed() == []
+
+
+def test_a_state_that_lost_the_policy_gets_it_again_by_the_file_or_where_it_is_new(sweep: Sweep) -> None:
+    policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    op = sweep.op("Identity", "identity")
+    assert IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs.policy == box.policy
+    again = replace(sweep.op(), session=op.session)
+    assert BOX.check(again, sweep.box_inputs(box.name), sweep.box_inputs(box.name)).inputs.policy == box.policy
+    policy(sweep, None)
+    op = sweep.op("Identity", "identity")
+    assert IDENTITY.check(op, None, sweep.identity_inputs()).inputs.policy == box.policy
+    again = replace(sweep.op(), session=op.session)
+    assert BOX.check(again, None, sweep.box_inputs("another")).inputs.policy == box.policy
 
 
 @pytest.mark.parametrize("rule", ["max_price_per_hour", "platforms", "regions"])

@@ -18,7 +18,7 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
 from sweepstack.cli.orphans import Search, search
-from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -29,6 +29,8 @@ from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.resources.cell_moves import find
 from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover
+from tests.simulators.autodl import OFF
+from tests.unit.autodl_world import autodl_world
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
 from tests.unit.provider.support import BOX, abandonment, approval_for, approved
 from tests.unit.provider.test_given_up import gone, in_zeros, read_only, recorded, unreachable
@@ -208,6 +210,31 @@ def test_a_machine_that_died_is_given_up_confirmed_and_closed(
     delete(rented, box)
     assert [loss.cells for loss in rented.store.losses()] == [("a", "b")]
     assert rented.store.teardown() is None
+
+
+def test_what_the_platform_s_api_shows_running_is_not_confirmed_as_gone(
+    rented: HostSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that hangs bills; where the API shows it, it is turned off from here."""
+    box = rented.box().model_copy(update={"platform": "autodl"})
+    rented.host.stop()
+    box = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    power_off = Statement(box.name, SAW, by="ada", power_off=True)
+    with autodl_world(monkeypatch, scale=1000) as autodl:
+        with pytest.raises(Unsure, match="no API shows it"):
+            say(rented, monkeypatch, box, power_off)
+        autodl.act("rent", {"id": "pro-1", "port": rented.host.port})
+        with pytest.raises(No, match="autodl shows pro-1 at the address of box box-0: running, and it bills") as error:
+            say(rented, monkeypatch, box)
+        assert "--power-off" in error.value.next[0]
+        assert (autodl.count(OFF), handover_of(rented.store, box.native_id)) == (0, None)
+        assert say(rented, monkeypatch, box, power_off) == YES
+        assert autodl.instances["pro-1"].status == "shutdown"
+        assert say(rented, monkeypatch, box) == YES, "what is off is confirmed without more"
+        monkeypatch.setenv("AUTODL_TOKEN", "no-token-of-anybody")
+        assert say(rented, monkeypatch, box) == YES, "what can't be asked stays what the person saw"
+        with pytest.raises(Unsure, match="is not known"):
+            say(rented, monkeypatch, box, power_off)
 
 
 @pytest.mark.parametrize("lost", [unreachable, in_zeros, gone, no_writes], ids=lambda lost: lost.__name__)

@@ -9,6 +9,7 @@ from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from tests.unit.provider.support import QUEUE, Sweep
 
+SETUP = "sh prepare.sh"
 SCRIPT = "set -e\r\npython train.py\r\n"
 
 
@@ -20,7 +21,7 @@ def write(sweep: Sweep) -> str:
 
 def early(sweep: Sweep, **job: Any) -> list[Failure]:
     """What the preview says before there is a box."""
-    known: QueueInputs = sweep.queue_inputs(sweep.box(), job=job)
+    known: QueueInputs = sweep.queue_inputs(sweep.box(), job={"setup": SETUP, **job})
     return QUEUE.check_early(sweep.op("Queue"), {}, known.model_dump(mode="json", exclude_none=True))
 
 
@@ -29,6 +30,13 @@ def test_u26_new_code_with_crlf_is_refused_in_the_preview(sweep: Sweep) -> None:
     assert failure.property == "job"
     assert "prepare.sh, line 1: ends with CRLF" in failure.reason
     assert "nothing was started" in failure.reason
+
+
+def test_a_script_that_no_command_runs_is_told_and_refuses_nothing(sweep: Sweep) -> None:
+    """Vendored code has scripts for its own developers."""
+    assert early(sweep, code=write(sweep), setup=None) == []
+    assert "prepare.sh, line 1: ends with CRLF" in sweep.said.warnings
+    assert "no command of the job names it" in sweep.said.warnings
 
 
 def test_code_that_was_shipped_before_goes_on(sweep: Sweep) -> None:
@@ -48,7 +56,7 @@ def test_an_update_with_new_code_is_refused_and_with_none_to_start_it_is_not(swe
     old = sweep.queue_inputs(box)
     QUEUE.create(sweep.op("Queue"), old)
     sweep.drained(box)
-    new = {"code": write(sweep), "mixing": "allow"}
+    new = {"code": write(sweep), "mixing": "allow", "setup": SETUP}
     assert QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job=new)).failures == []
     sweep.roster = ("a", "b", "c")
     (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job=new)).failures

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweepstack.core.metrics import last_rows, nan_since, number, parse_rows, point, series, shown
+from sweepstack.core.metrics import last_row, last_rows, nan_since, number, parse_rows, point, series, shown
 
 JSONL = b'{"step": 1, "loss": 0.5}\nnot json\n[1]\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": NaN}\n{"step": 4, "lo'
 CSV = b"step,loss\n1,0.5\n2,nan\n3,nan\n4,"
@@ -32,11 +32,25 @@ def test_the_end_of_a_long_file(data: str, file: str) -> None:
     assert 10 < len(rows) < 200
     assert sum(asked) < 10_000
     assert len(last_rows(read, len(content), file, len(content))) == 1000
+    for most in (60, 500, len(content)):
+        row = last_row(read, len(content), file, most)
+        assert row is not None
+        assert int(row["step"]) == 999
+    assert last_row(read, len(content), file, 3) is None
+
+
+@pytest.mark.parametrize("torn", ["", '{"step": 3, "lo', "not json\n", "[1]\n\n", "\n"])
+def test_the_last_row_is_the_last_that_reads(torn: str) -> None:
+    content = ('{"step": 1}\n{"step": 2}\n' + torn).encode()
+    read = lambda offset, limit: content[offset : offset + limit]  # noqa: E731
+    assert last_row(read, len(content), "m.jsonl", 8192) == {"step": 2}
+    assert last_row(read, len(content), "m.jsonl", len(torn) + 13) == {"step": 2}
+    assert last_row(read, len(content), "m.jsonl", len(torn) + 4) is None
 
 
 @pytest.mark.parametrize(("data", "file"), [(JSONL, "m.jsonl"), (CSV, "m.csv"), (CSV.replace(b",", b"\t"), "m.tsv")])
 def test_whole_rows_that_read(data: bytes, file: str) -> None:
-    rows = list(parse_rows(data, file))
+    rows = parse_rows(data, file)
     curve = series(rows, "a", "step", "loss")
     assert [x for x, _ in curve.points] == [1, 2, 3]
     assert curve.points[0][1] == 0.5
@@ -52,7 +66,7 @@ def test_the_end_of_a_csv_is_read_with_its_header() -> None:
 
 
 def test_nan_that_went_away_is_none() -> None:
-    rows = list(parse_rows(b'{"step": 1, "loss": NaN}\n{"step": 2, "loss": 1.0}\n', "m.jsonl"))
+    rows = parse_rows(b'{"step": 1, "loss": NaN}\n{"step": 2, "loss": 1.0}\n', "m.jsonl")
     assert nan_since(rows, "step", ["loss"]) == ""
 
 
@@ -79,8 +93,8 @@ def test_numbers_for_people(value: float | None, expected: str) -> None:
 def test_one_odd_row_changes_no_other(odd: str) -> None:
     """Rows of plain numbers are read all at once; beside another one they say the same."""
     plain = b"".join(b'{"step": %d, "loss": %f, "tag": "\\ud800"}\n' % (step, 1 / (step + 1)) for step in range(5))
-    alone = series(list(parse_rows(plain, "m.jsonl")), "a", "step", "loss").points
+    alone = series(parse_rows(plain, "m.jsonl"), "a", "step", "loss").points
     assert len(alone) == 5
     for row in ('{{"step": {}, "loss": 0.5}}\n', '{{"step": 9, "loss": {}}}\n'):
-        rows = list(parse_rows(plain + row.format(odd).encode(), "m.jsonl"))
+        rows = parse_rows(plain + row.format(odd).encode(), "m.jsonl")
         assert series(rows, "a", "step", "loss").points[:5] == alone

@@ -351,6 +351,42 @@ def test_elsewhere_every_copy_binds_an_abandonment_too(copies: dict[str, PolicyC
     assert asked(places_of(**copies), given_up=True).problems
 
 
+def test_a_job_can_not_lock_in_its_box_of_a_sweep_without_a_policy() -> None:
+    """It may write all of its own box, and nothing else. All but the way out keeps to what it wrote, and names it."""
+    places = places_of(state=None, evidence=None, box=LOCKING)
+    given_up = asked(places, given_up=True)
+    assert given_up.problems == ()
+    assert "only the box has a policy" in given_up.set_aside
+    assert asked(places, given_up=False).problems
+    assert "only the box has a policy" in in_force(places, IDENTITY).notes[0]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        places_of(state=None, evidence=LOCKING, box=None),
+        places_of(state=None, evidence=LOCKING),
+        places_of(state=None, box=LOCKING),
+        places_of(evidence=None, box=LOCKING),
+        [Found("the evidence", kind="evidence", problem="torn"), *places_of(state=None, box=LOCKING)],
+        [Found("the state", kind="state", problem="torn"), *places_of(evidence=None, box=LOCKING)],
+    ],
+    ids=["the evidence alone", "and the box is silent", "no evidence", "no state", "evidence torn", "state torn"],
+)
+def test_where_a_copy_may_have_been_lost_the_last_one_binds_an_abandonment(places: list[Found]) -> None:
+    assert asked(places, given_up=True).problems
+
+
+@pytest.mark.parametrize("there", [("state", "evidence", "box"), ("state", "evidence")])
+@pytest.mark.parametrize("kinds", [("state", "evidence", "box"), ("state", "evidence")])
+def test_one_copy_that_is_deleted_changes_nothing(there: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+    """Whether the box has a copy, has none yet, or is silent."""
+    for gone in set(there) & set(kinds):
+        held = {kind: LOCKING if kind in there and kind != gone else None for kind in kinds}
+        for given_up in (True, False):
+            assert asked(places_of(**held), given_up=given_up).problems, (gone, held)
+
+
 def test_a_chain_that_was_begun_anew_spreads_to_no_other_copy(situation: Situation) -> None:
     """Else one `up` after an edit of the state would make the evidence its witness."""
     keep(situation.store, OURS)
@@ -398,6 +434,11 @@ def test_a_key_without_a_value_is_a_mistake_and_not_a_rule_that_allows_all(key: 
 def test_an_unknown_key_is_answered_with_the_keys_of_the_file() -> None:
     with pytest.raises(ConfigError, match=re.escape("keys of policy.yaml: approvers, abandoners")):
         read(source("max_boxes: 3\n"))
+
+
+def test_the_only_key_that_begins_so_is_meant() -> None:
+    with pytest.raises(ConfigError, match=re.escape('did you mean "max_price_per_hour"?')):
+        read(source("max_pric: 3\n"))
 
 
 def test_a_wrong_value_of_a_list_with_one_entry_is_shown_whole() -> None:

@@ -28,9 +28,13 @@ def command(
         bool,
         typer.Option("--never-rented", help="Confirm that a create whose answer was lost rented nothing."),
     ] = False,
+    power_off: Annotated[
+        bool,
+        typer.Option("--power-off", help="First turn its host off, where the platform's API shows it and it runs."),
+    ] = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Confirm that a box has ended, or was never rented, if no API can prove it. Refused while it still shows."""
-    statement = Statement(box, saw, by, at, another.strip())
+    statement = Statement(box, saw, by, at, another.strip(), power_off)
     return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), statement, Out(as_json=json))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.billing.ledger import spent
+from sweepstack.cli.commands.confirm_gone import listed
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.own_words import own_words
 from sweepstack.cli.sources import Sources, open_sources
@@ -37,13 +38,14 @@ SKEW = timedelta(minutes=5)
 @dataclass(frozen=True)
 class Statement:
     """What a person says of a box, as typed. `at`: "" for now. `another`: the fingerprint of another machine that has
-    the box's address now."""
+    the box's address now. `power_off`: turn its host off first, where the platform's API can."""
 
     box: str
     saw: str
     by: str = ""
     at: str = ""
     another: str = ""
+    power_off: bool = False
 
 
 def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
@@ -68,6 +70,8 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     else:
         known = _begun(target, sources, box, now)
     tried, keys = _connect(target, box, statement, known)
+    if not keys:
+        listed.look(target, box, power_off=statement.power_off, out=out)
     confirmed = Confirmation(
         box=box.name,
         native_id=box.native_id,

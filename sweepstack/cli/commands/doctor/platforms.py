@@ -12,7 +12,8 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
 from sweepstack.onbox.host.capabilities import HasBalance, HasMarket
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.platforms.registry import load_platform
+from sweepstack.operations.balances import left_at
+from sweepstack.platforms.registry import has_wallet, load_platform, wallet_key
 from sweepstack.profiles import dates
 from sweepstack.profiles.facts import facts_of, stale_under
 from sweepstack.profiles.load import load_profiles
@@ -30,6 +31,8 @@ def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     day, there = dates.today(), [one for one in profiles if not one.unavailable]
     if dated := [one for one in there if any(set(fact.leans) - {"clock"} for fact in facts_of(one, day))]:
         yield "facts", lambda: [old_facts(one, config.accept_facts) for one in dated]
+    for name in (one.platform for one in there if has_wallet(one.platform)):
+        yield f"wallet {name}", partial(wallet, name)
     found = {one.platform: load_platform(one.adapter) for one in there}
     rented = {name: found[name] for name in config.candidates if name in found and rents(found[name])}
     if rented:
@@ -76,6 +79,21 @@ def account(name: str, platform: Platform, max_price: float | None) -> Finding:
     if left.usd <= 0 or (max_price is not None and left.usd < max_price * LEAST_HOURS):
         return warn(name, known, f"add money at {name}: a box at max_price would end within the hour")
     return ok(name, known)
+
+
+def wallet(name: str) -> list[Finding]:
+    """What the account has left that pays for hosts which a person rents there, if its key is set. Reads only."""
+    left, title = left_at(name), f"balance at {name}"
+    if left is None:
+        return [ok(title, f"not looked at: there is no {wallet_key(name)}")]
+    if left.usd is None:
+        return [
+            unknown(title, left.why, f"check {wallet_key(name)}; without it nothing says when the money is used up")
+        ]
+    known = f"${left.usd:.2f}{f' ({left.said})' if left.said else ''} left"
+    if left.usd <= 0:
+        return [warn(title, known, f"add money at {name}: in arrears it ends what runs there")]
+    return [ok(title, known)]
 
 
 def ssh_key() -> list[Finding]:

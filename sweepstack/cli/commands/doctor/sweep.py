@@ -26,7 +26,7 @@ from sweepstack.events.channels import channels_of
 from sweepstack.evidence.backend_lease import file_folder
 from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.line_ends import crlf_problems
+from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
@@ -124,7 +124,7 @@ def job(subject: Subject) -> list[Finding]:
         names = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
         left = f"{found}; not tracked by git: {names}"
         findings = [warn("work dir", left, "git add what the job needs, or name it in job.include")]
-    if scripts := crlf_problems(workdir, shipment.files):
+    if scripts := [script.problem for script in crlf_scripts(workdir, shipment.files, ())]:
         findings.append(warn("scripts", scripts[0].partition(";")[0], "; ".join(scripts)))
     return [*findings, _imports(config, workdir)]
 

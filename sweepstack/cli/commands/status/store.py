@@ -7,6 +7,7 @@ from datetime import date
 from sweepstack.billing.volume_cost import cost_words, overdue
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count
 from sweepstack.cli.progress import Progress
+from sweepstack.cli.render import signed_lines
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.volume_status import Holding, Kept, as_json, holding
 
@@ -58,6 +59,8 @@ def render(sources: Sources, held: Holding, out: Out) -> None:
         reasons = [reason for reason in one.verdict.reasons if reason != "not approved"]
         if one.state == "locked" and reasons:
             out.line(f"locked {one.facts.name}: {'; '.join(reasons)}", style="yellow")
+    for names, words in signed_lines([(one.facts.name, one.signed) for one in held.volumes]):
+        out.line(f"signed {names}: {words}")
     for problem in held.problems:
         out.line(f"note   {problem}", style="yellow")
     for record in held.orphans:
