@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sweepstack.channel import prefetch
-from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, parse_patrol
-from sweepstack.core.journal import CellProgress
+from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
+from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
 from sweepstack.core.own_stop import noted
 from sweepstack.onbox.agent.channel import Channel
@@ -45,7 +45,7 @@ def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot
     try:
         channel = platform.channel(box_snapshot.box.native_id, box_snapshot.box.account)
         _, note = channel.tails([box_layout.LEASE_LOCK], NOTE_BYTES).get(box_layout.LEASE_LOCK, (0, b""))
-        box_snapshot = replace(box_snapshot, patrol=last_patrol(channel), lease_note=noted(note))
+        box_snapshot = replace(box_snapshot, patrol=_patrol(channel, box_snapshot.journal), lease_note=noted(note))
         metrics = box_snapshot.queue.metrics if box_snapshot.queue else None
         if metrics is None or box_snapshot.journal is None:
             return box_snapshot
@@ -59,6 +59,17 @@ def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot
         return replace(box_snapshot, points=points)
     except (SweepstackError, OSError):
         return box_snapshot
+
+
+def _patrol(channel: Channel, journal: Journal | None) -> Patrol | None:
+    """The box's last heartbeat; of several workers, of all of which no end is known."""
+    if journal is None or not journal.workers:
+        return last_patrol(channel)
+    paths = {f"{box_layout.WORKERS}/{one.name}/patrol.jsonl": one for one in journal.workers.values() if not one.ended}
+    tails = channel.tails([*paths, box_layout.SPEC], TAIL_BYTES)
+    interval = _interval(tails.get(box_layout.SPEC, (0, b""))[1])
+    lines = {one.name: parse_patrol(tails.get(path, (0, b""))[1], interval) for path, one in paths.items()}
+    return merged({name: line for name, line in lines.items() if line is not None})
 
 
 def last_patrol(channel: Channel) -> Patrol | None:

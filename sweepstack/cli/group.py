@@ -21,7 +21,7 @@ SECTIONS = (
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),
-    ("On a box", ("ssh", "exec", "forward", "holders", "trust-host")),
+    ("On a box", ("ssh", "exec", "forward", "holders", "worker-ended", "trust-host")),
 )
 """A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "next", "pull", "verify")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -79,6 +79,21 @@ def parse_patrol(tail: bytes, interval: float = INTERVAL) -> Patrol | None:
     lines = (row for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines()) if (row := _row(line)) is not None)
     found = next(lines, None)
     return None if found is None else _patrol(*found, interval)
+
+
+def merged(patrols: Mapping[str, Patrol]) -> Patrol | None:
+    """The patrols of the workers that share a box (name → last line), as one: what runs anywhere, all alarms with the
+    worker's name, `blocked` where each of them is; the rest of the latest one. None without any."""
+    if not patrols:
+        return None
+    every = sorted(patrols.items(), key=lambda one: one[1].time)
+    _, latest = every[-1]
+    return replace(
+        latest,
+        running={cell: doing for _, one in every for cell, doing in one.running.items()},
+        alarms=tuple(f"{name}: {alarm}" for name, one in every for alarm in one.alarms),
+        blocked=latest.blocked if all(one.blocked for _, one in every) else None,
+    )
 
 
 def parse_patrols(data: bytes) -> list[Patrol]:

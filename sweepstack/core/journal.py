@@ -31,6 +31,7 @@ class CellProgress:
 
     `running` means started and not ended: whether its runner is alive is not the journal's to say. `manifest` is the
     digest that the last seal recorded, and None as soon as the cell is started again. `final`: it will not be retried.
+    `worker`: who started it last, on a box that several workers share.
     `retry`: which of a person's retries it was last started for, 0 for none. `failure_class`: see FAILURE_CLASSES; None
     while it has not failed, and for a failure that an older runner wrote down.
     """
@@ -47,6 +48,7 @@ class CellProgress:
     final: bool = False
     retry: int = 0
     failure_class: str | None = None
+    worker: str = ""
 
 
 def started(progress: CellProgress | None) -> bool:
@@ -78,6 +80,17 @@ class SetupProgress:
 
 
 @dataclass(frozen=True)
+class WorkerProgress:
+    """One worker of a box that several share. `ended`: what its end is known by; "" while none is known, whether it is
+    alive or not."""
+
+    name: str
+    began_at: datetime
+    ended: str = ""
+    blocked: Blocked | None = None
+
+
+@dataclass(frozen=True)
 class Journal:
     """A journal whose chain was proved. `head` is GENESIS (64 zeros) while there is no entry.
 
@@ -90,6 +103,8 @@ class Journal:
     cells: Mapping[str, CellProgress] = field(default_factory=dict)
     blocked: Blocked | None = None
     setups: dict[str, SetupProgress] = field(default_factory=dict)
+    workers: dict[str, WorkerProgress] = field(default_factory=dict)
+    """Those that started, by name; empty where one runner has the box."""
 
     @property
     def last_at(self) -> datetime | None:
@@ -156,6 +171,7 @@ def _parse(data: bytes) -> Journal:
     entries: list[Entry] = []
     cells: dict[str, CellProgress] = {}
     setups: dict[str, SetupProgress] = {}
+    workers: dict[str, WorkerProgress] = {}
     blocked: Blocked | None = None
     head = GENESIS
     lines = data.split(b"\n")[:-1]  # what follows the last newline is empty or torn
@@ -165,12 +181,12 @@ def _parse(data: bytes) -> Journal:
         try:
             _apply(entry, cells)
             _apply_setup(entry, setups)
-            blocked = _apply_block(entry, blocked)
+            blocked = _apply_worker(entry, workers) if "worker" in entry else _apply_block(entry, blocked)
         except (KeyError, TypeError, ValueError) as error:
             raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
         entries.append(entry)
         head = entry["hash"]
-    return Journal(head, tuple(entries), cells, blocked, setups)
+    return Journal(head, tuple(entries), cells, blocked, setups, workers)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -250,6 +266,21 @@ def _apply_setup(entry: Entry, setups: dict[str, SetupProgress]) -> None:
     setups[digest] = SetupProgress(digest, state, code, seconds, reason)
 
 
+def _apply_worker(entry: Entry, workers: dict[str, WorkerProgress]) -> Blocked | None:
+    """Follows what a worker says of itself, or another of its end. Returns why the queue starts nothing: where each
+    worker of which no end is known waits for room."""
+    name, event = _text(entry, "worker"), entry["event"]
+    known = workers.get(name)
+    if event in _OF_WORKERS:
+        known = known or WorkerProgress(name, _time(entry))
+        ended, blocked = known.ended, _apply_block(entry, known.blocked)
+        if event in ("worker-ended", "runner-stopped"):
+            ended = str(entry.get("proof") or f"it ended: {entry.get('why')}")
+        workers[name] = WorkerProgress(name, known.began_at, ended, None if ended else blocked)
+    found = [one.blocked for one in workers.values() if not one.ended]
+    return found[0] if found and all(found) else None
+
+
 def _apply_block(entry: Entry, before: Blocked | None) -> Blocked | None:
     if entry["event"] == "queue-unblocked":
         return None
@@ -269,6 +300,7 @@ def _started(entry: Entry, before: CellProgress) -> CellProgress:
         code=_text(entry, "code"),
         started_at=_time(entry),
         retry=_retry(entry, 0),
+        worker=str(entry.get("worker", "")),
     )
 
 
@@ -297,6 +329,7 @@ def _sealed(entry: Entry, before: CellProgress) -> CellProgress:
         ended_at=_time(entry),
         final=True,
         retry=before.retry,
+        worker=before.worker,
     )
 
 
@@ -334,6 +367,8 @@ _CHANGES: dict[str, Callable[[Entry, CellProgress], CellProgress]] = {
     "cell-refused": _refused,
 }
 
+
+_OF_WORKERS = frozenset({"runner-started", "runner-stopped", "worker-ended", "queue-blocked", "queue-unblocked"})
 
 _SETUPS: dict[str, SetupState] = {
     "setup-started": "started",

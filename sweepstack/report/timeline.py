@@ -61,7 +61,12 @@ class _Reader:
 
     def read(self, entry: Entry) -> None:
         at, event, cell = datetime.fromisoformat(entry["time"]), entry["event"], str(entry.get("cell", ""))
-        if event == "runner-started":  # of what its predecessor left open, nothing has run since its last entry
+        if event in ("runner-stopped", "worker-ended") and "worker" in entry:  # others go on with theirs
+            for name in [name for name, (began, _) in self.open.items() if began.get("worker") == entry["worker"]]:
+                self.close(name, at, "cut off", "its worker ended")
+        elif (
+            event == "runner-started" and "worker" not in entry
+        ):  # of what its predecessor left open, nothing has run since its last entry
             for name in list(self.open):
                 self.close(name, self.last or at, "cut off", "its runner ended")
         elif event == "cell-started":

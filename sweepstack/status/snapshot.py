@@ -140,7 +140,8 @@ class BoxSnapshot:
         """Cells of its queue that can't start now, since all slots are taken. Of a runner that is alive."""
         if self.launch is None or not self.reachable or not self.seen.runner_alive:
             return ()
-        slots = max(self.queue.job.slots if self.queue else 1, 1)
+        workers = [one for one in self.journal.workers.values() if not one.ended] if self.journal else []
+        slots = max(self.queue.job.slots if self.queue else 1, 1) * max(len(workers), 1)
         if len(self.running) < slots and self.blocked is None:
             return ()
         dropped = self.queue.dropped if self.queue else {}

@@ -60,11 +60,16 @@ def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
         return False
     # Its own stop, and the end of its lease, run no cell.
     ours = {"box-off", "box-off-failed", "lease-over", *({"runner-stopped"} if teardown_begun else ())}
-    return all(entry["event"] in ours or _of_the_lease(entry) for entry in since)
+    return all(entry["event"] in ours or _of_the_lease(entry) or _of_a_worker(entry) for entry in since)
 
 
 def _of_the_lease(entry: Mapping[str, Any]) -> bool:
     return entry["event"] == "runner-stopped" and entry.get("why") == "lease"
+
+
+def _of_a_worker(entry: Mapping[str, Any]) -> bool:
+    """The end of one of several workers: it runs no cell either."""
+    return "worker" in entry and entry["event"] in ("runner-stopped", "worker-ended")
 
 
 def _cell_problems(

@@ -20,8 +20,10 @@ from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, safe_p
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
 from sweepstack.onbox.agent.file_writes import CHUNK, appear, append_lines, copy_in, open_target
 from sweepstack.onbox.common import locks, processes, run_process
+from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.link_lock import owner_of, standing
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.common.run_process import Completed
 from sweepstack.onbox.visit import shell
@@ -158,6 +160,25 @@ class LocalChannel:
             with open(lock_file, "ab") as holder:
                 self._take(holder.fileno(), lock)
                 append_lines(file, data)
+            if lock == QUEUE_LOCK and b'"op":"drop"' in data:
+                self._let_claims_end()
+
+    def _let_claims_end(self) -> None:
+        """Returns once each claim of a cell that is made later has read what was appended: the worker that has the lock
+        now may have read the queue before. Only a drop has to wait for that. Raises Unreachable after 60 s."""
+        folder, ends = self._locate(SHARED_LOCK), time.monotonic() + APPEND_LOCK_SECONDS
+        with contextlib.suppress(FileNotFoundError):  # no worker was here yet
+            first = now = standing(folder)
+            while not now.free and now.number == first.number:
+                if time.monotonic() > ends or (self._cancelled is not None and self._cancelled()):
+                    owner = owner_of(folder, now.number)
+                    raise Unreachable(
+                        f"worker {owner.get('worker')} (host {owner.get('host')}, pid {owner.get('pid')}) of "
+                        f"{self.native_id} has held its lock all the time: a cell that was taken out may have been "
+                        f"started. Next: the same command again; if that worker is dead: sweepctl worker-ended"
+                    )
+                time.sleep(locks.PAUSE_SECONDS)
+                now = standing(folder)
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
         import secrets

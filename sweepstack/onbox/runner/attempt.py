@@ -85,6 +85,7 @@ class Attempt:
         self,
         home: Path,
         checkpoints: Path,
+        scratch: Path,
         spec: dict[str, Any],
         entry: Entry,
         number: int,
@@ -96,7 +97,7 @@ class Attempt:
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
         self.checkpoint = checkpoints / entry.cell / hex_of(digest_of([entry.config, entry.work]))[:16]
-        self.scratch = home.parent.parent / "scratch" / "sweep" / entry.cell / str(number)
+        self.scratch = scratch / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
         self._values = values_of(entry, str(self.out), str(self.checkpoint))
         self._secret: list[str] = []

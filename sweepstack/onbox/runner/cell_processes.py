@@ -8,17 +8,23 @@ environment).
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Collection, Mapping
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, Process, end_all, scan, signal_group
 
-CELL, SETUP = "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP"
+CELL, SETUP, WORKER = "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP", "SWEEPSTACK_WORKER"
 
 
-def end_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str], grace: float) -> list[int]:
+def end_cells(
+    box: str, cells: Collection[str] | None, leaders: Mapping[int, str], grace: float, worker: str = ""
+) -> list[int]:
     """Ends the live processes of the named cells; with None, of all cells and setups. Blocks. Returns the pids that are
-    alive even then; see `end_all`. `leaders`: pid → start time of their process groups' leaders."""
-    return _pids(end_all(lambda: of_cells(box, cells, leaders), grace))
+    alive even then; see `end_all`. `leaders`: pid → start time of their process groups' leaders. `worker`: only those
+    that this worker started; other workers of the box may have theirs on this host."""
+    return _pids(end_all(lambda: of_cells(box, cells, leaders, worker), grace))
 
 
 def end_group(group: int, grace: float) -> list[int]:
@@ -28,16 +34,31 @@ def end_group(group: int, grace: float) -> list[int]:
     return _pids(end_all(lambda: [process for process in scan() if process.group == group], grace))
 
 
-def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]) -> list[Process]:
+def end_children(children: Collection[subprocess.Popen[bytes]], grace: float) -> None:
+    """Ends the process groups of these children of this process: SIGTERM, `grace` seconds, SIGKILL. Blocks."""
+    for child in children:
+        signal_group(child.pid, signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(child.poll() is None for child in children):
+        time.sleep(0.05)
+    for child in children:
+        if child.poll() is None:
+            signal_group(child.pid, signal.SIGKILL)
+
+
+def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str], worker: str = "") -> list[Process]:
     """The live processes of the box's cells, without this process. See `end_cells`."""
     seen = [process for process in scan() if process.pid != os.getpid()]
     groups = {process.pid for process in seen if process.start and leaders.get(process.pid) == process.start}
-    mark, keys = f"{BOX_ID_VARIABLE}={box}".encode(), (f"{CELL}=".encode(), f"{SETUP}=".encode())
+    mark, of_worker = f"{BOX_ID_VARIABLE}={box}".encode(), f"{WORKER}={worker}".encode()
+    keys = (f"{CELL}=".encode(), f"{SETUP}=".encode())
     named = None if cells is None else {keys[0] + cell.encode() for cell in cells}
 
     def carries(environ: frozenset[bytes]) -> bool:
         if mark not in environ:
             return False
+        if worker:  # also one that it had just forked when it was killed, which is no cell yet
+            return of_worker in environ
         return any(word.startswith(keys) for word in environ) if named is None else bool(named & environ)
 
     return [process for process in seen if process.group in groups or carries(process.environ)]

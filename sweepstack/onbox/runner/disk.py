@@ -64,10 +64,16 @@ class DiskGate:
     """
 
     def __init__(
-        self, home: Path, cells: Path, journal: Journal, announce: Callable[[], None], wake: Callable[[], None]
+        self,
+        home: Path,
+        cells: Path,
+        scratch: Path,
+        journal: Journal,
+        announce: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self.blocked: Lack | None = None
-        self.scratch = home.parent.parent / "scratch" / "sweep"
+        self.scratch = scratch
         self._tiers = [home, cells, self.scratch, self.scratch.parent]
         self._others = [Path(os.path.expanduser("~")), Path("/tmp"), Path("/dev/shm")]
         self._journal, self._announce, self._wake = journal, announce, wake

@@ -75,25 +75,27 @@ class Endings:
             if changed is not None:  # it started with the right code, and may have read changed files later
                 facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
-            manifest, size = seal(
-                self._cells, attempt.out, attempt.log, attempt.spec, facts, self._uploads.flush, attempt.since()
-            )
+            with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
+                more = self._uploads.flush, attempt.since(), lambda: turn.enter_context(self._journal.turn())
+                manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, *more)
+                self._sealed(attempt, manifest, size)
         except RemoteStopped:
             return  # its outcome is not known: the next runner goes on with it
         except (CellFailure, OSError) as error:
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
-        else:
-            self._journal.append(
-                "cell-sealed",
-                cell=name,
-                attempt=attempt.number,
-                config_digest=entry.config,
-                manifest=manifest,
-                bytes=size,
-                seconds=round(attempt.seconds(), 1),
-            )
-            say(f"{name} sealed, {size} bytes")
+
+    def _sealed(self, attempt: Attempt, manifest: str, size: int) -> None:
+        self._journal.append(
+            "cell-sealed",
+            cell=attempt.entry.cell,
+            attempt=attempt.number,
+            config_digest=attempt.entry.config,
+            manifest=manifest,
+            bytes=size,
+            seconds=round(attempt.seconds(), 1),
+        )
+        say(f"{attempt.entry.cell} sealed, {size} bytes")
 
     def _note_environment(self, environment: Environment) -> None:
         """Writes to the journal what is installed, once for each digest that manifests name; logs what changed."""
@@ -108,7 +110,9 @@ class Endings:
             if before is not None and before.get(name) != now.get(name)
         ]
         details = {"digest": key, "python": environment.facts.get("python"), "distributions": now, "changed": changed}
-        self._journal.append("environment", wait=False, **details)
+        with self._journal.turn():
+            if key not in known:  # another worker may have just said so
+                self._journal.append("environment", wait=False, **details)
         if changed:
             say(f"the environment of cells changed: {', '.join(changed[:5])}")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.runner.cell_processes import WORKER
 from sweepstack.onbox.runner.network import network
 from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.sealing import CellFailure
@@ -81,6 +82,8 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
                 env[name] = str(text)
     env.update(secrets(home, spec.get("secrets") or []))
     env.update(SWEEPSTACK_BOX_ID=str(spec["native_id"]), PYTHONUNBUFFERED="1")
+    if os.environ.get(WORKER):
+        env[WORKER] = os.environ[WORKER]
     if folder:
         env["VIRTUAL_ENV"] = str(folder)
         constrain(env, folder)

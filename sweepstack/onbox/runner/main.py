@@ -3,6 +3,7 @@
 
     python runner.py SWEEP            SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
     python runner.py SWEEP --watch    stops the box once its lease is over: `lease`
+    python runner.py SWEEP --worker NAME, one of several that share the queue: `worker`
 
 Python 3.8+, standard library only; `launch.ship` sends all of this folder. The code, command and environment of a
 started cell never change; after a final failure a newer version of it in the queue starts with a count of 0.
@@ -19,6 +20,7 @@ Exit codes:
   5      a process of an earlier runner's cell can't be ended; nothing was started
   6      the journal or the queue can't be read or written; running cells were ended, the next runner goes on with them
   7      drained, but the setup of some cells failed: they are still pending, and the next runner tries it again
+  8, 9   only of a worker that shares the queue: `worker`
   70     a defect of the runner; else as 6
   128+n  signal n came: it was passed on to the cells; the next runner goes on with them
 """
@@ -31,7 +33,6 @@ import os
 import select
 import signal
 import time
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -41,7 +42,7 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
 from sweepstack.onbox.runner.attempt import Attempt
-from sweepstack.onbox.runner.cell_processes import end_cells
+from sweepstack.onbox.runner.cell_processes import end_cells, end_children
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
 from sweepstack.onbox.runner.lease import WATCH, Starter, Watcher
@@ -49,7 +50,7 @@ from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
-from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, say
+from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
@@ -67,10 +68,12 @@ class Runner:
     """One run of the runner on one box. Use it once, from the main thread."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
+        self.home = self.folder = home
+        self.scratch = home.parent.parent / "scratch" / "sweep"
         self._lock = self._be_the_only_one()
         self.spec = Spec(home / "spec.json")
         spec = self.spec()
+        self._must_be_meant(spec)
         self.watcher = Starter(home)
         self.watcher.beat(spec)  # before anything that a mount could keep from returning, or that ends this runner
         self.box = str(spec["native_id"])
@@ -86,12 +89,13 @@ class Runner:
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (durable, durable / spec["identity"]):
             fsync_directory(folder)
-        self.journal = Journal(home / "journal.jsonl")
+        self.journal = self._open_journal()
         fsync_directory(home)
-        self.schedule = Schedule(Queue(home / "queue.jsonl"), self.journal, self.cells, spec["identity"])
+        queue = Queue(home / "queue.jsonl", shared="shared" in spec)
+        self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
-        self.stop, self.signals, self.patrol = 0, 0, Patrol(home)
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder)
         self.standstill, self.lease_over = Standstill(home), ""
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
@@ -99,7 +103,7 @@ class Runner:
         self.wake_read, self.wake_write = os.pipe()
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
-        self.gate = DiskGate(home, self.cells, self.journal, self.schedule.announce, self._wake)
+        self.gate = DiskGate(home, self.cells, self.scratch, self.journal, self.schedule.announce, self._wake)
         self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
         ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
@@ -118,6 +122,13 @@ class Runner:
         except OSError as error:
             raise Fatal(6, f"runner.pid can't be written: {error}") from error
         return lock
+
+    def _must_be_meant(self, spec: dict[str, Any]) -> None:
+        if "shared" in spec:
+            raise Fatal(2, "several workers share this queue: start one with --worker NAME")
+
+    def _open_journal(self) -> Journal:
+        return Journal(self.home / "journal.jsonl")
 
     def _end_leftovers(self) -> None:
         """Ends processes that earlier runners left: two attempts of a cell would write to the same checkpoints."""
@@ -274,12 +285,15 @@ class Runner:
 
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         self._take_in()
+        return self._claim_next(spec, slot)
+
+    def _claim_next(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         entry = self.schedule.pop(self._busy(), lambda entry: self.setups.ready(entry, spec))
         if entry is None:
             return None
         known = self.journal.cells[entry.cell]
         number, threads = known.attempt + 1, known.threads.get(entry.version)
-        attempt = Attempt(self.home, self.checkpoints, spec, entry, number, slot, threads)
+        attempt = Attempt(self.home, self.checkpoints, self.scratch, spec, entry, number, slot, threads)
         attempt.environment = self.setups.environment(entry, spec)
         step = attempt.checkpoint_step()
         self.schedule.announce()
@@ -329,6 +343,14 @@ class Runner:
             attempt.kill_at = time.monotonic() + float(attempt.spec.get("grace_seconds", GRACE_SECONDS))
 
     def _stopped(self) -> int:
+        """Ends all that runs, and writes its own end down. Returns the exit code."""
+        code = self._end_running()
+        if self.schedule.announced:
+            more: dict[str, Any] = {"why": "lease", "reason": self.lease_over} if self.lease_over else {}
+            self.journal.append("runner-stopped", signal=signal.Signals(self.stop).name, **more)
+        return code
+
+    def _end_running(self) -> int:
         """Passes the signal on to the cells, and waits for them and the sealers. A second signal ends the grace."""
         number = self.stop
         for attempt in self.running.values():
@@ -350,35 +372,21 @@ class Runner:
             if not patient or time.monotonic() > deadline - 2 * KILL_SECONDS:
                 self.setups.stop(signal.SIGKILL)
             self._wait(LOOK_SECONDS)
-        if self.schedule.announced:
-            more: dict[str, Any] = {"why": "lease", "reason": self.lease_over} if self.lease_over else {}
-            self.journal.append("runner-stopped", signal=signal.Signals(number).name, **more)
         return 128 + number
 
     def _end_cells(self) -> None:
         self.setups.stop(signal.SIGKILL)
         self.uploads.stop()
-        for attempt in self.running.values():
-            signal_group(attempt.process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < deadline and any(a.process.poll() is None for a in self.running.values()):
-            time.sleep(0.05)
-        for attempt in self.running.values():
-            if attempt.process.poll() is None:
-                signal_group(attempt.process.pid, signal.SIGKILL)
+        end_children([attempt.process for attempt in self.running.values()], GRACE_SECONDS)
 
 
 def main(argv: list[str]) -> int:
     """Runs the queue of the box whose SWEEP folder is `argv[1]`. Returns the exit code."""
-    try:
-        if len(argv) not in (2, 3) or argv[2:] not in ([], [WATCH]) or not Path(argv[1]).is_dir():
-            raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
-        home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
-        return Watcher(home).run() if argv[2:] else Runner(home).run()
-    except Fatal as error:
-        code, message = error.args
-        say(message)
-        return int(code)
-    except Exception:
-        traceback.print_exc()
-        return 70
+    return outcome(lambda: _run(argv))
+
+
+def _run(argv: list[str]) -> int:
+    if len(argv) not in (2, 3) or argv[2:] not in ([], [WATCH]) or not Path(argv[1]).is_dir():
+        raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
+    home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
+    return Watcher(home).run() if argv[2:] else Runner(home).run()

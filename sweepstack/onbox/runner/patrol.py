@@ -64,9 +64,10 @@ class Patrol:
     """Writes patrol.jsonl. `due`: when the next line is due (monotonic). It looks in a thread of its own: a network
     mount that hangs must not block the queue."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, folder: Path | None = None) -> None:
+        """`folder`: where the file is; `home` unless it is of one worker of several."""
         self.due = 0.0
-        self._home, self._path = home, home / "patrol.jsonl"
+        self._home, self._path = home, (folder or home) / "patrol.jsonl"
         self._pool = ThreadPoolExecutor(1)
         self._line: Future[None] | None = None
         self._last = 0.0

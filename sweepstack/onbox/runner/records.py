@@ -11,6 +11,8 @@ import re
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +42,19 @@ def say(text: str) -> None:
         print(now(), text, file=sys.stderr, flush=True)
 
 
+def outcome(run: Callable[[], int]) -> int:
+    """The exit code of a program of the runner; what it raises is told in its log."""
+    try:
+        return run()
+    except Fatal as error:
+        code, message = error.args
+        say(message)
+        return int(code)
+    except Exception:
+        traceback.print_exc()
+        return 70
+
+
 def set_aside_room(file: int, size: int) -> None:
     """Reserves disk space for `size` bytes of a file without making it longer, if the system can do that."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
@@ -59,6 +74,7 @@ class Progress:
         self.failures: collections.Counter[str] = collections.Counter()
         self.threads: dict[str, int] = {}  # version → what its first attempt here was given; 0: the libraries chose
         self.refused: set[str] = set()
+        self.worker = ""  # who started it last, on a box of several workers
 
 
 class Journal:
@@ -69,27 +85,56 @@ class Journal:
         self.prepared: set[str] = set()  # setups that have finished
         self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
         self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
-        self._kept = 0
+        self._kept, self._path = 0, path
         self._head, self._seq = GENESIS, 0
-        self._lock, self._sync_lock, self._round, self._synced = threading.Lock(), threading.Lock(), 1, 0
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        data = path.read_bytes()
+        self._lock, self._sync_lock, self._round, self._synced = threading.RLock(), threading.Lock(), 1, 0
+        self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        data = self._path.read_bytes()
         *lines, torn = data.split(b"\n")
-        for number, line in enumerate(lines, 1):
+        for line in lines:
             try:
-                entry = json.loads(line)
-                said = entry.pop("hash")
-                if (entry["seq"], entry["prev"], sha256_hex(canonical_json(entry))) != (number, self._head, said):
-                    raise ValueError("the chain is broken")
-                self._follow(entry, said)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self._take(line)
+            except ValueError as error:
                 self.close()
-                raise Fatal(4, f"{path}, line {number}: {error}; keep the file and look at it") from error
+                raise Fatal(4, f"{error}; keep the file and look at it") from error
         self._size = len(data) - len(torn)
         self._keep_room()
         if torn:  # a power cut in the middle of a line: the event was never reported
             os.ftruncate(self._file, self._size)
             self.append("torn-line-cut", bytes=len(torn))
+
+    def _take(self, line: bytes) -> str:
+        """Follows one more line. Returns its cell's name, "" for none. Raises ValueError where it does not follow."""
+        try:
+            entry = json.loads(line)
+            said = entry.pop("hash")
+            if (entry["seq"], entry["prev"], sha256_hex(canonical_json(entry))) != (self._seq + 1, self._head, said):
+                raise ValueError("the chain is broken")
+            self._follow(entry, said)
+            return str(entry.get("cell", ""))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self._path}, line {self._seq + 1}: {error}") from error
+
+    def turn(self, seconds: float | None = None) -> contextlib.AbstractContextManager[bool]:
+        """Held while this runner judges the journal and the queue and appends what follows from that. Nothing to wait
+        for here, where one runner writes; see `SharedJournal.turn`."""
+        return contextlib.nullcontext(True)
+
+    def prepared_elsewhere(self, setup: str) -> str | None:
+        """Of a set-up that has to be run: "" while another worker runs it, why it failed there, None when it is this
+        runner's to begin, as here always."""
+        return None
+
+    def changed(self) -> list[str]:
+        """The cells of which other writers said something since the last call: there is none here."""
+        return []
+
+    def elsewhere(self, progress: Progress) -> bool:
+        """Whether another worker, of which no end is known, has this cell: there is none here."""
+        return False
 
     def append(self, event: str, wait: bool = True, **details: Any) -> None:
         """Appends one event. With `wait` it is on the disk upon return; without, the next call that waits writes it,
@@ -146,6 +191,7 @@ class Journal:
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
+            cell.worker = entry.get("worker", "")
         elif event == "cell-failed":
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state = "failed" if entry["final"] else "retry"
@@ -197,8 +243,8 @@ class Release(NamedTuple):
 class Queue:
     """The append-only queue file; each reading continues where the last one ended."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.unreadable, self._offset = path, 0, 0
+    def __init__(self, path: Path, shared: bool = False) -> None:
+        self.path, self.unreadable, self._offset, self._shared = path, 0, 0, shared
         # versions, oldest first, and where it was let go between them; or the reason why it was dropped
         self.cells: dict[str, list[Entry | Release] | str] = {}
         self.refused: list[tuple[str, str]] = []
@@ -206,13 +252,13 @@ class Queue:
     def refresh(self) -> list[str]:
         """Reads new lines. Returns the names of the cells in them."""
         try:
-            if os.stat(self.path).st_size <= self._offset:
-                return []
+            if not self._shared and os.stat(self.path).st_size <= self._offset:
+                return []  # shared: an NFS client asks its server for the size only where a file is opened
+            with open(self.path, "rb") as handle:
+                handle.seek(self._offset)
+                data = handle.read()
         except FileNotFoundError:
             return []
-        with open(self.path, "rb") as handle:
-            handle.seek(self._offset)
-            data = handle.read()
         data = data[: data.rfind(b"\n") + 1]
         self._offset += len(data)
         return [name for name in map(self._take, data.split(b"\n")[:-1]) if name]

@@ -29,7 +29,7 @@ class Schedule:
     def take_in(self, busy: Container[str]) -> dict[str, str]:
         """Reads new lines of the queue. Returns what `touch` returns. Raises Fatal when the queue can't be read."""
         try:
-            names = self._queue.refresh()
+            names = [*self._queue.refresh(), *self._journal.changed()]
         except OSError as error:
             raise Fatal(6, f"the queue can't be read: {error}") from error
         while self._queue.refused:
@@ -42,6 +42,8 @@ class Schedule:
         for name in dict.fromkeys(names):
             self.settled = False
             self.held.discard(name)
+            if self._journal.elsewhere(self._journal.cells[name]):
+                continue  # the worker that has it reads the same queue
             wanted = self.wanted(name)
             if isinstance(wanted, str):
                 if name in busy:
@@ -108,6 +110,11 @@ class Schedule:
             self.announced = True
             self._journal.append("runner-started", wait=False, pid=os.getpid())
 
+    def open_cells(self) -> list[str]:
+        """The cells of the queue that are not through, and that some runner may take on."""
+        names = [name for name in self._queue.cells if not isinstance(self.wanted(name), str)]
+        return [n for n in names if self._version(n) is not None or self._journal.elsewhere(self._journal.cells[n])]
+
     def verdict(self) -> int:
         """The exit code of a drained queue."""
         cells = [self._journal.cells[name] for name in {*self._queue.cells, *self._journal.cells}]
@@ -132,7 +139,7 @@ class Schedule:
     def _version(self, name: str) -> Entry | None:
         """The version of a cell to run: the one that it started with, unless that has failed for good."""
         versions, progress = self.wanted(name), self._journal.cells[name]
-        if not versions or isinstance(versions, str):
+        if not versions or isinstance(versions, str) or self._journal.elsewhere(progress):
             return None
         if progress.state in ("pending", "dropped"):
             return versions[-1]

@@ -42,11 +42,13 @@ def seal(
     facts: dict[str, Any],
     flush: Callable[[str, int, Path], None] = lambda *_: None,
     since: int = 0,
+    before: Callable[[], object] = bool,
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
     `facts`: the manifest without its files and `sealed_at`. `flush`: returns when the whole folder has reached the
     bucket, if there is one. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
+    `before`: called just before the folder gets its final name; what it raises leaves the folder without it.
     Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
@@ -77,6 +79,7 @@ def seal(
         for folder, _, _ in os.walk(partial):
             fsync_directory(Path(folder))
         flush(cell, attempt, partial)
+        before()
         publish(partial, cells / cell)
     except (CellFailure, OSError):
         shutil.rmtree(partial, ignore_errors=True)  # only a copy: the originals are still in out/

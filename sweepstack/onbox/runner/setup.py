@@ -93,6 +93,9 @@ class Setups:
         try:
             if entry.setup and not self._there(entry):
                 env = variables(self._home, spec, entry, None)
+                elsewhere = self._journal.prepared_elsewhere(entry.prepared)
+                if elsewhere is not None:
+                    return self._waits(entry, entry.prepared, elsewhere)
                 self._announce()
                 self._journal.append("setup-started", setup=entry.prepared, code=entry.code)
                 say(f"setup {hex_of(entry.prepared)[:16]} begins")
@@ -118,6 +121,13 @@ class Setups:
             return True
         self._begin(entry.work, entry, "probe", probe, code, entry.run, env, gpus, self._running)
         return None
+
+    def _waits(self, entry: Entry, key: str, why: str) -> bool | None:
+        """For a stage that another worker runs, or that failed there (`why`), which the journal has; as `ready`."""
+        if not why:
+            return None
+        self._done[key] = self._done[entry.work] = why
+        return False
 
     def _mounted(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
         """Whether the buckets of spec.json are ready; answers like `ready`. After the set-up, which may install
@@ -154,6 +164,9 @@ class Setups:
             return False
         if key not in self._begun:
             variables(self._home, spec, entry, values_of(entry, ""))  # raises before there is a log
+            elsewhere = self._journal.prepared_elsewhere(key)
+            if elsewhere is not None:
+                return self._waits(entry, key, elsewhere)
             self._announce()
             self._journal.append("setup-started", setup=key, code=entry.code, stage="smoke")
             say(f"smoke run {hex_of(key)[:16]} begins, as {entry.cell}")

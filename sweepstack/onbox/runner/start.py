@@ -6,10 +6,10 @@ import contextlib
 import os
 import sys
 
-from sweepstack.onbox.runner.main import main
+from sweepstack.onbox.runner import main, worker
 
 if __name__ == "__main__":
-    result = main(sys.argv)
+    result = worker.main(sys.argv) if len(sys.argv) > 3 else main.main(sys.argv)
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(result)  # don't wait for a sealer thread that hangs in the durable tier

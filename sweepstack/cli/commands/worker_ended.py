@@ -1,0 +1,64 @@
+"""`sweepctl worker-ended BOX WORKER`: a person says that a worker of a shared box has ended.
+
+For what neither its host nor the scheduler can prove: a node that was taken away, a scheduler that forgot the job. It
+is written into the box's journal, and frees the cells that this worker had.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.box_access import find_box, way_to
+from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.output import No, Out, Unsure
+from sweepstack.cli.own_words import own_words
+from sweepstack.cli.target import Target
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout
+from sweepstack.teardown.ownership import who
+
+SECONDS = 120.0
+RUNS = 10
+
+
+def command(
+    box: Box,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name, as `sweepctl status` shows it.")],
+    saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What shows that it has ended.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Say that a worker of a shared box has ended, so that others take its cells. Refused while it is seen to run."""
+    target, out = Target.find_sweep(stack), Out(as_json=json)
+    status = [f"sweepctl status --stack {target.stack}"]
+    words, person = own_words("--saw", saw), by.strip() or who()
+    if not words:
+        raise Unsure('--saw is empty: write what shows it, such as --saw "the node was taken away"')
+    channel = way_to(target, find_box(target, box))
+    home = box_layout.HOME
+    argv = [channel.python, _program(channel, box, worker, status), channel.absolute(home)]
+    done = channel.run([*argv, "--worker-ended", worker, "--saw", words, "--by", person], timeout=SECONDS)
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [str(done.returncode)]
+    if done.returncode == RUNS:
+        raise No(f"{said[0]}. If it must not go on, end it first", status)
+    if done.returncode:
+        raise Unsure(f"that {worker} has ended may not be written down: {said[0]}", status)
+    out.document({"stack": target.stack, "box": box, "worker": worker, "saw": words, "by": person})
+    out.line(f"the journal of {box} has it: {worker} has ended ({person} saw: {words}); its cells are free")
+    out.next([f"pulumi up --stack {target.stack}    (if no other worker is there to take them)"])
+    return 0
+
+
+def _program(channel: Channel, box: str, worker: str, status: list[str]) -> str:
+    """The program that this worker was started from, which is on the box still."""
+    try:
+        record = json_text.loads(channel.read(f"{box_layout.WORKERS}/{worker}/worker.json"))
+        return str(record["program"])
+    except FileNotFoundError:
+        raise No(f"no worker {worker} was on {box}", status) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unsure(f"the record of {worker} on {box} does not read: {error}", status) from error

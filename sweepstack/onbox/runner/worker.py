@@ -1,0 +1,271 @@
+"""One of several workers that take cells from the queue of one box.
+
+    python runner.py SWEEP --worker NAME    NAME is one start of one worker, and never used again
+    python runner.py SWEEP --worker-ended NAME --saw TEXT --by PERSON    a person says that it has ended
+
+Each is a process of its own, on any host that shares the box's folder. It is the runner of `main`, but for what
+follows from the others. It holds the journal's turn while it takes a cell (`shared_journal`). It does not wait for
+cells of others: where nothing is left to take, it looks whether their workers have ended (`workers`), takes what those
+left, and else ends. A set-up that another worker runs it waits for.
+
+The environment says of its allocation: SWEEPSTACK_WORKER_JOB and _TRY (what the scheduler calls it), _ENDS (when it
+ends, in seconds since 1970, or empty), SWEEPSTACK_NODE_SCRATCH (a folder of this host alone, or empty).
+
+Exit codes beside those of `main`:
+  3      a worker of this name was here before
+  8      cells remain: other workers have them, or they would not end within what is left of this allocation
+  9      this worker's end was taken for proved: it wrote nothing more
+With SIGUSR1 the end of the allocation is near: as SIGTERM, and the journal has `why: wall`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
+from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
+from sweepstack.onbox.runner.records import Fatal, Journal, outcome, say
+from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
+from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
+from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, Proofs, begin, who
+
+TURN_SECONDS = 2.0
+"""So long the main loop waits for its turn before it looks after its cells again."""
+PROVE_SECONDS = 30.0
+"""Between two looks whether the worker has ended that runs a set-up which this one waits for."""
+SLACK = 1.2
+SEALING_SECONDS = 10.0
+"""A cell is expected to take SLACK times the median of those that were sealed, and this for its files."""
+LOG = "runner.log"
+
+
+class Worker(Runner):
+    """One run of one worker. Use it once, from the main thread."""
+
+    journal: SharedJournal
+
+    def __init__(self, home: Path, name: str) -> None:
+        self.name, self._me = name, who(name)
+        self._pending: list[str] = []
+        self._claimed, self._proved_at, self._verdict = 0, time.monotonic(), 8
+        self._ends = _number(os.environ.get(ENDS, ""))
+        super().__init__(home)
+        self.proofs.journal = self.journal
+
+    # -- set-up
+
+    def _be_the_only_one(self) -> int:
+        self.folder = begin(self.home, self._me)
+        log = os.open(self.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for descriptor in (1, 2):
+            os.dup2(log, descriptor)
+        scratch = os.environ.get(NODE_SCRATCH)
+        # A folder of its own: what is in it, no other worker prunes or uses.
+        self.scratch = (Path(scratch) if scratch else self.scratch.parent) / "sweep" / "workers" / self.name
+        try:
+            self.scratch.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Fatal(2, f"its scratch folder can't be made: {error}") from error
+        return log
+
+    def _must_be_meant(self, spec: dict[str, Any]) -> None:
+        if not isinstance(spec.get("shared"), dict):
+            raise Fatal(2, "no workers share this queue: start its runner without --worker")
+
+    def _open_journal(self) -> Journal:
+        self.proofs = Proofs(self.home, self._me, self.spec)
+        return SharedJournal(self.home, self.name, self._me, self.proofs.lock_owner_ended)
+
+    def _end_leftovers(self) -> None:
+        """Looks for workers that have ended with cells in their hands; what they left on this host is ended."""
+        self._look_for_ended()
+        signal.signal(signal.SIGUSR1, self._on_stop)
+
+    def run(self) -> int:
+        try:
+            return super().run()
+        except Fenced:
+            self._kill_cells()
+            raise
+        finally:
+            self.journal.close()
+
+    def _kill_cells(self) -> None:
+        """At once: another worker may run them already."""
+        for attempt in self.running.values():
+            signal_group(attempt.process.pid, signal.SIGKILL)
+        self._own_left(0.0)
+
+    def _own_left(self, grace: float) -> list[int]:
+        return end_cells(self.box, None, {}, grace, self.name)
+
+    # -- the loop
+
+    def _on_stop(self, number: int, frame: Any) -> None:
+        super()._on_stop(number, frame)
+        self.journal.stop_at = time.monotonic() + STOP_SECONDS
+
+    def _take_in(self) -> None:
+        if not self._pending and time.monotonic() - self.journal.last_turn < LOOK_SECONDS:
+            return
+        with self.journal.turn(TURN_SECONDS) as held:
+            if held:
+                self._read_all()
+
+    def _read_all(self) -> None:
+        """In a turn: judges what the queue and other workers said."""
+        if self.journal.moved:
+            self.journal.moved, self.schedule.settled = False, False
+        pending, self._pending = self._pending, []
+        self._end_dropped(self.schedule.touch(pending, self._busy()))
+        self._end_dropped(self.schedule.take_in(self._busy()))
+
+    def _touch(self, name: str) -> None:
+        self._pending.append(name)  # in the next turn: it is short of one for itself
+
+    def _start_one(self) -> bool:
+        return self._fits() and super()._start_one()
+
+    def _fits(self) -> bool:
+        """Whether one more cell is expected to end within this allocation. The first one may always try: a cell that is
+        longer than any allocation goes on from its checkpoints."""
+        if self._ends is None or not self._claimed or not self.journal.took:
+            return True
+        took = self.journal.took
+        needs = SLACK * took[len(took) // 2] + SEALING_SECONDS
+        return time.time() + needs + float(self.spec().get("grace_seconds", GRACE_SECONDS)) < self._ends
+
+    @contextlib.contextmanager
+    def _queue_locked(self) -> Iterator[bool]:
+        yield True  # whose lock is flock, which other hosts may not see: who appends waits for the journal's turn
+
+    def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
+        with self.journal.turn(TURN_SECONDS) as held:
+            if not held:
+                return None
+            self._read_all()
+            attempt = self._claim_next(spec, slot)
+        self._claimed += attempt is not None
+        return attempt
+
+    # -- the end
+
+    def _drained(self) -> bool:
+        """Whether nothing is left for this worker. Then its end is in the journal, written in the same turn in which it
+        read the queue: a line that is appended later finds that this worker has ended."""
+        if self._look_for_ended():
+            return False
+        with self.journal.turn(TURN_SECONDS) as held:
+            if not held:
+                return False
+            self._read_all()
+            fits = self._fits()
+            if self.schedule.ready and fits and (not self.schedule.settled or self._waits_for_setup()):
+                return False
+            open_cells = self.schedule.open_cells()
+            held_back = self.schedule.held
+            rest = [name for name in open_cells if name not in held_back]
+            self._verdict = 8 if rest else self.schedule.verdict()
+            if not self._own_left(KILL_SECONDS):
+                self._say_end("wall" if rest and not fits else "nothing to take")
+        return True
+
+    def _rest(self, verdict: int) -> int:
+        return self._verdict
+
+    def _waits_for_setup(self) -> bool:
+        return any(self.journal.prepared_elsewhere(setup) == "" for setup in list(self.journal.preparing))
+
+    def _look_for_ended(self) -> bool:
+        """Writes down which workers are proved to have ended with something in their hands. False when none is."""
+        if self._waits_for_setup() and time.monotonic() - self._proved_at < PROVE_SECONDS:
+            return False
+        self._proved_at = time.monotonic()
+        proved = {worker: proof for worker in self.journal.holders() if (proof := self.proofs.proof(worker))}
+        if not proved:
+            return False
+        with self.journal.turn() as _:
+            for worker, proof in proved.items():
+                if worker not in self.journal.ended:
+                    self.schedule.announce()
+                    self.journal.append("worker-ended", worker=worker, proof=proof, by=self.name)
+                    say(f"worker {worker} has ended ({proof}): its cells are taken on")
+        return True
+
+    def _say_end(self, why: str, **more: Any) -> None:
+        if self.schedule.announced:
+            self.journal.append("runner-stopped", why=why, **more)
+
+    def _stopped(self) -> int:
+        code = self._end_running()
+        if self.running or self.finishing or self.setups.busy or self._own_left(KILL_SECONDS):
+            say("something of this worker can't be ended: its own end is left to be proved")
+            return code
+        number = signal.Signals(self.stop)
+        self._say_end("wall" if number == signal.SIGUSR1 else "signal", signal=number.name)
+        return code
+
+
+def ended(home: Path, name: str, saw: str, by: str) -> int:
+    """Writes down that a person saw the end of a worker. Refused where this host or the scheduler proves that it runs.
+    Blocks until it has the journal's turn. Raises Fatal."""
+    me = who("")
+    spec = Spec(home / "spec.json")
+    proofs = Proofs(home, me, spec)
+
+    def lock_owner_ended(record: Any) -> bool:
+        return record.get("worker") == name or proofs.lock_owner_ended(record)
+
+    why = proofs.runs(name)
+    if why:
+        raise Fatal(10, f"{name} runs: {why}; nothing was written down")
+    journal = SharedJournal(home, "", me, lock_owner_ended)
+    try:
+        with journal.turn():
+            if name not in journal.begun and not (home / "workers" / name).is_dir():
+                raise Fatal(2, f"no worker {name} was here")
+            if name not in journal.ended:
+                journal.append("worker-ended", worker=name, proof=f"{by} saw: {saw}", by=by)
+        return 0
+    finally:
+        journal.close()
+
+
+def main(argv: list[str]) -> int:
+    """Runs one worker, or writes down the end of one. Returns the exit code."""
+    return outcome(lambda: _run(argv))
+
+
+def _run(argv: list[str]) -> int:
+    if not Path(argv[1]).is_dir():
+        raise Fatal(2, f"{argv[1]} is no folder")
+    home, words = Path(os.path.abspath(argv[1])), argv[2:]
+    flags = dict(zip(words[::2], words[1::2]))
+    name = flags.get("--worker") or flags.get("--worker-ended") or ""
+    if not NAME.fullmatch(name) or len(words) % 2:
+        raise Fatal(2, f"no name of a worker: {' '.join(words)}")
+    if "--worker-ended" in flags:
+        return ended(home, name, flags.get("--saw", ""), flags.get("--by", ""))
+    box = str(Spec(home / "spec.json")()["native_id"])
+    if os.environ.get(WORKER) != name:  # its own processes are found by it, from the first moment of each
+        os.environ.update({WORKER: name, BOX_ID_VARIABLE: os.environ.get(BOX_ID_VARIABLE, box)})
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    return Worker(home, name).run()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

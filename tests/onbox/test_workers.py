@@ -1,0 +1,308 @@
+"""Workers that share a queue: real processes that drain it, are killed, halted and proved dead meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepstack.core.journal import Journal
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.link_lock import owner_of, standing
+from sweepstack.onbox.common.processes import stat_fields
+from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
+from sweepstack.onbox.runner.workers import Proofs, begin, who
+from tests.onbox.harness import INTERPRETER, SECONDS, Box
+
+ONCE = "mkdir {control}/$SWEEPSTACK_CELL || touch {control}/twice-$SWEEPSTACK_CELL; echo 1 > {{out}}/result.json"
+ROOM = {"bytes": 0, "inodes": 0}
+
+
+class Shared:
+    """A box and its workers."""
+
+    def __init__(self, box: Box) -> None:
+        self.box, self.env = box, dict(os.environ)
+        self.live: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, **env: str) -> subprocess.Popen[bytes]:
+        argv = [INTERPRETER, str(self.box.runner / "runner.py"), str(self.box.home), "--worker", name]
+        self.live[name] = subprocess.Popen(argv, env={**self.env, **env}, stderr=subprocess.DEVNULL)
+        return self.live[name]
+
+    def ended(self, name: str) -> int:
+        return self.live[name].wait(SECONDS)
+
+    def journal(self) -> Journal:
+        return self.box.journal()
+
+    def say_ended(self, name: str) -> subprocess.CompletedProcess[bytes]:
+        argv = [INTERPRETER, str(self.box.runner / "runner.py"), str(self.box.home), "--worker-ended", name]
+        return subprocess.run([*argv, "--saw", "it is gone", "--by", "ann"], capture_output=True, timeout=SECONDS)
+
+    def count(self, event: str) -> Counter[str]:
+        return Counter(str(one.get("cell", one["worker"])) for one in self.journal().entries if one["event"] == event)
+
+    def wait(self, what: Callable[[], Any]) -> None:
+        ends = time.monotonic() + SECONDS
+        while not what():
+            assert time.monotonic() < ends, self.said()
+            time.sleep(0.02)
+
+    def said(self) -> str:
+        return "\n".join(path.read_text() for path in self.box.home.glob("workers/*/runner.log"))
+
+
+@pytest.fixture
+def shared(make_box: Callable[..., Box]) -> Iterator[Shared]:
+    found = Shared(make_box(shared={}, artifacts=[], min_free=ROOM, patrol_seconds=30))
+    yield found
+    for one in found.live.values():
+        with contextlib.suppress(ProcessLookupError):
+            one.send_signal(signal.SIGCONT)
+        one.kill()
+        one.wait()
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return stat_fields(pid)[0] not in "ZX"
+    return False
+
+
+def fill(shared: Shared, count: int) -> None:
+    for number in range(count):
+        shared.box.add(f"c{number}", ONCE.format(control=shared.box.control), n=number)
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_they_drain_one_queue_and_none_runs_twice(shared: Shared, workers: int) -> None:
+    fill(shared, 40)
+    for number in range(workers):
+        shared.start(f"w{number}")
+    assert {shared.ended(f"w{number}") for number in range(workers)} <= {0, 8}, shared.said()
+    assert set(shared.count("cell-sealed").values()) == set(shared.count("cell-started").values()) == {1}
+    assert len(shared.count("cell-sealed")) == 40
+    assert not list(shared.box.control.glob("twice-*"))
+    assert all(one.ended for one in shared.journal().workers.values())
+    assert shared.start("w0").wait(SECONDS) == 3  # a name is one start of one worker
+
+
+def test_cells_of_killed_workers_are_taken_over_and_their_processes_ended(shared: Shared) -> None:
+    hold = shared.box.control / "hold"
+    hold.touch()
+    run = (
+        f"echo $$ >> {shared.box.control}/pids; while [ -e {hold} ]; do sleep 0.05; done; echo 1 > {{out}}/result.json"
+    )
+    for number in range(3):
+        shared.box.add(f"h{number}", run, n=number)
+    fill(shared, 20)
+    for number in range(3):
+        shared.start(f"w{number}")
+    shared.wait(lambda: len(shared.count("cell-started")) >= 3)
+    pids = shared.box.control / "pids"
+    shared.wait(lambda: len(pids.read_text().split()) >= 3)
+    before = [int(pid) for pid in pids.read_text().split()]
+    for number in range(3):
+        shared.live[f"w{number}"].kill()
+        shared.ended(f"w{number}")
+    shared.start("later")
+    shared.wait(lambda: len(shared.count("worker-ended")) == 3)
+    assert not any(alive(pid) for pid in before), "an attempt of a dead worker goes on"
+    hold.unlink()
+    assert shared.ended("later") == 0, shared.said()
+    assert len(shared.count("cell-sealed")) == 23
+    attempts = {cell.name: cell.attempts for cell in shared.journal().cells.values()}
+    assert [attempts[f"h{n}"] for n in range(3)] == [2, 2, 2]
+
+
+def test_a_halted_worker_with_the_lock_is_waited_for_until_a_proof_and_fenced_when_it_goes_on(shared: Shared) -> None:
+    folder = shared.box.home / "lock"
+    halted = shared.start("halted")
+    fill(shared, 60)
+
+    def has_lock() -> bool:
+        halted.send_signal(signal.SIGSTOP)
+        seen = standing(folder) if folder.exists() else None
+        if seen and not seen.free and owner_of(folder, seen.number).get("worker") == "halted":
+            return True
+        halted.send_signal(signal.SIGCONT)
+        return False
+
+    shared.wait(has_lock)
+    held = standing(folder).number
+    shared.start("other")
+    shared.wait(lambda: (shared.box.home / "workers/other/worker.json").exists())
+    refused = shared.say_ended("halted")  # its process is there: a person is not believed
+    assert refused.returncode == 10
+    assert b"runs" in refused.stderr
+    assert standing(folder).number == held
+    assert not standing(folder).free
+    channel = LocalChannel(shared.box.native_id, shared.box.root, {})
+    line = json.dumps({"op": "add", "cell": "none"}).encode() + b"\n"
+    channel.append_locked(box_layout.QUEUE, line.replace(b"add", b"odd"), box_layout.QUEUE_LOCK)  # no wait
+    record = shared.box.home / "workers/halted/worker.json"
+    known = json.loads(record.read_text())
+    record.write_text(json.dumps({**known, "boot": "another", "machine": ""}))  # as if it were on a host that is lost
+    assert shared.say_ended("halted").returncode == 0, shared.said()
+    shared.wait(lambda: standing(folder).number > held + 3)
+    halted.send_signal(signal.SIGCONT)
+    assert shared.ended("halted") == 9, shared.said()
+    assert shared.ended("other") in (0, 1), shared.said()
+    entries = shared.journal().entries
+    at = next(n for n, one in enumerate(entries) if one["event"] == "worker-ended")
+    assert entries[at]["proof"] == "ann saw: it is gone"
+    assert all(one["worker"] != "halted" for one in entries[at + 1 :])
+    assert len(shared.count("cell-sealed")) == 60
+
+
+def test_a_line_that_a_fenced_worker_wrote_without_the_lock_is_cut_out(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = shared.box.home
+    proofs = Proofs(home, who("a"), dict)
+    first = SharedJournal(home, "a", who("a"), proofs.lock_owner_ended)
+    second = SharedJournal(home, "b", who("b"), lambda one: one["worker"] == "a")
+    looks = [first.is_ours, lambda: None]  # it is halted just after its look
+    with first.turn():
+        first.append("runner-started", pid=1)
+        monkeypatch.setattr(first, "is_ours", lambda: looks.pop()())
+        second.append("worker-ended", worker="a", proof="scheduler: gone", by="b")
+        with pytest.raises(Fenced):
+            first.append("cell-started", cell="c", attempt=1, config_digest="x", version="v")
+    second.append("runner-started", pid=2)
+    assert [one["event"] for one in shared.journal().entries] == [
+        "runner-started",
+        "worker-ended",
+        "late-line-cut",
+        "runner-started",
+    ]
+
+
+def test_what_is_damaged_otherwise_stops_every_worker(shared: Shared) -> None:
+    journal = SharedJournal(shared.box.home, "a", who("a"), lambda _: False)
+    journal.append("runner-started", pid=1)
+    journal.close()
+    path = shared.box.home / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"pid":1', b'"pid":2'))
+    assert shared.start("w").wait(SECONDS) == 4
+
+
+def test_a_torn_line_of_a_killed_worker_is_cut(shared: Shared) -> None:
+    fill(shared, 2)
+    shared.start("w0")
+    shared.ended("w0")
+    with open(shared.box.home / "journal.jsonl", "ab") as handle:
+        handle.write(b'{"event":"cell-sta')
+    shared.box.add("more", "echo 1 > {out}/result.json")
+    shared.start("w1")
+    assert shared.ended("w1") == 0, shared.said()
+    assert sum(shared.count("torn-line-cut").values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "proved"),
+    [
+        ('{"state": "ended", "why": "NODE_FAIL"}', True),
+        ('{"state": "running", "why": ""}', False),
+        ('{"state": "unknown", "why": "no answer"}', False),
+        ('ended {"state": "ended"}', False),
+        ("", False),
+    ],
+)
+def test_only_the_scheduler_s_clear_yes_ends_a_worker_of_another_host(tmp_path: Path, said: str, proved: bool) -> None:
+    me = who("here")
+    os.environ["SWEEPSTACK_WORKER_JOB"] = "7_0"
+    try:
+        begin(tmp_path, {**who("there"), "boot": "another", "machine": "another"})
+    finally:
+        del os.environ["SWEEPSTACK_WORKER_JOB"]
+    argv = [sys.executable, "-c", f"print({said!r})"]
+    proofs = Proofs(tmp_path, me, lambda: {"native_id": "box", "shared": {"worker_state": argv}})
+    assert proofs.proof("there") == ("scheduler: NODE_FAIL" if proved else "")
+    assert Proofs(tmp_path, me, lambda: {"native_id": "box", "shared": {}}).proof("there") == ""
+    assert proofs.proof("never was") == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "ended"),
+    [
+        ({}, False),  # this very process
+        ({"start": "1"}, True),  # its pid belongs to another one by now
+        ({"start": "1", "space": "pid:[1]"}, False),  # in another container, whose pids mean nothing here
+        ({"boot": "another"}, True),  # this machine, started anew
+        ({"boot": "another", "machine": "another"}, False),
+        ({"boot": "another", "machine": ""}, False),
+        ({"boot": ""}, False),
+        ({"start": ""}, False),
+    ],
+)
+def test_what_a_host_proves_of_its_own_workers(tmp_path: Path, change: dict[str, str], ended: bool) -> None:
+    me = {**who("here"), "machine": "this"}
+    begin(tmp_path, {**me, "worker": "there", **change})
+    proofs = Proofs(tmp_path, me, lambda: {"native_id": f"box-{os.getpid()}"})
+    assert bool(proofs.proof("there")) is ended
+
+
+def test_near_its_wall_a_worker_starts_nothing_that_would_not_end(shared: Shared) -> None:
+    fill(shared, 30)
+    shared.start("short", SWEEPSTACK_WORKER_ENDS=str(time.time() + 5))
+    assert shared.ended("short") == 8, shared.said()
+    assert 1 <= len(shared.count("cell-sealed")) < 30  # the first one may always try
+    shared.start("long", SWEEPSTACK_WORKER_ENDS=str(time.time() + 3600))
+    assert shared.ended("long") == 0, shared.said()
+    assert len(shared.count("cell-sealed")) == 30
+
+
+def test_the_wall_s_signal_ends_it_as_a_stop_and_its_cells_are_free(shared: Shared) -> None:
+    shared.box.add("slow", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
+    worker = shared.start("w0")
+    shared.wait(lambda: shared.count("cell-started"))
+    worker.send_signal(signal.SIGUSR1)
+    assert shared.ended("w0") == 128 + signal.SIGUSR1
+    last = shared.journal().entries[-1]
+    assert (last["event"], last["why"]) == ("runner-stopped", "wall")
+    shared.start("w1")
+    shared.wait(lambda: shared.count("cell-started")["slow"] == 2)
+
+
+def test_one_worker_sets_up_and_the_others_wait(shared: Shared) -> None:
+    done = shared.box.control / "set-up"
+    setup = f"echo once >> {done}; sleep 1"
+    for number in range(6):
+        shared.box.add(f"s{number}", "echo 1 > {out}/result.json", more={"setup": setup}, n=number)
+    for number in range(3):
+        shared.start(f"w{number}")
+    assert {shared.ended(f"w{number}") for number in range(3)} <= {0, 8}, shared.said()
+    assert done.read_text() == "once\n"
+    assert len(shared.count("cell-sealed")) == 6
+
+
+def test_a_drop_waits_for_the_claim_that_may_not_have_read_it(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = shared.box.home
+    holder = SharedJournal(home, "a", who("a"), lambda _: False)
+    channel = LocalChannel(shared.box.native_id, shared.box.root, {})
+    monkeypatch.setattr("sweepstack.onbox.agent.local_channel.APPEND_LOCK_SECONDS", 0.3)
+    drop = b'{"cell":"c","op":"drop","reason":"x","unless_started":true}\n'
+    with holder.turn(), pytest.raises(Unreachable, match=r"worker a .* has held its lock"):
+        channel.append_locked(box_layout.QUEUE, drop, box_layout.QUEUE_LOCK)
+    channel.append_locked(box_layout.QUEUE, drop, box_layout.QUEUE_LOCK)
+
+
+def test_a_runner_and_a_worker_know_whose_box_it_is(shared: Shared, make_box: Callable[..., Box]) -> None:
+    argv = [INTERPRETER, str(shared.box.runner / "runner.py"), str(shared.box.home)]
+    assert subprocess.run(argv, timeout=SECONDS, stderr=subprocess.DEVNULL).returncode == 2
+    alone = Shared(make_box())
+    assert alone.start("w").wait(SECONDS) == 2
