@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from sweepstack.core.records import Approval
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.store_plan import StorePlan
 
@@ -17,9 +19,9 @@ def approval_for(plan: Plan | StorePlan, name: str) -> dict[str, Any] | None:
     return approval.model_dump(mode="json")
 
 
-def approval_to_leave(plan: Plan | StorePlan) -> dict[str, Any] | None:
-    """The approval, where it names a box or volume that this program no longer has (`want: gone`)."""
-    staying = {kept.name for kept in (plan.boxes if isinstance(plan, Plan) else plan.volumes)}
-    if plan.approval is None or all(action.box in staying for action in plan.approval.actions):
+def approval_to_leave(approval: Approval | None, staying: Collection[str]) -> dict[str, Any] | None:
+    """The approval, where it names a box or volume that this program no longer has (`want: gone`). `staying`: those
+    that it has."""
+    if approval is None or all(action.box in staying for action in approval.actions):
         return None
-    return plan.approval.model_dump(mode="json")
+    return approval.model_dump(mode="json")

@@ -18,6 +18,7 @@ from components.queue import queue
 from components.resources import Box, BoxArgs, Gate, Identity, Queue
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.launch.smoke import Smoke
+from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.plan import BoxPlan, Plan
 
 
@@ -39,7 +40,7 @@ class BoxComponent(pulumi.ComponentResource):
 
     def __init__(
         self,
-        plan: Plan,
+        fleet: Fleet,
         box_plan: BoxPlan,
         identity: Identity,
         mounts: Sequence[DurableMount],
@@ -48,6 +49,7 @@ class BoxComponent(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
+        plan = fleet.plan_of(box_plan.name)
         teardown = plan.teardown.as_inputs()
         approval = approval_for(plan, box_plan.name)
         child = pulumi.ResourceOptions(parent=self)
@@ -76,8 +78,8 @@ class BoxComponent(pulumi.ComponentResource):
                 links=_links(plan),
                 volume=plan.durable.volume if plan.durable is not None and plan.durable.kept_volume else None,
                 secrets=list(plan.job.secrets) or None,
-                named=sorted([*(box.name for box in plan.boxes), *plan.gone]),
-                leaving=approval_to_leave(plan),
+                named=list(fleet.names),
+                leaving=approval_to_leave(plan.approval, fleet.staying),
                 roster_digest=plan.roster.digest,
                 artifacts_digest=artifacts_digest(plan.artifacts),
                 teardown=teardown,

@@ -20,8 +20,8 @@ from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
 from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
-from sweepstack.profiles.resolve import resolve
 from sweepstack.profiles.store_plan import keep
 
 MESSAGE_SHOWN = 32
@@ -53,7 +53,7 @@ def program(project_root: Path) -> Sweep | Store:
     config = load_config(project_root)
     if isinstance(config, StoreConfig):
         return Store(keep(config, load_profile(config.platform)))
-    return Sweep(resolve(config, load_profiles(config.candidates)), project_root)
+    return Sweep(resolve_fleet(config, load_profiles(config.candidates)), project_root)
 
 
 def load_config(project_root: Path) -> StackConfig | StoreConfig:

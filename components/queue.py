@@ -50,6 +50,7 @@ def job_input(
         "image": image,
         "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
         "by_hand": dict(by_hand or {}),
+        "scheduler": dict(box.scheduler),
     }
     return {
         "run": job.run,

@@ -22,7 +22,7 @@ class Store(pulumi.ComponentResource):
             project=pulumi.get_project(),
             stack=pulumi.get_stack(),
             pull_to=plan.pull_to,
-            leaving=approval_to_leave(plan),
+            leaving=approval_to_leave(plan.approval, {volume.name for volume in plan.volumes}),
         )
         self.identity = Identity("identity", args, child)
         self.volumes = {volume.name: self._volume(plan, volume, child) for volume in plan.volumes}

@@ -26,18 +26,22 @@ from sweepstack.launch.smoke import standing
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.profiles import first_contact
+from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import BoxPlan, Plan
 
 
-def outlook_of(plan: Plan, declared: Sequence[BoxPlan]) -> dict[str, Any]:
-    """What is to come, for the preview's line about the budget."""
+def outlook_of(fleet: Fleet, declared: Sequence[BoxPlan]) -> dict[str, Any]:
+    """What is to come, for the preview's line about the budget. On several platforms a box costs the mean."""
     running = [box for box in declared if box.want == "running"]
+    prices = [fleet.plan_of(box.name).price_per_hour for box in running] or [fleet.main.price_per_hour]
+    known = [price for price in prices if price is not None]
+    mean = known[0] if len(set(known)) == 1 else sum(known) / max(1, len(known))
     outlook = Outlook(
         boxes=len(running),
-        price_per_hour=plan.price_per_hour,
+        price_per_hour=mean if len(known) == len(prices) else None,
         slots=sum(box.slots for box in running),
-        cells=len(plan.roster.cells),
+        cells=len(fleet.main.roster.cells),
         dry_run=pulumi.runtime.is_dry_run(),
     )
     return outlook.model_dump(mode="json", exclude_none=True)
@@ -49,16 +53,18 @@ class Sweep(pulumi.ComponentResource):
     identity: Identity
     boxes: dict[str, BoxComponent]
 
-    def __init__(self, plan: Plan, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, fleet: Fleet, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
-        if plan.boxes and (told := first_contact.once(load_profile(plan.platform))):
-            screen.say("\n".join(told))
-        plan, shares = shared(plan)
-        declared = tuple(box for box in plan.boxes if box.name in shares.cells)
-        self._over = bool(plan.boxes) and not declared
-        plan, code = _code(plan, project_root)
-        for note in plan.notes:
+        for one in fleet.plans:
+            if one.boxes and (told := first_contact.once(load_profile(one.platform))):
+                screen.say("\n".join(told))
+        fleet, shares = shared(fleet)
+        declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
+        self._over = bool(fleet.boxes) and not declared
+        fleet, code = _code(fleet, project_root)
+        for note in fleet.each("notes"):
             screen.warn(note)
+        plan = fleet.main
         smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
         if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
             screen.say(standing(smoke))
@@ -66,10 +72,10 @@ class Sweep(pulumi.ComponentResource):
             screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
         if pulumi.runtime.is_dry_run() or self._over:
             for line in (
-                *words(plan, shares),
-                *(f"placement: {why}" for why in plan.reasons),
-                *plan.lease_words,
-                *plan.checked,
+                *words(fleet, shares),
+                *(f"placement: {why}" for why in fleet.each("reasons")),
+                *fleet.each("lease_words"),
+                *fleet.each("checked"),
                 f"ships {code.words}",
             ):
                 screen.say(line)
@@ -78,22 +84,28 @@ class Sweep(pulumi.ComponentResource):
             project=pulumi.get_project(),
             stack=pulumi.get_stack(),
             pull_to=plan.pull_to,
-            leaving=approval_to_leave(plan),
+            leaving=approval_to_leave(plan.approval, fleet.staying),
             roster_digest=plan.roster.digest,
             artifacts_digest=artifacts_digest(plan.artifacts),
             budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
-            outlook=outlook_of(plan, declared) if plan.budget is not None else None,
+            outlook=outlook_of(fleet, declared) if plan.budget is not None else None,
         )
         self.identity = Identity("identity", args, child)
         if not pulumi.runtime.is_dry_run():
             file = stack_path(project_root, pulumi.get_stack())
             self.identity.evidence.apply(lambda evidence: _keep(str(evidence), file))
         # A volume may cost money, too; one that is there survives without its entry, and is found again by its tag.
-        mount = durable_mount(plan, self.identity, child) if declared or not plan.boxes else None
-        self.boxes = {
-            box.name: BoxComponent(plan, box, self.identity, [mount] if mount else [], code, smoke, child)
-            for box in declared
+        mounts = {
+            one.platform: mount
+            for one in fleet.plans
+            if not one.boxes or any(box.name in shares.cells for box in one.boxes)
+            if (mount := durable_mount(one, self.identity, child)) is not None
         }
+        self.boxes = {}
+        for box in declared:
+            mount = mounts.get(fleet.plan_of(box.name).platform)
+            mine = [mount] if mount is not None else []
+            self.boxes[box.name] = BoxComponent(fleet, box, self.identity, mine, code, smoke, child)
         self.register_outputs({})
 
     def export(self) -> None:
@@ -115,29 +127,34 @@ def _keep(evidence: str, file: Path) -> None:
         screen.warn(f"no copy of {file.name} was kept in the evidence: {error}")
 
 
-def _code(plan: Plan, project_root: Path) -> tuple[Plan, Code]:
-    """The code, and the plan with a git URL at its commit. Raises ConfigError for files that can't be had, unless an
+def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code]:
+    """The code, and the plans with a git URL at its commit. Raises ConfigError for files that can't be had, unless an
     approval stands in the stack file: a box must be able to end where its code is not, on another machine or after
     years. Nothing is started with code that is not here, and what runs keeps its own."""
     try:
-        plan = _pinned(plan)
-        shipment = collect(located(project_root, plan.job.workdir, screen.say), plan.job.include)
+        fleet = _pinned(fleet)
+        job = fleet.main.job
+        shipment = collect(located(project_root, job.workdir, screen.say), job.include)
     except ConfigError as error:
-        if plan.approval is None:
+        if fleet.main.approval is None:
             raise
         screen.warn(f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code")
-        return plan, Code(NO_CODE, "unknown: the work dir can't be had here", str(error))
-    return plan, Code(shipment.digest, _described(shipment))
+        return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error))
+    return fleet, Code(shipment.digest, _described(shipment))
 
 
-def _pinned(plan: Plan) -> Plan:
+def _pinned(fleet: Fleet) -> Fleet:
     """A git URL at the commit that its branch or tag is now: what is reviewed is what runs."""
-    source = git_source.parse(plan.job.workdir)
+    source = git_source.parse(fleet.main.job.workdir)
     if source is None:
-        return plan
+        return fleet
     workdir = str(git_source.pinned(source))
-    smoke = plan.smoke.model_copy(update={"workdir": workdir}) if plan.smoke is not None else None
-    return replace(plan, job=replace(plan.job, workdir=workdir), smoke=smoke)
+
+    def at_commit(plan: Plan) -> Plan:
+        smoke = plan.smoke.model_copy(update={"workdir": workdir}) if plan.smoke is not None else None
+        return replace(plan, job=replace(plan.job, workdir=workdir), smoke=smoke)
+
+    return replace(fleet, plans=tuple(at_commit(plan) for plan in fleet.plans))
 
 
 def _described(shipment: Shipment) -> str:

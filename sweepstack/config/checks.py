@@ -53,6 +53,11 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
         elif name in seen:
             yield ("candidates", index), "is listed twice", name
         seen.add(name)
+    for box, asked in _mapping(values.get("boxes")).items():
+        on = _mapping(asked).get("on")
+        if isinstance(on, str) and on not in names:
+            fix = f"is not one of candidates ({', '.join(names)}){did_you_mean(on, names)}"
+            yield ("boxes", box, "on"), fix, on
     placed = _mapping(values.get("placement")).get("platform")
     if isinstance(placed, str) and placed not in names:
         fix = "is not one of candidates; sweepctl place chooses again, sweepctl place --clear takes the block out"

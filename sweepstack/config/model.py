@@ -234,11 +234,17 @@ class BoxConfig(Shape):
     """`running` (default); `stopped`: the next `pulumi up` ends its processes and pauses its bill as far as the
     platform can, and the preview says which tiers that wipes; back to `running` starts it again; `gone`: the next
     `pulumi up` deletes it, if it may end"""
+    on: PlatformName | None = None
+    """one of `candidates`: this box is to be there and nowhere else, so that one sweep can have boxes on several
+    platforms ([renting](renting.md#several-platforms)); by default the first candidate that fits"""
     resources: Resources | None = None
     """what this box must have, instead of `job.resources`: [resources](#resources)"""
     host: HostText | None = None
     """the address of the host, if you bring your own: `user@host:port`, and a folder after it if its files are to lie
     elsewhere than below the user's home: `root@192.0.2.7:22/data`"""
+    workers: Count | None = None
+    """on a cluster: how many workers run this box's cells at the same time, each a task of a job array with the
+    `resources` of its own; 1 by default. No more are submitted than there are cells to do"""
     returns: ReturnsFolder | None = None
     """the folder of this computer that a box comes back to which you run by hand, such as a synchronized Drive folder:
     `~/Drive/sweeps` ([by hand](by-hand.md))"""
@@ -280,6 +286,10 @@ class Override(Shape):
     cost money without a quoted price, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
+    price_per_gpu_hour: PriceOrZero | None = None
+    """USD per hour of one GPU of a worker, on a cluster that charges that; `sweepctl status` shows what was used"""
+    purge_days: Count | None = None
+    """after how many days the site of a cluster removes files that were not used, which its profile can't know"""
     network: NetworkOverride | None = None
     """proxy, mirrors and caches of its boxes: [network](#network)"""
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)

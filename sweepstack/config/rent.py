@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
 from sweepstack.config.types import (
     BoundText,
     BoxKey,
+    ClusterWord,
+    ClusterWords,
     Cores,
     Count,
     CudaText,
     Day,
+    DurationText,
     Endpoint,
     Flag,
     MountPath,
@@ -28,6 +31,10 @@ from sweepstack.config.types import (
 )
 
 __all__ = ["FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
+
+
+CLUSTER_KEYS = ("partition", "account", "qos", "constraint", "gres", "time")
+"""Keys of `resources` that the scheduler of a cluster is told, and no other platform."""
 
 
 class Gpu(Shape):
@@ -63,11 +70,30 @@ class Resources(Shape):
     """data centers or countries, by the platform's own names; one must match: `[US-KS-2, EU-RO-1]`"""
     reliability: Share | None = None
     """the least share of time that the machine was up, if the platform tells it: `0.98`"""
+    partition: ClusterWord | None = None
+    """on a cluster: the partition of the workers; by default the cluster's own"""
+    account: ClusterWord | None = None
+    """on a cluster: the account that their time is booked on"""
+    qos: ClusterWord | None = None
+    """on a cluster: their quality of service"""
+    constraint: ClusterWords | None = None
+    """on a cluster: features that their node must have, as the scheduler spells them: `a100|h100`"""
+    gres: ClusterWords | None = None
+    """on a cluster: generic resources besides GPUs: `nvme:1`"""
+    time: DurationText | None = None
+    """on a cluster: how long a worker may run before it has to queue again, such as `12h`. Cells go on from their
+    checkpoints; no cell starts that would not end before. By default the partition's own limit"""
+
+    @property
+    def of_cluster(self) -> dict[str, str]:
+        """The keys that only a cluster has, as far as they were written."""
+        asked = self.model_dump(mode="json", include=set(CLUSTER_KEYS), exclude_none=True)
+        return {key: str(asked[key]) for key in CLUSTER_KEYS if key in asked}
 
     def as_inputs(self) -> dict[str, Any]:
         """The box's inputs: canonical spellings, and only the keys that were written."""
         late = {"spot", "regions", "reliability"}
-        asked = self.model_dump(mode="json", exclude_none=True)
+        asked = self.model_dump(mode="json", exclude_none=True, exclude=set(CLUSTER_KEYS))
         return {key: value for key, value in asked.items() if key not in late or value}
 
 
@@ -117,6 +143,8 @@ class Placed(Shape):
     """how many GPUs"""
     region: str = ""
     """the data center or country"""
+    on: PlatformName | None = None
+    """the box's platform, where it is not that of the placement (`boxes.<name>.on`)"""
 
 
 class Placement(Shape):
@@ -129,3 +157,10 @@ class Placement(Shape):
     """box → the offer that was chosen for it: [placed](#placed)"""
     at: datetime
     """when"""
+
+    def part(self, platform: str) -> Self | None:
+        """What was chosen on this platform; None where nothing was."""
+        boxes = {name: placed for name, placed in self.boxes.items() if (placed.on or self.platform) == platform}
+        if not boxes and platform != self.platform:
+            return None
+        return self.model_copy(update={"platform": platform, "boxes": boxes})

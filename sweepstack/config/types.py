@@ -283,6 +283,22 @@ def _host_program(text: str) -> str:
     return text
 
 
+def _cluster_word(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(,[A-Za-z0-9][A-Za-z0-9_.+-]*)*", text):
+        raise ValueError
+    return text
+
+
+def _cluster_words(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9(\[][A-Za-z0-9_.+:,|&*()\[\]-]*", text):
+        raise ValueError
+    return text
+
+
+ClusterWord = Annotated[str, _text("a name as the cluster has it, such as gpu", _cluster_word)]
+ClusterWords = Annotated[
+    str, _text("words as the scheduler takes them, such as nvme:1, without blanks", _cluster_words)
+]
 HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
 HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
 ReturnsFolder = Annotated[str, _text("a folder such as ~/Drive/sweeps or /mnt/returned", _folder)]

@@ -65,6 +65,11 @@ class Changes:
         found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
         return any(cell is not None and cell.state in ("running", "failed") for cell in found)
 
+    def left(self, journal: Journal) -> int:
+        """How many cells are left to do, those at work among them; at least 1 while something is left for a runner."""
+        count = sum(not finished(journal.cells.get(name), self._retry(name)) for name in self.wanted)
+        return max(count, int(self.unfinished(journal)))
+
     def codes(self, journal: Journal) -> set[str]:
         """The code that the cells which are to run, or to go on, run with."""
         left = [name for name in self.wanted if not finished(journal.cells.get(name), self._retry(name))]

@@ -37,7 +37,7 @@ from sweepstack.launch.first_step import (
 )
 from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner
 from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
-from sweepstack.onbox.agent.channel import ByHand, Channel
+from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
@@ -102,9 +102,14 @@ def launch(
         lines = [canonical_json(line) + b"\n" for line in todo.lines()]
         if lines:
             channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
-    started, waits, by_hand = False, "", ""
+    started, waits, by_hand, workers = False, "", "", ""
     if isinstance(channel, ByHand):
         by_hand = channel.pack(runner, spec.by_hand) if runner and todo.unfinished(journal) else ""
+    elif isinstance(channel, Scheduled):
+        left = todo.left(journal)
+        if runner and left:
+            _rests_no_more(spec, store)
+            workers = channel.top_up(runner, spec.scheduler, left)
     elif (todo.appended or todo.unfinished(journal)) and not _runner_at_work(spec, channel, progress, cancelled):
         progress("starting the runner")
         _rests_no_more(spec, store)
@@ -124,7 +129,7 @@ def launch(
     notes = tuple(filter(None, (off, waits)))
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
-    return Launched(todo.appended, dropped, todo.waiting, staying, started, by_hand, notes)
+    return Launched(todo.appended, dropped, todo.waiting, staying, started, by_hand, workers, notes)
 
 
 def _runner_at_work(

@@ -14,7 +14,7 @@ from sweepstack.core.workdir import collect
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch import archive, provenance
 from sweepstack.launch.spec import LaunchSpec
-from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.agent.channel import Channel, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, file_sha256, sha256_hex
 from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing
@@ -162,7 +162,9 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
         _write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
         _write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
-    _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python)) + b"\n")
+    shared = isinstance(channel, Scheduled) and spec.scheduler.get("workers", 1) > 1
+    known = {"shared": {"worker_state": channel.state_command()}} if shared else {}  # type: ignore[attr-defined]
+    _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
     return f"runner-{version}/runner.py"
 
 

@@ -66,6 +66,9 @@ class LaunchSpec:
     """`run` and `seconds` of a smoke run on the box, before the first cell that runs `code`; empty: none."""
     by_hand: Mapping[str, Any] = field(default_factory=dict)
     """How a person starts the box's runner (`sweepstack.profiles.access.ByHand`); empty: we do."""
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    """What each worker asks of a cluster (`sweepstack.provider.job_input.SchedulerInput`); empty: it is no cluster's
+    box."""
     image: str = ""
     """The container image that the box was rented with, for the record of each cell; empty: none is known."""
 
@@ -86,6 +89,8 @@ class Launched:
     started_runner: bool = False
     by_hand: str = ""
     """What a person has to do now, where only they can start the runner."""
+    workers: str = ""
+    """What a cluster's scheduler has of the box now, in words; "" where it is no cluster's."""
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 

@@ -21,6 +21,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, LedgerPhase
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.agent.channel import Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -115,6 +116,9 @@ def end_runner(platform: Platform, native_id: str, account: str, *, grace: float
     """
     channel = platform.channel(native_id, account)
     if not channel.lock_held(box_layout.RUNNER_LOCK):
+        return
+    if isinstance(channel, Scheduled):
+        channel.end_workers()
         return
     try:
         pids = [int(json.loads(channel.read(box_layout.RUNNER_PID))["pid"])]

@@ -69,8 +69,15 @@ def _issue(verb: VerbFacts) -> IssueFacts | None:
 
 def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
     """Those that can strike a box that stands still."""
-    volume = bool(config.volume_mounts)
-    return tuple(_clock(clock, volume=volume) for clock in profile.danger_clocks if clock.starts != "start")
+    volume, override = bool(config.volume_mounts), config.overrides.get(profile.platform)
+    purge = override.purge_days if override is not None else None
+    return tuple(
+        _clock(
+            clock.model_copy(update={"after": float(purge)}) if purge and clock.after is None else clock, volume=volume
+        )
+        for clock in profile.danger_clocks
+        if clock.starts != "start"
+    )
 
 
 def _clock(clock: Clock, *, volume: bool) -> ClockFact:

@@ -24,7 +24,7 @@ from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.spot import asked_resources
 from sweepstack.profiles.tiers import VERB, layout_of
 
-UNDATED = ("uses_image", "gpus", "own_key", "list_lag", "by_hand")
+UNDATED = ("uses_image", "gpus", "own_key", "list_lag", "by_hand", "scheduled")
 """Facts that decide and have no stamp of their own; `own_key` has its month in itself."""
 
 
@@ -296,6 +296,12 @@ def _by_hand(at: Subject) -> Iterator[str]:
             yield f"a session ends itself after {hours:g} h"
 
 
+def _scheduled(at: Subject) -> Iterator[str]:
+    if at.profile.scheduled:
+        workers = ", ".join(f"{box.name}: {box.scheduler.get('workers', 1)}" for box in at.plan.boxes)
+        yield f"the cluster's scheduler starts the workers of a box ({workers or 'none'})"
+
+
 def _and(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
 
@@ -323,5 +329,6 @@ DECIDES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
     "gpus": _gpus,
     "list_lag": _lag,
     "by_hand": _by_hand,
+    "scheduled": _scheduled,
 }
 """What a fact decided. A key that is not here acts nowhere in a plan."""

@@ -168,6 +168,8 @@ class Profile(Fact):
     own_key: OwnKey | None = None
     by_hand: ByHand | None = None
     """How a person runs a box there; null: a program reaches it."""
+    scheduled: StrictBool = False
+    """Whether it is a cluster: its scheduler starts the workers of a box, which is entered through a login node."""
     list_lag: Seconds = None
     """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
     answer was lost. Null: not known, which counts as 15 minutes."""

@@ -114,6 +114,8 @@ class BoxPlan:
     grace_seconds: float | None = None
     returns: str = ""
     """The folder that it comes back to, where a person runs it; else ""."""
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    """What its workers ask of a cluster (`sweepstack.provider.job_input.SchedulerInput`); empty: it is no cluster's."""
 
 
 @dataclass(frozen=True)

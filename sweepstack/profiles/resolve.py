@@ -16,7 +16,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import clusters, dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.hosts import host_problems, kept_of, python_of
@@ -92,6 +92,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += network_problems(config, profile)
     refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
     refusals += [*host_problems(config, profile), *cuda_problems(config, profile)]
+    refusals += clusters.problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
     if bills and config.lease is None:
@@ -301,13 +302,14 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         name,
         cells,
         box.want,
-        resources.as_inputs(),
+        resources.as_inputs() if not profile.scheduled else {},
         config.job.slots or gpus or 1,
         gpus,
-        placed.model_dump(mode="json") if placed is not None else None,
+        placed.model_dump(mode="json", exclude={"on"}) if placed is not None else None,
         box.host or "",
         grace_seconds(config, profile, resources),
         box.returns or "",
+        clusters.scheduler_input(config, profile, box, resources),
     )
 
 
@@ -326,6 +328,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
     notes += region_notes(config, profile, layout)
+    notes += clusters.notes(config, profile)
     ending = layout.verbs[profile.meter_stop_verb]
     if ending.issued_by == "person" and not _own_host(config, profile):
         notes.append(f"{profile.platform}: only a person can end a box there ({ending.native}): {ending.manual}")

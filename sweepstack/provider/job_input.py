@@ -92,6 +92,35 @@ class ByHandInput(Record):
     """variables of the session that cells need"""
 
 
+class SchedulerInput(Record):
+    """What each worker of a box asks of the cluster's scheduler."""
+
+    workers: int = Field(default=1, ge=1)
+    """how many workers run at the same time"""
+    partition: str | None = None
+    """the partition; absent: the cluster's default"""
+    account: str | None = None
+    """the account that their time is booked on"""
+    qos: str | None = None
+    """their quality of service"""
+    constraint: str | None = None
+    """features that their node must have"""
+    gres: str | None = None
+    """generic resources besides GPUs"""
+    wall_seconds: float | None = None
+    """seconds that a worker may run before it queues again; absent: the partition's own limit"""
+    gpus: int | None = None
+    """GPUs of each"""
+    gpu_names: tuple[str, ...] | None = None
+    """names of which one must match"""
+    cpu: float | None = None
+    """cores of each"""
+    memory_bytes: int | None = None
+    """memory of each"""
+    grace_seconds: float | None = None
+    """seconds that a cell gets to save before the end"""
+
+
 class JobInput(Record):
     """What a cell runs."""
 
@@ -141,6 +170,8 @@ class JobInput(Record):
     """a smoke run on the box"""
     by_hand: ByHandInput | None = None
     """how a person runs the box; absent: a program does"""
+    scheduler: SchedulerInput | None = None
+    """what the workers ask of a cluster; absent: it is no cluster's box"""
     lease: LeaseFacts | None = None
     """how the box stops itself when no command looks at it for so long"""
     image: str | None = None

@@ -88,6 +88,19 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         assert spilled == [], f"the platform's key, or one of a box, lies in {spilled}"
 
 
+@contextmanager
+def beside(world: World, platform: str, base: Path) -> Iterator[World]:
+    """A second platform for the stack of `world`: an account there, whose boxes are machines as well."""
+    sim, key, variables = _open(platform, base / "platform", machines=True)
+    with SimServer(sim) as server:
+        world.stack.env |= {variable: server.url if value == "URL" else value for variable, value in variables.items()}
+        try:
+            yield World(platform, sim, server, key, world.stack)
+        finally:
+            print(last_words(base / "platform"))
+    sim.check()
+
+
 def _open(platform: str, state: Path, machines: bool) -> tuple[Any, str, dict[str, str]]:
     state.mkdir(parents=True)
     its = rental(platform)

@@ -25,7 +25,7 @@ PLATFORM_NAMES = re.compile(
     r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]|\.json))",
     re.IGNORECASE,
 )
-PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms")
+PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms", "sweepstack/onbox/slurm")
 INSTALLS = "scripts/lib"
 """Set-up names what it installs for the tests."""
 UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)

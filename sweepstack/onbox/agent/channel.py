@@ -222,3 +222,31 @@ class ByHand(Protocol):
         its path below the box's home. `facts`: how it is started there (`sweepstack.profiles.access.ByHand`). Returns
         what to do with it, in words. Idempotent: the same content is not written again. Raises Unreachable."""
         ...
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A channel to a box whose workers a scheduler starts, when it has room for them. The runner's lock counts as held
+    while one of them waits or runs, and when that can't be known."""
+
+    def state_command(self) -> list[str]:
+        """The command with which a worker asks whether another one may still run: the job and the try are added. Ships
+        what it needs. Idempotent. Raises Unreachable."""
+        ...
+
+    def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
+        """Submits the workers that are missing for `cells` cells that are to be done. `runner`: its path below the
+        box's home. `scheduler`: what each asks for. Idempotent: what was submitted is looked for first. Returns in
+        words what there is now. Raises RequestRefused, OutcomeUnknown, Unreachable."""
+        ...
+
+    def end_workers(self) -> None:
+        """Ends all workers, also those that wait; none begins until `top_up`. Blocks for a minute or two; idempotent.
+        Raises NotYetGone when their end is not proved; Unreachable."""
+        ...
+
+    def workers(self) -> Mapping[str, Any]:
+        """What the scheduler says of each: `tasks`, a list of `name`, `state`, `try`, `starts` (epoch seconds, or
+        None), `node`, `words`; and `before`, how many jobs wait before the first of them, or None. Raises
+        Unreachable."""
+        ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import shlex
 import shutil
@@ -16,7 +17,7 @@ import subprocess
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sweepstack.onbox.agent.agent import Agent, Cut, Wire, greet, hello
 from sweepstack.onbox.common import box_layout, processes
@@ -42,14 +43,19 @@ OFF_LOG = "power-off.log"
 class Host(Agent):
     """Answers one request after the other, as the agent on a box does. An error of a verb is sent as class and text."""
 
+    own: ClassVar[tuple[str, ...]] = OWN
+    """Requests that are methods of this class."""
+
     def __init__(self, wire: Wire, settings: Mapping[str, Any]) -> None:
         self.wire = wire
         self.root = Path(settings["root"]) if settings["root"] else default_root()
         self.grace = settings["grace"]
-        # A box without a durable tier seals its cells, too: into a folder of its own, which is made with the box.
-        self.platform = LocalPlatform(
-            self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True
-        )
+
+    @functools.cached_property
+    def platform(self) -> LocalPlatform:
+        """The platform of this host. A box without a durable tier seals its cells, too: into a folder of its own, which
+        is made with the box."""
+        return LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True)
 
     def serve_box(self, box: Mapping[str, Any]) -> None:
         """Serves this box from now on. A box named with its account only is looked up: the caller does not know its
@@ -63,9 +69,9 @@ class Host(Agent):
     def do_verb(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """One verb of the platform: {"is": its answer}, or {"raised": class, "text": …}."""
         try:
-            if name not in (*VERBS, *OWN):
+            if name not in (*VERBS, *self.own):
                 raise PlatformError(f"{name!r} is no request that a host answers")
-            verb = getattr(self if name in OWN else self.platform, name)
+            verb = getattr(self if name in self.own else self.platform, name)
             said = verb(**args)
             return {"is": _plain(said), **(self._place(said) if name == "get" else {})}
         except StillCreating as error:
@@ -146,11 +152,11 @@ def _plain(answer: Any) -> Any:
     return str(answer) if isinstance(answer, (Path, Phase)) else answer
 
 
-def main(settings: Mapping[str, Any]) -> None:
+def main(settings: Mapping[str, Any], kind: type[Host] = Host) -> None:
     """Serves on stdin and stdout until the other side has closed them, as `sweepstack.onbox.agent.agent.main` does."""
     sink = greet(settings)
     wire = Wire(0, sink)
     with contextlib.suppress(Cut, BrokenPipeError, ConnectionResetError):
         hello(wire)
-        Host(wire, settings).serve()
+        kind(wire, settings).serve()
     os._exit(0)

@@ -57,32 +57,40 @@ def random_id() -> str:
 class Registry:
     """The registry: whose folder this is. `also_known_as`: other accounts that a person assigned to it. `marked`,
     `volumes_marked`: whether the folder of the boxes, and that of the volumes, has the mark; False in a registry that
-    is older than the mark."""
+    is older than the mark. `machine`: whose it is; "" for this host's."""
 
     id: str
     also_known_as: tuple[str, ...] = ()
     marked: bool = False
     volumes_marked: bool = False
+    machine: str = ""
 
     @property
     def account(self) -> str:
         """`<host>/<registry id>`: the host is part of it, since another host can't see this one's processes."""
-        return f"{host_identity()}/{self.id}"
+        return f"{self.machine or host_identity()}/{self.id}"
 
 
 class LocalStore:
     """The folder; see the module. Methods raise Unreachable when the state can't be known, WrongAccount for another
     account."""
 
-    def __init__(self, root: Path, *, remote: bool = False) -> None:
-        """`remote`: the person who reads the messages is at another computer, and can't run our commands here."""
+    def __init__(self, root: Path, *, remote: bool = False, machine: str = "") -> None:
+        """`remote`: the person who reads the messages is at another computer, and can't run our commands here.
+        `machine`: the name that stands for this host in accounts, if several hosts see the same boxes."""
         self.root = root
         self.remote = remote
+        self.machine = machine
         self.boxes = root / "boxes"
         self.volumes = root / "volumes"
         self.staging = root / "staging"
         self.trash = root / "trash"
         self.registry_file = root / "registry.json"
+
+    @property
+    def host(self) -> str:
+        """This host's name in accounts."""
+        return self.machine or host_identity()
 
     @property
     def where(self) -> str:
@@ -104,8 +112,8 @@ class LocalStore:
         with contextlib.suppress(OSError, ValueError):  # a damaged mark proves nothing
             marks = {_mark(self.boxes), _mark(self.volumes)}
         if marks == {identifier}:
-            return "" if host == host_identity() else f"    (if this computer was called {host}, and was renamed)"
-        was = "its registry here was lost" if host == host_identity() else f"this computer was called {host}"
+            return "" if host == self.host else f"    (if this computer was called {host}, and was renamed)"
+        was = "its registry here was lost" if host == self.host else f"this computer was called {host}"
         return f"    ({ONLY_IF} {was}: what is not here then counts as gone)"
 
     def registry(self, account: str = "") -> Registry | None:
@@ -125,7 +133,7 @@ class LocalStore:
                     ) from None
                 return None
         try:
-            return _parse_registry(data)
+            return replace(_parse_registry(data), machine=self.machine)
         except (ValueError, KeyError, TypeError) as error:
             raise Unreachable(
                 f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
@@ -147,14 +155,14 @@ class LocalStore:
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
             f"`{self.claim(account)}`"
         )
-        if registry is None and account.rpartition("/")[0] == host_identity():
+        if registry is None and account.rpartition("/")[0] == self.host:
             raise Unreachable(
                 f"the registry of {account} is not at {self.registry_file}, so nothing is known of its boxes. "
                 f"Is XDG_DATA_HOME what it was when they were made? {own}"
             )
         if registry is None:
             raise WrongAccount(
-                f"this belongs to {account}, and this machine is {host_identity()}, which has no boxes at {self.root}. "
+                f"this belongs to {account}, and this machine is {self.host}, which has no boxes at {self.root}. "
                 f"Run the command on the machine that it belongs to. {own}"
             )
         if account != registry.account and account not in registry.also_known_as:
@@ -199,7 +207,7 @@ class LocalStore:
         if registry is None:
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
-            return self._write(Registry(random_id()))
+            return self._write(Registry(random_id(), machine=self.machine))
         if not registry.marked:
             self.require_boxes(registry)
         with answering(self.volumes):
@@ -215,7 +223,7 @@ class LocalStore:
         with self.locked(Wait(30)):
             for folder in (self.boxes, self.volumes):
                 folder.mkdir(exist_ok=True)
-            known = Registry(_mark(self.boxes) or _mark(self.volumes) or random_id())
+            known = Registry(_mark(self.boxes) or _mark(self.volumes) or random_id(), machine=self.machine)
             if self.registry_file.exists():
                 known = self._unless_damaged() or known
             if account not in (known.account, *known.also_known_as):
@@ -227,7 +235,7 @@ class LocalStore:
         not answer."""
         with answering(self.registry_file):
             try:
-                return _parse_registry(self._registry_bytes())
+                return replace(_parse_registry(self._registry_bytes()), machine=self.machine)
             except (ValueError, KeyError, TypeError):
                 beside = self.registry_file.with_name(f"registry.json.unread-{random_id()}")
                 os.rename(self.registry_file, beside)
@@ -236,7 +244,7 @@ class LocalStore:
     def renamed(self, account: str) -> Registry:
         """`answer_for`, but only if `account` differs by the host's name alone, or if only the registry file was lost.
         Raises WrongAccount when this is another registry, or when this folder was never used."""
-        host = host_identity()
+        host = self.host
         try:
             known = self.registry(account)
         except Unreachable:

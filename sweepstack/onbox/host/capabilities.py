@@ -173,3 +173,14 @@ class IsHost(Platform, Protocol):
     def pinned(self) -> list[str]:
         """The fingerprints that this computer has pinned for the host; empty if it never reached the host."""
         ...
+
+
+@runtime_checkable
+class IsCluster(IsHost, Protocol):
+    """A cluster whose scheduler starts a box's workers; `IsHost` is its login node."""
+
+    def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
+        """Why the cluster would not run such workers, each with the key and the fix; empty when it would. `scheduler`:
+        as in the queue's input (`sweepstack.provider.job_input.SchedulerInput`). Reads only, submits nothing. Raises
+        Unreachable."""
+        ...

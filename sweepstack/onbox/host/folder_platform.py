@@ -16,7 +16,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host import removal
+from sweepstack.onbox.host.box_facts import ENDING, FACTS, SHOWN, TAG_FILE, facts_in, moment, now, shown_by, spare_tag
 from sweepstack.onbox.host.box_folders import (
     TAG,
     LocalStore,
@@ -41,7 +42,6 @@ from sweepstack.onbox.host.box_folders import (
     named,
     place,
     random_id,
-    read_facts,
     unsafe,
 )
 from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
@@ -52,9 +52,6 @@ from sweepstack.onbox.host.preflight import memory_lack
 from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
-_FACTS, _ENDING, _TAG_FILE = "box.json", "ending.json", "tag"
-SHOWN = "shown"
-"""The field of a box's facts with its places (see `mounts`), which outlive it. The runner reads it, too."""
 _LOCK_SECONDS = 60.0
 
 
@@ -65,11 +62,18 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     name = "local"
 
     def __init__(
-        self, root: Path, *, grace: float = 5.0, prefix: str = "local", own: tuple[str, ...] = (), remote: bool = False
+        self,
+        root: Path,
+        *,
+        grace: float = 5.0,
+        prefix: str = "local",
+        own: tuple[str, ...] = (),
+        remote: bool = False,
+        machine: str = "",
     ) -> None:
-        """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`:
-        as in `LocalStore`."""
-        super().__init__(LocalStore(root, remote=remote))
+        """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`,
+        `machine`: as in `LocalStore`."""
+        super().__init__(LocalStore(root, remote=remote, machine=machine))
         self._grace, self._prefix, self._own = grace, prefix, own
 
     def account(self) -> str:
@@ -129,7 +133,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 self._must_fit(record, request, shown)
             if request.rented:
                 with answering(self._store.root):
-                    removal.record_rented(self._box(record.native_id) / _FACTS, self._store.root)
+                    removal.record_rented(self._box(record.native_id) / FACTS, self._store.root)
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
         if made and drill == "lose-answer":
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
@@ -147,15 +151,15 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             if os.path.lexists(box):
                 self._store.found()  # an old registry is marked while a box still proves which folder it is
-                removal.mark_ending(box, facts=_FACTS, ending=_ENDING)
-        processes.end_box(native_id, grace=self._grace)
+                removal.mark_ending(box, facts=FACTS, ending=ENDING)
+        self._end(native_id, self._grace)
         if not os.path.lexists(box):
             return
-        removal.empty(box, keep=(_FACTS, _ENDING, _TAG_FILE, box_layout.JOURNAL))
-        processes.end_box(native_id, grace=0)  # processes that were being started during the first look
+        removal.empty(box, keep=(FACTS, ENDING, TAG_FILE, box_layout.JOURNAL))
+        self._end(native_id, 0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # another destroy was first
-                removal.record_rented(box / _ENDING, self._store.root)
+                removal.record_rented(box / ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
             clear_folder(self._store.trash)
@@ -173,11 +177,27 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         """`start` without waiting until the box is ready."""
         self._store.require(account)
         boot_seconds, _ = drills()
-        self._switch(native_id).start(_now() + timedelta(seconds=boot_seconds))
+        self._switch(native_id).start(now() + timedelta(seconds=boot_seconds))
         return self._look(native_id, account)
 
     def _switch(self, native_id: str) -> Switch:
-        return Switch(self._store, self._box(native_id), native_id, _ENDING, self._grace)
+        return Switch(
+            self._store,
+            self._box(native_id),
+            native_id,
+            ENDING,
+            self._grace,
+            lambda grace: self._end(native_id, grace),
+            lambda: self._at_work(native_id),
+        )
+
+    def _end(self, native_id: str, grace: float) -> None:
+        """Ends all that runs of the box. Raises NotYetGone when its end is not proved."""
+        processes.end_box(native_id, grace=grace)
+
+    def _at_work(self, native_id: str) -> list[str]:
+        """What runs of the box, in words. Raises Unreachable when that can't be known."""
+        return [str(process.pid) for process in processes.of_box(native_id)]
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         registry = self._store.registry()
@@ -201,7 +221,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
     def channel(self, native_id: str, account: str) -> LocalChannel:
         box, mounts = self.where(native_id, account)
-        return LocalChannel(native_id, box, mounts, closed=lambda: closed(box, _ENDING))
+        return LocalChannel(native_id, box, mounts, closed=lambda: closed(box, ENDING))
 
     def _box(self, native_id: str) -> Path:
         if not BOX_ID.fullmatch(native_id):
@@ -227,15 +247,15 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 if box.is_symlink():
                     raise ValueError("it is a link, and a box is a folder")
                 # In this order: a destroy that begins between the two reads renames the first file to the second.
-                facts, phase = _facts(box / _FACTS), Phase.RUNNING
+                facts, phase = facts_in(box / FACTS), Phase.RUNNING
                 if facts is None:
-                    facts, phase = _facts(box / _ENDING), Phase.ENDING
+                    facts, phase = facts_in(box / ENDING), Phase.ENDING
                 if facts is None:
                     if not os.path.lexists(box):
                         return self._without_folder(native_id, account, box)
-                    raise ValueError(f"{_FACTS} is not there")
+                    raise ValueError(f"{FACTS} is not there")
                 if phase is Phase.RUNNING:
-                    phase = Phase.CREATING if _now() < _time(facts["ready_at"]) else phase_of(box, _now())
+                    phase = Phase.CREATING if now() < moment(facts["ready_at"]) else phase_of(box, now())
                 price = facts["price_per_hour"]
                 return BoxRecord(
                     native_id,
@@ -243,24 +263,24 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                     account,
                     phase,
                     None if price is None else float(price),
-                    _time(facts["created_at"]),
+                    moment(facts["created_at"]),
                     place(box),
                     mounts={mount: str(shown[1]) for mount, shown in facts.get(SHOWN, {}).items()},
                 )
             except (ValueError, KeyError, TypeError) as error:
-                ending = os.path.lexists(box / _ENDING)
+                ending = os.path.lexists(box / ENDING)
                 note = f"its folder {box} is there, and what it says of itself can't be read: {error}"
                 phase = Phase.ENDING if ending else Phase.UNKNOWN
-                return BoxRecord(native_id, _spare_tag(box), account, phase, None, None, place(box), note)
+                return BoxRecord(native_id, spare_tag(box), account, phase, None, None, place(box), note)
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
-        alive = processes.of_box(native_id)
+        alive = self._at_work(native_id)
         rented = removal.rented_record(native_id, self._store.root)
         if rented is not None and not alive:
             return self._rented_on(native_id, account, box, rented)
         note = ""
         if alive:
-            pids = ", ".join(str(process.pid) for process in alive)
+            pids = ", ".join(alive)
             note = f"its folder {box} is gone, and {len(alive)} of its processes still run ({pids}): destroy ends them"
         phase = Phase.UNKNOWN if alive else Phase.GONE
         return BoxRecord(native_id, "", account, phase, None, None, place(box), note)
@@ -268,7 +288,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     def _rented_on(self, native_id: str, account: str, box: Path, facts: dict[str, Any]) -> BoxRecord:
         """The record of a box whose folder is gone from a rented machine, which still bills."""
         try:
-            price, tag, at = facts["price_per_hour"], str(facts["tag"]), _time(facts["created_at"])
+            price, tag, at = facts["price_per_hour"], str(facts["tag"]), moment(facts["created_at"])
         except (KeyError, TypeError, ValueError):
             price, tag, at = None, "", None
         return BoxRecord(native_id, tag, account, Phase.ENDING, price, at, place(box), RENTED_ON)
@@ -276,7 +296,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     def _build(
         self, request: BoxRequest, account: str, boot_seconds: float, shown: Mapping[str, tuple[str, str]]
     ) -> BoxRecord:
-        native_id, now = f"{self._prefix}-{random_id()}", _now()
+        native_id, begun = f"{self._prefix}-{random_id()}", now()
         staged = self._store.staging / native_id
         facts = {
             "schema": 1,
@@ -284,8 +304,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             "tag": request.tag,
             "name": request.name,
             "price_per_hour": request.price_per_hour,
-            "created_at": now.isoformat(),
-            "ready_at": (now + timedelta(seconds=boot_seconds)).isoformat(),
+            "created_at": begun.isoformat(),
+            "ready_at": (begun + timedelta(seconds=boot_seconds)).isoformat(),
             "mounts": dict(request.mounts),
             "resources": dict(request.resources),
             **({SHOWN: {mount: list(place) for mount, place in shown.items()}} if shown else {}),
@@ -308,8 +328,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 os.symlink(folder, staged / mount)
             for name in {*self._own} - {*request.mounts, *shown}:
                 (staged / name).mkdir()
-            write_atomically(staged / _TAG_FILE, request.tag.encode())
-            write_json_atomically(staged / _FACTS, facts)
+            write_atomically(staged / TAG_FILE, request.tag.encode())
+            write_json_atomically(staged / FACTS, facts)
             self._store.admit(staged, self._box(native_id))
         return self._look(native_id, account)
 
@@ -321,7 +341,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
             )
         if record.phase is not Phase.UNKNOWN:
             box = self._box(record.native_id)
-            places = _shown(box)
+            places = shown_by(box)
             mounts = {m: content.parent.name for m, content in self._mounts(box) if m not in places}
             if mounts != dict(request.mounts) or (shown is not None and places != dict(shown)):
                 raise PlatformError(
@@ -352,7 +372,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
     def _mounts(self, box: Path) -> Iterator[tuple[str, Path]]:
         """The links below `mnt/` to a volume of ours, or to a place that the box was made with: (path, folder)."""
-        shown = _shown(box)
+        shown = shown_by(box)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for link in sorted((box / "mnt").iterdir()):
                 folder, _ = shown.get(f"mnt/{link.name}", ("", ""))
@@ -363,38 +383,3 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                     volume = content.parent.name
                     if VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
                         yield f"mnt/{link.name}", content
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
-    return moment
-
-
-def _facts(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_facts(path)
-    except FileNotFoundError:
-        return None
-
-
-def _shown(box: Path) -> dict[str, tuple[str, str]]:
-    """The places that a box was made with: path on the box → (folder, id). Empty when its facts can't be read."""
-    try:
-        facts = _facts(box / _FACTS) or _facts(box / _ENDING) or {}
-        return {str(mount): (str(folder), str(native_id)) for mount, (folder, native_id) in facts[SHOWN].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def _spare_tag(box: Path) -> str:
-    try:
-        tag = (box / _TAG_FILE).read_bytes().decode("ascii")
-    except (OSError, ValueError):
-        return ""
-    return tag if TAG.fullmatch(tag) else ""

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError, Unreachable
 from sweepstack.onbox.common.locks import take
@@ -75,11 +74,15 @@ class Switch:
     native_id: str
     ending: str
     grace: float
+    end: Callable[[float], None]
+    """Ends all that runs of the box, with so many seconds of grace. Raises NotYetGone."""
+    at_work: Callable[[], list[str]]
+    """What runs of the box, in words."""
 
     def stop(self) -> None:
         """See `CanStop.stop`."""
         with self._locked():
-            if self._state() is not Phase.STOPPED or processes.of_box(self.native_id):
+            if self._state() is not Phase.STOPPED or self.at_work():
                 self._finish_stop()
 
     def start(self, ready_at: datetime | None) -> None:
@@ -94,10 +97,10 @@ class Switch:
     def _finish_stop(self) -> None:
         self._write_state("stopping")
         try:
-            processes.end_box(self.native_id, grace=self.grace)
+            self.end(self.grace)
             for tier in KILLED_BY_STOP:
                 removal.wipe(self.box / tier)
-            processes.end_box(self.native_id, grace=0)  # processes that were being started during the first look
+            self.end(0)  # processes that were being started during the first look
         except NotYetGone as error:
             raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
         self._write_state("stopped")

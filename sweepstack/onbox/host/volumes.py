@@ -18,7 +18,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from shlex import quote
 
-from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import fsync_directory, write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
@@ -35,7 +34,7 @@ from sweepstack.onbox.host.box_folders import (
 )
 from sweepstack.onbox.host.platform import VolumeRecord, Wait
 
-BOX_ID = re.compile(r"(?:local|host|manual)-[a-z2-7]{10}")
+BOX_ID = re.compile(r"(?!volume-)[a-z]+-[a-z2-7]{10}")
 VOLUME_ID = re.compile(r"volume-([a-z2-7]{10})-[a-z2-7]{10}")
 _FACTS = "volume.json"
 _OWN_DISK = "own-disk"
@@ -94,15 +93,15 @@ class LocalVolumes:
         registry = self._store.registry()
         owners = {account.rpartition("/")[2] for account in (registry.also_known_as if registry else ())}
         if registry is None or match[1] not in {registry.id, *owners}:
-            at_hand = registry.account if registry else f"{host_identity()}, which has none at {self._store.root}"
+            at_hand = registry.account if registry else f"{self._store.host}, which has none at {self._store.root}"
             raise WrongAccount(
                 f"{native_id} belongs to the registry {match[1]}, and the account at hand is {at_hand}. If it is this "
-                f"machine's and the registry was lost: `{self._store.claim(f'{host_identity()}/{match[1]}')}`"
+                f"machine's and the registry was lost: `{self._store.claim(f'{self._store.host}/{match[1]}')}`"
             )
         with answering(self._store.volumes):
             folder = self._store.volumes / native_id
             if not os.path.lexists(folder):
-                self._store.require_volumes(registry, f"{host_identity()}/{match[1]}")
+                self._store.require_volumes(registry, f"{self._store.host}/{match[1]}")
                 return None
             self._require_disk(folder)
             _note_own_disk(folder)

@@ -6,7 +6,7 @@ account. Either alone proves nothing: a host key may be part of an image, and an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint
@@ -18,9 +18,14 @@ from sweepstack.platforms.ssh.api import Caller
 
 
 def prove_same(
-    new: HostAddress, former: HostAddress, native_id: str, account: str, known: Sequence[str] | None
+    new: HostAddress,
+    former: HostAddress,
+    native_id: str,
+    account: str,
+    known: Sequence[str] | None,
+    calling: Callable[[HostAddress], Caller] = Caller,
 ) -> None:
-    """See `sweepstack.platforms.registry.prove_same`. Pins the host key at its new address."""
+    """See `sweepstack.platforms.registry.prove_same`. Pins the host key at its new address. `calling`: who asks it."""
     way = ssh_route.way_to(new)
     pinned = set(Pin(former.login, former.endpoint.start).fingerprints()) | set(known or ())
     compared = way.pin.pinned and way.pin.compared
@@ -28,7 +33,7 @@ def prove_same(
         if not pinned and known is None:
             return
         _show(way, new, former, pinned)
-    caller = Caller(new)
+    caller = calling(new)
     try:
         caller.ask("get", native_id=native_id, account=account)
     except WrongAccount as error:

@@ -38,8 +38,19 @@ class Caller:
     """Sends requests to one host. `grace`: seconds from SIGTERM to SIGKILL on the host. Safe to share between
     threads."""
 
-    def __init__(self, address: HostAddress, *, grace: float = 5.0, python: str = "python3") -> None:
+    def __init__(
+        self,
+        address: HostAddress,
+        *,
+        grace: float = 5.0,
+        python: str = "python3",
+        source: Callable[[Mapping[str, Any]], bytes] | None = None,
+        reads: frozenset[str] = READS,
+    ) -> None:
+        """`source`: what is sent to the host and answers there, `program` for None; `reads`: its requests that change
+        nothing."""
         self.address, self.grace = address, grace
+        self._source, self._reads = source or program, reads
         self._python, self._lock = python, threading.Lock()
         self._links: Links | None = None
         self._known = Answers()
@@ -53,7 +64,7 @@ class Caller:
     def ask(self, verb: str, **args: Any) -> Any:
         """The host's answer to `verb`. Blocks, for `CALL_SECONDS` at most. Raises what the verb raised on the host;
         Unreachable; OutcomeUnknown when a verb that changes something was sent and its answer was lost."""
-        if verb not in READS:
+        if verb not in self._reads:
             self._known.clear()
         known = self._known.take("verb", {"name": verb, "args": args})
         return self._understood(verb, known.get()[1] if known is not None else self._sent(verb, args))
@@ -103,9 +114,9 @@ class Caller:
             return link.ask("verb", deadline=CALL_SECONDS, name=verb, args=args)
 
         try:
-            return self.connections().ask(do, again=verb in READS)
+            return self.connections().ask(do, again=verb in self._reads)
         except Unreachable as error:
-            if sent and verb not in READS:
+            if sent and verb not in self._reads:
                 raise OutcomeUnknown(f"{self.address}: {verb} was sent, and its answer was lost: {error}") from error
             raise
 
@@ -157,7 +168,7 @@ class Caller:
             if self._links is None:
                 way, where = self.way, f"the host {self.address.login}"
                 settings = {"root": self.address.root, "grace": self.grace}
-                self._links = shared(way, where, settings, self._python, program)
+                self._links = shared(way, where, settings, self._python, self._source)
             return self._links
 
     def _error(self, said: Mapping[str, Any]) -> Exception:

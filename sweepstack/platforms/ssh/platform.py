@@ -6,9 +6,9 @@ host, `ssh:user@host:port`, so that another machine can delete the box weeks lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import PrefetchesBoxes
@@ -49,26 +49,39 @@ def spelled(address: str, known: str = "") -> str:
     return str(found)
 
 
-def prove_same(address: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
-    """See `sweepstack.platforms.registry.prove_same`."""
+def prove_same(
+    address: str,
+    former: str,
+    native_id: str,
+    account: str,
+    host_keys: Sequence[str] | None,
+    calling: Callable[[HostAddress], Caller] = Caller,
+) -> None:
+    """See `sweepstack.platforms.registry.prove_same`. `calling`: who asks the host."""
     new, old = HostAddress.parse(address), HostAddress.parse(former)
     if new.root != old.root:
         raise RequestRefused(
             f"the box lies in {old.root or 'the default folder'} of {old.login}, and a box does not move to "
             f"{new.root or 'the default folder'}. Write host: {old} back, or end the box first"
         )
-    address_change.prove_same(new, old, native_id, account, host_keys)
+    address_change.prove_same(new, old, native_id, account, host_keys, calling)
 
 
 class SshPlatform(CanStop, ReadsVolumes, IsHost, PrefetchesBoxes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     over_ssh = True
+    adapter: ClassVar[str] = "ssh"
 
     def __init__(self, address: HostAddress | None) -> None:
         self.address = address
-        self.name = f"ssh:{address}" if address else "ssh"
-        self._caller = Caller(address) if address else None
+        self.name = f"{self.adapter}:{address}" if address else self.adapter
+        self._caller = self.calling(address) if address else None
+
+    @staticmethod
+    def calling(address: HostAddress) -> Caller:
+        """Who sends the requests to the host."""
+        return Caller(address)
 
     @property
     def endpoint(self) -> SshEndpoint | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -13,22 +12,30 @@ from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.journal import Journal, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
-from sweepstack.core.workdir import NO_CODE, located
+from sweepstack.core.workdir import NO_CODE
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import finished
-from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
+from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import ByHand, Channel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, PlatformError, StillCreating, SweepstackError
-from sweepstack.onbox.host.platform import Platform
-from sweepstack.operations.lease import look, on_box
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
+from sweepstack.operations.lease import look
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
-from sweepstack.provider.resources import cell_moves, host_address_change, restart, shipped_scripts, teardown, versions
+from sweepstack.provider.resources import (
+    cell_moves,
+    host_address_change,
+    restart,
+    scheduling,
+    shipped_scripts,
+    teardown,
+    versions,
+)
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.launch_spec import launch_spec
 from sweepstack.provider.resources.owner_mark import sign_box
 from sweepstack.provider.resources.policy import bound
 from sweepstack.provider.session import Operation
@@ -99,6 +106,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += self._without_secrets(completed, seen.journal)
+        failures += scheduling.refusals(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
@@ -132,6 +140,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         standing = versions.standing(evidence, completed, None)
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
+        failures += scheduling.refusals(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -187,7 +196,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         cancelled = op.session.cancelled.is_set
         try:
             done = launch(
-                self._spec(op, state, box.platform), channel, store, progress=op.progress, cancelled=cancelled
+                launch_spec(op, state, box.platform), channel, store, progress=op.progress, cancelled=cancelled
             )
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
@@ -197,6 +206,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
         if done.by_hand:
             op.info(f"queue of {state.box_name}, {done.by_hand}\nNext: sweepctl status --stack {op.stack}")
+        if done.workers:
+            op.info(f"queue of {state.box_name}: {done.workers}\nNext: sweepctl status --stack {op.stack}")
         for note in done.notes:
             op.warn(f"queue of {state.box_name}: {note}")
         for name in done.removed:
@@ -207,49 +218,6 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             op.info(f"queue of {state.box_name}: {words} until the box that is to have them takes them over")
         if done.waiting:
             op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
-
-    def _spec(self, op: Operation, state: QueueState, platform: Platform) -> LaunchSpec:
-        return LaunchSpec(
-            identity=state.identity,
-            box=state.box_name,
-            native_id=state.box,
-            generation=state.generation,
-            cells=state.cells,
-            dropped=state.dropped,
-            elsewhere=state.others,
-            workdir=_workdir(op, state.job.workdir),
-            include=state.job.include,
-            code=state.job.code,
-            run=state.job.run,
-            env=state.job.env,
-            slots=state.job.slots,
-            artifacts=state.artifacts,
-            metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
-            setup=state.job.setup or "",
-            gpus=state.job.gpus or 0,
-            pins=state.pins or {},
-            retries=state.retries or {},
-            secret_names=state.job.secrets or (),
-            secrets=secrets.values(state.job.secrets),
-            min_free={
-                kind: least
-                for kind, least in (("bytes", state.job.min_free_bytes), ("inodes", state.job.min_free_inodes))
-                if least
-            },
-            stall_seconds=state.job.stall_seconds,
-            timeout_seconds=state.job.timeout_seconds,
-            grace_seconds=state.job.grace_seconds,
-            on_hang=state.job.on_hang or "",
-            tries_again=state.job.retries,
-            mounts=[mount.model_dump(exclude_defaults=True) for mount in state.job.mounts or ()],
-            keep=state.job.keep or (),
-            network=state.job.network.model_dump(exclude_defaults=True) if state.job.network else {},
-            when_drained=state.job.when_drained.model_dump() if state.job.when_drained else {},
-            smoke=state.job.smoke.model_dump() if state.job.smoke else {},
-            lease=on_box(state.job.lease, platform, state.box),
-            image=state.job.image or "",
-            by_hand=state.job.by_hand.model_dump(exclude_none=True) if state.job.by_hand else {},
-        )
 
     def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
         """Unhealthy when cells wait and no runner is alive, so that the next `up` resumes them. Never Gone: when the
@@ -380,16 +348,6 @@ def _secrets_on(channel: Channel) -> dict[str, str] | None:
     except (FileNotFoundError, ValueError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _workdir(op: Operation, text: str) -> Path:
-    """The folder of the files that may have to be shipped. If it is missing, that is only a warning: code that is on
-    the box already needs it no more."""
-    try:
-        return located(op.session.project_root, text, op.info)
-    except ConfigError as error:
-        op.warn(str(error))
-        return Path(text)
 
 
 def _retry(inputs: QueueInputs, cell: str) -> int:

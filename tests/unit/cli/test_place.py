@@ -202,3 +202,11 @@ def test_a_platform_is_introduced_at_its_first_place_and_never_again(
     assert "first contact" not in said(as_json=False)
     assert remembered("runpod") == {"credentials": ["RUNPOD_API_KEY"]}
     assert remembered("vastai") == {}, "it did not answer"
+
+
+@pytest.mark.parametrize(("price", "kept"), [(0.30411, 0.3042), (0.3, 0.3), (0.1 + 0.2, 0.3), (0.00001, 0.0001)])
+def test_what_is_written_is_never_below_the_price_of_the_offer(tmp_path: Path, price: float, kept: float) -> None:
+    """It is the most that `up` pays: rounded down, it refused the offer that it names (seen on vast.ai, whose price has
+    the disk's in it)."""
+    choice = Choice("local", {"a": offer("x", price)})
+    assert as_placement(choice, config(tmp_path), {})["boxes"]["a"]["price_per_hour"] == kept

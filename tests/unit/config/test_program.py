@@ -18,6 +18,7 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.records import CellText
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
 from sweepstack.profiles.resolve import resolve
 from sweepstack.provider.dispatch import HANDLERS, handler_for
@@ -78,7 +79,7 @@ def requests(root: Path, text: str) -> dict[tuple[str, str], Any]:
 
     @pulumi.runtime.test
     def program() -> None:
-        Sweep(resolve(config, load_profiles(config.candidates)), root).export()
+        Sweep(resolve_fleet(config, load_profiles(config.candidates)), root).export()
 
     program()
     return {(request.type, request.name): request for request in monitor.requests}

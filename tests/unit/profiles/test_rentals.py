@@ -33,7 +33,7 @@ from sweepstack.profiles.store_plan import keep
 from sweepstack.status.engine.state import StackState
 from tests.unit.config.helpers import GOOD, write
 
-ENTERED = tuple(name for name in platforms() if load_profile(name).ssh is not None)
+ENTERED = tuple(name for name in platforms() if load_profile(name).ssh is not None and not load_profile(name).scheduled)
 """All whose boxes are reached through the adapter ssh."""
 OWN = {"scratch", "data", "durable"}
 

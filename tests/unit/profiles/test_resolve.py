@@ -13,6 +13,7 @@ from components.queue import job_input
 from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.plan import Plan
@@ -370,5 +371,5 @@ def test_the_outlook_is_that_of_boxes_that_run(tmp_path: Path) -> None:
     made = plan(tmp_path, re.sub(r"boxes: .*", boxes, FREE))
     slots = {"a": 1, "b": 8, "c": 4}
     made = replace(made, boxes=tuple(replace(box, slots=slots[box.name]) for box in made.boxes))
-    outlook = outlook_of(made, made.boxes)
+    outlook = outlook_of(Fleet((made,), ("a", "b", "c")), made.boxes)
     assert (outlook["boxes"], outlook["slots"]) == (2, 5)

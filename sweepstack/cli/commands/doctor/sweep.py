@@ -28,8 +28,8 @@ from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.line_ends import crlf_problems
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
-from sweepstack.profiles.resolve import resolve
 from sweepstack.status.engine.call import find_engine
 from sweepstack.status.engine.state import StackMissing, read_state
 
@@ -78,15 +78,15 @@ def stack_file(subject: Subject) -> list[Finding]:
     if config is None:
         return [mistakes(subject.problems or [first_line(subject.problem)], target)]
     try:
-        plan = resolve(config, load_profiles(config.candidates))
+        fleet = resolve_fleet(config, load_profiles(config.candidates))
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
         return [fail("stack file", f"no candidate fits: {reasons}", f"fix it in {config.file}")]
     if too_long := _too_long(config):
         return [too_long]
     cells = len(config.roster.cells)
-    what = f"{count(cells, 'cell')} on {count(len(plan.boxes), 'box')}"
-    return [ok("stack file", f"{config.file}: {what}, {plan.platform}")]
+    what = f"{count(cells, 'cell')} on {count(len(fleet.boxes), 'box')}"
+    return [ok("stack file", f"{config.file}: {what}, {', '.join(fleet.platforms)}")]
 
 
 def mistakes(found: list[str], target: Target) -> Finding:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweepstack.cli.commands.place.choice import Choice, choose
-from sweepstack.cli.commands.place.market import Market, ask_market
+from sweepstack.cli.commands.place.market import Market, ask_market, to_place
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.profiles.fleet import parts_of
 
 
 @dataclass(frozen=True)
@@ -55,5 +56,18 @@ def read_records(target: Target) -> Records:
 def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) -> Look:
     """Reads the stack file and asks every candidate. Reads only. Raises ConfigError."""
     config = StackConfig.load(target.root, target.stack)
-    markets = [ask_market(config, name, rented) for name in config.candidates]
-    return Look(config, rented, markets, choose(config, markets, next_one=next_one))
+    parts = parts_of(config)
+    if len(parts) == 1:
+        markets = [ask_market(config, name, rented) for name in config.candidates]
+        return Look(config, rented, markets, choose(config, markets, next_one=next_one))
+    every: list[Market] = []
+    choice: Choice | None = None
+    for part in parts:
+        there = {box: birth for box, birth in rented.items() if box in part.boxes}
+        markets = [ask_market(part, name, there) for name in part.candidates]
+        every += markets
+        found = choose(part, markets, next_one=next_one, beside=choice)
+        if found is None:
+            found = Choice(part.candidates[0], {}, tuple(to_place(part, there)))
+        choice = found if choice is None else choice.beside(found)
+    return Look(config, rented, every, choice)

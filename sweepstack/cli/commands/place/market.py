@@ -74,13 +74,13 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         if not isinstance(platform, HasMarket):
             price = _own_price(config, name, profile.meter.price_per_hour)
             market.fixed_price = True
-            market.offers = {box: [Offer(name, "", 0, price, "")] for box in _to_place(config, rented)}
+            market.offers = {box: [Offer(name, "", 0, price, "")] for box in to_place(config, rented)}
             return market
         if market.refusals:
             return market
         volume = next((find_kept(platform, mount.source).native_id for mount in config.volume_mounts.values()), "")
         known: dict[Constraints, list[Offer]] = {}
-        for box in _to_place(config, rented):
+        for box in to_place(config, rented):
             resources = resources_of(config, box).as_inputs()
             wanted = market.asked[box] = Constraints.of(
                 resources, max_price=config.max_price, volume=volume, bid=config.bid
@@ -100,7 +100,8 @@ def _own_price(config: StackConfig, name: str, price: float | None) -> float:
     return (price or 0.0) if own is None else own
 
 
-def _to_place(config: StackConfig, rented: Mapping[str, Birth]) -> list[str]:
+def to_place(config: StackConfig, rented: Mapping[str, Birth]) -> list[str]:
+    """The boxes that are to be rented."""
     return [name for name, box in config.boxes.items() if box.want == "running" and name not in rented]
 
 

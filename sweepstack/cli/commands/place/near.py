@@ -68,7 +68,8 @@ def nearest(markets: Sequence[Market], choice: Choice | None) -> list[Near]:
     for market in markets:
         if market.refusals:
             continue
-        lacking = choice.lacking if choice is not None and choice.platform == market.platform else tuple(market.asked)
+        tried = choice is not None and market.platform in choice.platforms
+        lacking = choice.lacking if choice is not None and tried else tuple(market.asked)
         boxes = {wanted: box for box, wanted in reversed(market.asked.items()) if box in lacking}
         for wanted, box in boxes.items():
             fits = {offer.key for offer in market.offers.get(box, ())}  # all of these go to other boxes

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweepstack.billing.balance import Runway, refusal
 from sweepstack.billing.forecast import Outlook, hours_left
-from sweepstack.cli.commands.place.choice import as_placement
+from sweepstack.cli.commands.place.choice import Choice, as_placement
 from sweepstack.cli.commands.place.looks import Look, Records, look_once, read_records
 from sweepstack.cli.commands.place.market import resources_of
 from sweepstack.cli.commands.place.near import nearest
@@ -128,16 +128,24 @@ def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
 
 def balance_for(seen: Look, records: Records) -> Runway | None:
     """How long the balance lasts with the chosen offers beside what bills there already; None where there is no
-    balance, or nothing to rent. The forecast is by the last copies of the journals. Blocks for seconds."""
-    config, choice = seen.config, seen.choice
-    if choice is None:
+    balance, or nothing to rent. With boxes on several platforms: the one that does not carry them, else the first. The
+    forecast is by the last copies of the journals. Blocks for seconds."""
+    if seen.choice is None:
         return None
-    adapter = load_profile(choice.platform).adapter
-    left = left_at(adapter) if choice.offers else None
+    each = [_balance_at(platform, seen.choice, seen, records) for platform in seen.choice.platforms]
+    found = [lasts for lasts in each if lasts is not None]
+    return next((lasts for lasts in found if lasts.short), found[0] if found else None)
+
+
+def _balance_at(platform: str, choice: Choice, seen: Look, records: Records) -> Runway | None:
+    config = seen.config
+    adapter = load_profile(platform).adapter
+    prices = [offer.price_per_hour for box, offer in choice.offers.items() if choice.where(box) == platform]
+    left = left_at(adapter) if prices else None
     if left is None:
         return None
     there = sum(birth.price_per_hour or 0.0 for birth in seen.rented.values() if birth.platform == adapter)
-    added = sum(offer.price_per_hour for offer in choice.offers.values())
+    added = sum(prices)
     store = records.store
     births = records.births if store is not None else []
     journals = [copied_journal(store, birth.box, birth.generation) for birth in births] if store is not None else []

@@ -18,11 +18,11 @@ SHOWN = 12
 def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig, out: Out) -> None:
     """Prints every candidate's offers, the cheapest first, with the chosen ones marked, and the refusals."""
     hours = config.budget.hours if config.budget is not None else None
-    chosen = {offer.key for offer in choice.offers.values()} if choice is not None else set()
+    chosen = {(choice.where(box), offer.key) for box, offer in choice.offers.items()} if choice is not None else set()
     rows = []
     for market in markets:
         for offer in market.first[:SHOWN]:
-            mark = "*" if choice is not None and market.platform == choice.platform and offer.key in chosen else ""
+            mark = "*" if (market.platform, offer.key) in chosen else ""
             rows.append((mark, market.platform, *_row(offer, hours)))
         if len(market.first) > SHOWN:
             rows.append(("", market.platform, f"… {len(market.first) - SHOWN} more (--json)", *[""] * 7))

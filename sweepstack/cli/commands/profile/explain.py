@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+from datetime import date
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +16,10 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts
 from sweepstack.profiles.explain import Leaned, explained, overridden
+from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
-from sweepstack.profiles.resolve import resolve
+from sweepstack.profiles.model import Profile
+from sweepstack.profiles.plan import Plan
 
 
 def command(
@@ -33,27 +36,37 @@ def command(
     config = StackConfig.load(target.root, target.stack)
     profiles = load_profiles(config.candidates)
     try:
-        plan = resolve(config, profiles)
+        fleet = resolve_fleet(config, profiles)
     except ConfigError as error:
         raise No(str(error), ["sweepctl profile list"]) from error
-    profile = profiles[plan.platform]
+    following = [
+        *(f"sweepctl profile show {name}" for name in fleet.platforms),
+        f"pulumi preview --stack {target.stack}",
+    ]
+    parts = [_document(config, plan, profiles[plan.platform], day) for plan in fleet.plans]
+    others = {"others": parts[1:]} if parts[1:] else {}
+    out.document({"stack": target.stack, **parts[0], **others, "next": following})
+    for plan in fleet.plans:
+        _screen(config, plan, profiles[plan.platform], day, out)
+    out.next(following)
+    return YES
+
+
+def _document(config: StackConfig, plan: Plan, profile: Profile, day: date) -> dict[str, Any]:
+    return {
+        "platform": plan.platform,
+        "refused": list(plan.reasons[:-1]),
+        "facts": [_as_json(one) for one in explained(config, profile, plan, day)],
+        "overrides": overridden(config, plan.platform),
+        "old": facts.notes(profile, config.accept_facts, day),
+    }
+
+
+def _screen(config: StackConfig, plan: Plan, profile: Profile, day: date, out: Out) -> None:
     found = explained(config, profile, plan, day)
     leaned = [one for one in found if one.decides]
     idle = [one.key for one in found if not one.decides]
     changed = overridden(config, plan.platform)
-    old = facts.notes(profile, config.accept_facts, day)
-    following = [f"sweepctl profile show {plan.platform}", f"pulumi preview --stack {target.stack}"]
-    out.document(
-        {
-            "stack": target.stack,
-            "platform": plan.platform,
-            "refused": list(plan.reasons[:-1]),
-            "facts": [_as_json(one) for one in found],
-            "overrides": changed,
-            "old": old,
-            "next": following,
-        }
-    )
     for reason in plan.reasons:
         out.line(reason)
     out.line()
@@ -61,12 +74,10 @@ def command(
     for key, value in changed.items():
         said = value if isinstance(value, str) else json_text.dumps(value)
         out.line(f"instead       overrides.{plan.platform}.{key}: {said}")
-    for line in old:
+    for line in facts.notes(profile, config.accept_facts, day):
         out.line(f"old           {line}")
     if idle:
         out.line(f"{count(len(idle), 'fact')} decided nothing here: {', '.join(idle)}")
-    out.next(following)
-    return YES
 
 
 def _as_json(one: Leaned) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""The boxes of one cluster: folders on its shared tier, and the jobs that Slurm runs for them.
+
+Making a box submits nothing: its queue does that, and tops it up. A box's folder is seen by every login node, so the
+cluster's name stands in the account, and not the host's.
+
+    <root>/cluster      the cluster's name, written once: it is known while the controller does not answer
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping
+
+from sweepstack.onbox.common import box_layout, processes
+from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.slurm import cluster as clusters
+from sweepstack.onbox.slurm import commands, jobs, queue, request, states
+from sweepstack.onbox.slurm.queue import Task
+from sweepstack.onbox.slurm.request import Asked
+
+PREFIX = "slurm"
+"""The ids of its boxes, and the names of their jobs, begin with this."""
+NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
+CLUSTER = "cluster"
+CLOSED = f"{box_layout.HOME}/workers/closed"
+END_SECONDS = 150.0
+"""A request is answered within 180 s."""
+
+
+class SlurmPlatform(LocalPlatform):
+    """See `onbox.host.platform.Platform`. Raises Unreachable while the cluster's name is not known."""
+
+    def __init__(self, root: Path, *, grace: float) -> None:
+        self.cluster = _name_of_cluster(root)
+        super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
+
+    def _end(self, native_id: str, grace: float) -> None:
+        jobs.cancel(native_id, grace=grace and max(grace, request.GRACE_SECONDS), seconds=END_SECONDS)
+        processes.end_box(native_id, grace=grace)
+
+    def _at_work(self, native_id: str) -> list[str]:
+        return [*super()._at_work(native_id), *(f"job {task.name}" for task in queue.live(native_id))]
+
+    def end_workers(self, native_id: str, account: str) -> None:
+        """Ends all jobs of the box; none begins until its queue is topped up again. Idempotent. Raises NotYetGone when
+        the end is not proved, Unreachable."""
+        box, _ = self.where(native_id, account)
+        write_atomically(box / CLOSED, b"")
+        self._end(native_id, self._grace)
+
+    def workers(self, native_id: str, account: str) -> dict[str, Any]:
+        """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
+        `before`: how many jobs wait before the first that waits; None where Slurm does not say. Reads only."""
+        self._store.require(account)
+        tasks = queue.tasks(native_id)
+        waiting = [task for task in tasks if task.waits]
+        before = None
+        if waiting:
+            try:
+                before = queue.position(waiting[0].partition, [task.name for task in waiting])
+            except Unreachable:
+                before = None
+        return {"tasks": [_told(task) for task in tasks], "before": before}
+
+    def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
+        """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
+        asked = Asked.of(scheduler)
+        found = clusters.look()
+        lacks = request.refusals(asked, found)
+        if not lacks and (why := request.dry_run(asked, found, asked.workers)):
+            lacks = [f"resources: the cluster says: {why}"]
+        return lacks
+
+    def top_up(
+        self,
+        native_id: str,
+        account: str,
+        scheduler: Mapping[str, Any],
+        cells: int,
+        python: str,
+        pilot: str,
+        runner: str,
+    ) -> str:
+        """Submits the workers that are missing: as many as there are cells to do, and `workers` at most, less those
+        that Slurm has already. Idempotent. Returns in words what there is now.
+
+        `python`, `pilot`: absolute paths; `runner`: below the box's home. Raises RequestRefused with what the cluster
+        says against it; OutcomeUnknown when an answer was lost: called again, it looks first."""
+        box, _ = self.where(native_id, account)
+        home = box / box_layout.HOME
+        asked = Asked.of(scheduler)
+        with jobs.alone(home):
+            (box / CLOSED).unlink(missing_ok=True)
+            tasks = queue.live(native_id)
+            jobs.hasten(tasks)
+            missing = min(asked.workers, cells) - len(tasks)
+            notes: list[str] = []
+            if missing > 0:
+                found = clusters.look()
+                if lacks := request.refusals(asked, found):
+                    raise RequestRefused("nothing was submitted:\n" + "\n".join(f"  {lack}" for lack in lacks))
+                count = jobs.allowed(asked, found, missing)
+                if count:
+                    made = jobs.submit(native_id, home, asked, found, count, python, pilot, runner)
+                    notes.append(f"submitted as {', '.join(made)}")
+                tasks = queue.live(native_id)
+                if (less := min(asked.workers, cells) - len(tasks)) > 0:
+                    notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")
+        return "; ".join([_counted(tasks), *notes])
+
+
+def _name_of_cluster(root: Path) -> str:
+    try:
+        name = (root / CLUSTER).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        name = ""
+    except OSError as error:
+        raise Unreachable(f"{root / CLUSTER} can't be read: {error}") from error
+    return name or clusters.settings()["ClusterName"]
+
+
+def keep_name(root: Path, name: str) -> None:
+    """Keeps the cluster's name beside its boxes. Call it when one is made."""
+    if not (root / CLUSTER).exists():
+        root.mkdir(parents=True, exist_ok=True)
+        write_atomically(root / CLUSTER, f"{name}\n".encode())
+
+
+def must_have_slurm() -> None:
+    """Returns when this host has Slurm's commands and its controller answers. Raises RequestRefused."""
+    lacks = []
+    for name in NEEDED:
+        try:
+            commands.program(name)
+        except Unreachable as error:
+            lacks.append(str(error))
+    if not lacks:
+        try:
+            clusters.look()
+        except PlatformError as error:
+            lacks.append(f"{error}. Is this a login node, and does `sinfo` answer there?")
+    if lacks:
+        raise RequestRefused("this host is no login node of a cluster; nothing was made there: " + "; ".join(lacks))
+
+
+def _told(task: Task) -> dict[str, Any]:
+    if task.ended:
+        words = states.remedy(task.state, task.name)
+    else:
+        words = states.reason(task.reason, task.name) if task.waits and task.reason else ""
+    return {
+        "name": task.name,
+        "state": task.state,
+        "try": task.restarts,
+        "starts": task.starts,
+        "node": task.nodes,
+        "words": words,
+    }
+
+
+def _counted(tasks: list[Task]) -> str:
+    waiting = sum(task.waits for task in tasks)
+    reasons = sorted({states.reason(task.reason, task.name) for task in tasks if task.waits and task.reason})
+    why = f" ({'; '.join(reasons[:2])})" if reasons else ""
+    return f"{len(tasks) - waiting} workers run, {waiting} wait{why}" if tasks else "no worker is there"

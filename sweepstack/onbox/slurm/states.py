@@ -1,0 +1,79 @@
+"""What a state or a reason of Slurm means for a sweep, and what to do about it."""
+
+from __future__ import annotations
+
+REMEDIES: dict[str, str] = {
+    "OUT_OF_MEMORY": (
+        "it used more memory than it asked for: raise resources.memory to 1.2 times what it used at most "
+        "(`sacct -j {task} -o MaxRSS`, if the site keeps that), or run fewer cells at once (job.slots)"
+    ),
+    "TIMEOUT": (
+        "it ran into its time limit before its cells had saved: raise resources.time, or let the job save more often; "
+        "cells that use the checkpoint helper go on from their last checkpoint"
+    ),
+    "PREEMPTED": (
+        "a job of a higher priority took its place: its cells go on from their checkpoints when it runs again. A QOS "
+        "or partition that is not preempted costs more of your share"
+    ),
+    "NODE_FAIL": (
+        "its node failed: `pulumi up` brings another worker. A cell that ran there is free once the node answers again, "
+        "or once a person has seen that it is off (sweepctl worker-ended)"
+    ),
+    "BOOT_FAIL": "its node did not start: `pulumi up` brings another worker; tell the site if that repeats",
+    "DEADLINE": "it could not end before its deadline any more: raise resources.time",
+    "CANCELLED": "it was cancelled with scancel: `pulumi up` brings another worker",
+    "FAILED": (
+        "its worker ended with an error, or was killed (0:9 is SIGKILL, mostly for memory): see the worker's log, "
+        "data/sweep/workers/{task}.log on the box"
+    ),
+}
+"""State of a task that ended → what a person can do. `{task}`: its name."""
+REASONS: dict[str, str] = {
+    "Resources": "waits for free nodes",
+    "Priority": "jobs with a higher priority are before it",
+    "Dependency": "waits for another job",
+    "BeginTime": "was requeued a moment ago and waits for its begin, two minutes at most; `pulumi up` shortens that",
+    "JobArrayTaskLimit": "waits for a task of its own array, which limits how many run at once",
+    "ReqNodeNotAvail": "the nodes that it may use are down, drained or reserved: `sinfo -R` says why",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is closed",
+    "PartitionTimeLimit": "never starts: it asks for more time than the partition gives; lower resources.time",
+    "PartitionNodeLimit": "never starts: it asks for more nodes than the partition gives",
+    "BadConstraints": "never starts: no node has what it asks for; change resources.constraint, gres, gpu or memory",
+    "InvalidAccount": "never starts: the account is not yours there; change resources.account",
+    "InvalidQOS": "never starts: the QOS is not yours there; change resources.qos",
+    "JobHeldUser": "is held by you: `scontrol release {task}`",
+    "JobHeldAdmin": "is held by an administrator: ask them",
+    "launch failed requeued held": "its node could not start it, so Slurm holds it: `scontrol release {task}`, or ask",
+    "JobHoldMaxRequeue": "was requeued as often as the site allows, and is held: `scontrol release {task}`",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+}
+"""Reason why a task waits → what that means. Others that begin as in `_BEGINNINGS` are limits of the site."""
+_BEGINNINGS = {
+    "QOS": "a limit of the QOS holds it back",
+    "Assoc": "a limit of the account holds it back",
+    "MaxJobs": "a limit of the site holds it back",
+    "Nodes_required": "the nodes that it may use are down, drained or reserved",
+}
+
+
+def remedy(state: str, task: str) -> str:
+    """What to do about a task that ended so; "" where there is nothing to do, or nothing is known."""
+    return REMEDIES.get(state, "").format(task=task)
+
+
+def reason(text: str, task: str) -> str:
+    """Why it waits: Slurm's own word, and what that means where it is known."""
+    word = text.strip("()")
+    means = REASONS.get(word) or REASONS.get(word.replace("_", " ")) or REASONS.get(word.split(",")[0])
+    if means is None:
+        means = next((words for begin, words in _BEGINNINGS.items() if word.startswith(begin)), "")
+    return f"{word}: {means.format(task=task)}" if means else word
+
+
+def needed(peak_bytes: int | None) -> str:
+    """The memory to ask for after OUT_OF_MEMORY: 1.2 times the peak, in whole GB; "" where it is not known."""
+    if not peak_bytes:
+        return ""
+    return f"{-(-int(peak_bytes * 1.2) // 10**9)}GB"

@@ -1,0 +1,1 @@
+"""The adapter for clusters that run Slurm, reached through a login node."""
