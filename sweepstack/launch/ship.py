@@ -162,8 +162,7 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
         _write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
         _write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
-    shared = isinstance(channel, Scheduled) and spec.scheduler.get("workers", 1) > 1
-    known = {"shared": {"worker_state": channel.state_command()}} if shared else {}  # type: ignore[attr-defined]
+    known = {"shared": {"worker_state": channel.state_command()}} if isinstance(channel, Scheduled) else {}
     _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
     return f"runner-{version}/runner.py"
 

@@ -51,8 +51,8 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
         found = found if purge is not None else []
         return found + [
-            f"{profile.platform}: {where}.gpu.{key} is not asked of a cluster: name the GPU (gpu.name), or a constraint "
-            "of its nodes"
+            f"{profile.platform}: {where}.gpu.{key} is not asked of a cluster: name the GPU (gpu.name), or a "
+            "constraint of its nodes"
             for where, resources in asked_resources(config)
             if resources.gpu is not None
             for key in ("memory", "cuda")

@@ -16,15 +16,15 @@ REMEDIES: dict[str, str] = {
         "or partition that is not preempted costs more of your share"
     ),
     "NODE_FAIL": (
-        "its node failed: `pulumi up` brings another worker. A cell that ran there is free once the node answers again, "
-        "or once a person has seen that it is off (sweepctl worker-ended)"
+        "its node failed: `pulumi up` brings another worker. A cell that ran there is free once the node answers "
+        "again, or once a person has seen that it is off (sweepctl worker-ended)"
     ),
     "BOOT_FAIL": "its node did not start: `pulumi up` brings another worker; tell the site if that repeats",
     "DEADLINE": "it could not end before its deadline any more: raise resources.time",
     "CANCELLED": "it was cancelled with scancel: `pulumi up` brings another worker",
     "FAILED": (
         "its worker ended with an error, or was killed (0:9 is SIGKILL, mostly for memory): see the worker's log, "
-        "data/sweep/workers/{task}.log on the box"
+        "data/sweep/jobs/{task}.log on the box"
     ),
 }
 """State of a task that ended → what a person can do. `{task}`: its name."""
