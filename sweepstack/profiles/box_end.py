@@ -72,12 +72,13 @@ def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
     volume, override = bool(config.volume_mounts), config.overrides.get(profile.platform)
     purge = override.purge_days if override is not None else None
     return tuple(
-        _clock(
-            clock.model_copy(update={"after": float(purge)}) if purge and clock.after is None else clock, volume=volume
-        )
-        for clock in profile.danger_clocks
-        if clock.starts != "start"
+        _clock(_told(clock, purge), volume=volume) for clock in profile.danger_clocks if clock.starts != "start"
     )
+
+
+def _told(clock: Clock, purge: int | None) -> Clock:
+    """With the days after which a site removes files, if a person says them and the profile can't."""
+    return clock if purge is None or clock.after is not None else clock.model_copy(update={"after": float(purge)})
 
 
 def _clock(clock: Clock, *, volume: bool) -> ClockFact:

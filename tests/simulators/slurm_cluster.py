@@ -59,7 +59,7 @@ _SETTINGS = {
     "PreemptMode": "REQUEUE",
     "MpiDefault": "none",
     "MailProg": "/bin/true",
-    "ReturnToService": "2",
+    "ReturnToService": "1",  # an answer that was under way does not bring a node back that the controller gave up
     "KillWait": "2",
     "MinJobAge": "300",
     "SlurmctldTimeout": "120",
@@ -273,7 +273,8 @@ class SlurmCluster:
 
     def bring_back(self, node: str) -> None:
         """The node boots, and its slurmd reports. Waits until it is usable."""
-        self.nodes[node].restart()  # reporting is enough: ReturnToService
+        self.nodes[node].restart()
+        self.run("scontrol", "update", f"nodename={node}", "state=resume")  # is refused where reporting was enough
         self._await_nodes()
 
     def reboot_login(self) -> None:

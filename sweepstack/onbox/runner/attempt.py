@@ -264,6 +264,8 @@ class Attempt:
         """The GPUs of this slot: whole ones if there are enough, else one that several slots share."""
         gpus = self.spec.get("gpus") or []
         names = [str(gpu) for gpu in (range(gpus) if isinstance(gpus, int) else gpus)]
+        given = os.environ.get("SWEEPSTACK_WORKER_GPUS")  # those of its allocation, on a host that has more
+        names = given.split(",") if names and given else names
         share = len(names) // max(1, int(self.spec.get("slots") or 1))
         if not names:
             return []

@@ -37,20 +37,20 @@ def submit(
     Raises RequestRefused with the cluster's words when not even one was taken; OutcomeUnknown when it is not known
     whether one was: the next call looks first.
     """
-    workers = home / "workers"
+    logs = home / "jobs"
     if "%" in str(home) or "\\" in str(home):
         raise RequestRefused(
             f"{home} has a % or a \\ in its path, which sbatch takes for a pattern: use another folder"
         )
-    workers.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(parents=True, exist_ok=True)
     words = {"python": python, "pilot": pilot, "home": str(home), "runner": runner}
-    script = home / "workers" / "batch.sh"
+    script = logs / "batch.sh"
     write_atomically(script, _BATCH.format(**{k: shlex.quote(v) for k, v in words.items()}).encode(), mode=0o755)
     common = [
         *request.options(asked, cluster),
         f"--job-name={native_id}",
         f"--chdir={home}",
-        f"--output={workers}/%A_%a.log",
+        f"--output={logs}/%A_%a.log",
     ]
     made: list[str] = []
     left, size = count, min(count, cluster.arrays)

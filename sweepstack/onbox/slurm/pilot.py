@@ -29,7 +29,7 @@ MOST_TRIES = 200
 """A task is requeued so often at most."""
 REST = 8
 """The runner's exit code for: cells remain, and none of them is for this worker now."""
-CLOSED = "workers/closed"
+CLOSED = "jobs/closed"
 """This file below HOME says that the box's workers were ended on purpose: none begins, and none is requeued."""
 ENDING, POWER = "ending.json", "power.json"
 KILL_SECONDS = 120.0
@@ -140,7 +140,7 @@ class Pilot:
 
     def _again(self, code: int) -> bool:
         """Whether cells are left that this task should go on with, in its next try."""
-        if closed(self.home) or code in (0, 1, 2, 3, 4, 5, 7):
+        if closed(self.home) or code in (0, 1, 2, 3, 4, 5, 7, 9):
             return False
         if self.tries >= MOST_TRIES:
             say(f"{self.worker}: it was requeued {self.tries} times: no more; pulumi up submits another")

@@ -24,7 +24,7 @@ PREFIX = "slurm"
 """The ids of its boxes, and the names of their jobs, begin with this."""
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 CLUSTER = "cluster"
-CLOSED = f"{box_layout.HOME}/workers/closed"
+CLOSED = f"{box_layout.HOME}/jobs/closed"
 END_SECONDS = 150.0
 """A request is answered within 180 s."""
 

@@ -104,7 +104,7 @@ def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
     if wall is not None and wall <= 2 * asked.lead:
         yield (
             f"resources.time: {spelled(wall)} is too short: a worker is warned {asked.lead} s before its end "
-            "(job.grace and 90 s, in which Slurm may be early, and cells are sealed); write "
+            "(job.grace, and 90 s in which Slurm may be early and cells are sealed); write "
             f"{math.ceil(asked.lead * 4 / 60)}m or more"
         )
 

@@ -24,7 +24,7 @@ REMEDIES: dict[str, str] = {
     "CANCELLED": "it was cancelled with scancel: `pulumi up` brings another worker",
     "FAILED": (
         "its worker ended with an error, or was killed (0:9 is SIGKILL, mostly for memory): see the worker's log, "
-        "data/sweep/workers/{task}.log on the box"
+        "data/sweep/jobs/{task}.log on the box"
     ),
 }
 """State of a task that ended → what a person can do. `{task}`: its name."""
