@@ -12,16 +12,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands import worker_ended
+from sweepstack.cli.output import No
 from sweepstack.core.journal import Journal
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.link_lock import owner_of, standing
 from sweepstack.onbox.common.processes import stat_fields
+from sweepstack.onbox.runner.records import Fatal
 from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
 from sweepstack.onbox.runner.workers import Proofs, begin, who
 from tests.onbox.harness import INTERPRETER, SECONDS, Box
@@ -306,3 +311,39 @@ def test_a_runner_and_a_worker_know_whose_box_it_is(shared: Shared, make_box: Ca
     assert subprocess.run(argv, timeout=SECONDS, stderr=subprocess.DEVNULL).returncode == 2
     alone = Shared(make_box())
     assert alone.start("w").wait(SECONDS) == 2
+
+
+def test_a_line_that_does_not_follow_is_damage_where_its_worker_may_live(shared: Shared) -> None:
+    home = shared.box.home
+    journal = SharedJournal(home, "a", who("a"), lambda _: False)
+    journal.append("runner-started", pid=1)
+    entry = {"event": "cell-started", "cell": "c", "prev": "0" * 64, "seq": 1, "time": "x", "worker": "b"}
+    with open(home / "journal.jsonl", "ab") as handle:
+        handle.write(canonical_json({**entry, "hash": sha256_hex(canonical_json(entry))}) + b"\n")
+    with pytest.raises(Fatal) as refused:
+        journal.append("runner-started", pid=1)
+    assert refused.value.args[0] == 4
+
+
+def test_a_person_says_it_and_is_refused_while_it_runs(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = LocalChannel(shared.box.native_id, shared.box.root, {})
+    monkeypatch.setattr(worker_ended.Target, "find_sweep", lambda _: SimpleNamespace(stack="dev"))
+    monkeypatch.setattr(worker_ended, "find_box", lambda *_: None)
+    monkeypatch.setattr(worker_ended, "way_to", lambda *_: channel)
+    shared.box.add("slow", "while :; do sleep 0.05; done")
+    worker = shared.start("w0")
+    shared.wait(lambda: shared.count("cell-started"))
+    with pytest.raises(No, match="w0 runs: process"):
+        worker_ended.command("box-0", "w0", saw="it is gone", by="ann")
+    with pytest.raises(No, match="no worker other was on box-0"):
+        worker_ended.command("box-0", "other", saw="it is gone", by="ann")
+    assert not shared.count("worker-ended")
+    worker.kill()
+    worker.wait()
+    assert worker_ended.command("box-0", "w0", saw="it is gone", by="ann") == 0
+    assert "w0 has ended (ann saw: it is gone)" in capsys.readouterr().out
+    assert shared.journal().workers["w0"].ended.startswith("ann saw: it is gone; host ")
+    leader = json.loads((shared.box.home / "cells" / "slow" / "1" / "pid").read_bytes())["pid"]
+    assert not alive(leader), "what it left runs on"

@@ -228,13 +228,18 @@ def ended(home: Path, name: str, saw: str, by: str) -> int:
     why = proofs.runs(name)
     if why:
         raise Fatal(10, f"{name} runs: {why}; nothing was written down")
-    journal = SharedJournal(home, "", me, lock_owner_ended)
+    journal = proofs.journal = SharedJournal(home, "", me, lock_owner_ended)
     try:
+        proved = proofs.proof(name)  # which ends what its cells left running here
+        if not proved and proofs.was_here(name):
+            raise Fatal(10, f"{name} runs on: processes of its cells can't be ended; nothing was written down")
         with journal.turn():
             if name not in journal.begun and not (home / "workers" / name).is_dir():
                 raise Fatal(2, f"no worker {name} was here")
             if name not in journal.ended:
-                journal.append("worker-ended", worker=name, proof=f"{by} saw: {saw}", by=by)
+                journal.append(
+                    "worker-ended", worker=name, proof="; ".join(filter(None, [f"{by} saw: {saw}", proved])), by=by
+                )
         return 0
     finally:
         journal.close()

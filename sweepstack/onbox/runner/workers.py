@@ -120,6 +120,13 @@ class Proofs:
         state, why = self._asked(record)
         return f"the scheduler says so: {why}" if state == "running" else ""
 
+    def was_here(self, worker: str) -> bool:
+        """Whether it ran on this host, and its process is gone."""
+        try:
+            return bool(self._process_ended(json.loads((self._home / WORKERS / worker / RECORD).read_bytes())))
+        except (OSError, ValueError):
+            return False
+
     def _process_ended(self, record: Mapping[str, Any]) -> str | None:
         """What this host knows of a process: "" that it runs, or may run; None: nothing."""
         try:
