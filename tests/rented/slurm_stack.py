@@ -12,17 +12,18 @@ from tests.simulators.test_machines import Login
 
 @dataclass
 class SlurmStack(Stack):
-    """A cluster of two nodes, and a sweep with two workers there."""
+    """A cluster, and a sweep with some workers there."""
 
     cells: tuple[str, ...] = ("seed0", "seed1", "seed2", "seed3")
     boxes: tuple[str, ...] = ("box-0",)
     workers: int = 2
+    nodes: int = 2
     cluster: SlurmCluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.base.mkdir(parents=True, exist_ok=True)
         login = Login(self.base)
-        self.cluster = SlurmCluster.start(self.base / "cluster", authorized_keys=[login.public])
+        self.cluster = SlurmCluster.start(self.base / "cluster", authorized_keys=[login.public], nodes=self.nodes)
         super().__post_init__()
         self.env |= {"SWEEPSTACK_SSH_KEY": str(login.key), "SWEEPSTACK_SSH_CONFIG": "none"}
 
