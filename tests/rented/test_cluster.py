@@ -63,6 +63,8 @@ def test_the_loop_on_a_cluster(stack: ClusterStack) -> None:
     up = ok(stack.up(timeout=300))
     assert "2 wait" in up.text or "2 workers run" in up.text, up
     (box,) = stack.boxes_there()
+    status = ok(stack.sweepctl("status", timeout=120))
+    assert "workers run" in status.text, status
     assert_refused(stack.destroy(timeout=180))
     again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
     assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
