@@ -13,6 +13,7 @@ from components.resources import Identity, Queue, QueueArgs
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import CellText
+from sweepstack.onbox.nodes.command import NODES
 from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan
 
 ZERO = ("retries", "grace_seconds")
@@ -51,12 +52,14 @@ def job_input(
         "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
         "by_hand": dict(by_hand or {}),
         "scheduler": dict(box.scheduler),
+        "nodes": {"peers": list(box.peers), **({"restores": True} if job.restores else {})} if box.peers else {},
     }
+    nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
     return {
         "run": job.run,
         "workdir": job.workdir,
         "include": list(job.include),
-        "env": dict(sorted(job.env.items())),
+        "env": dict(sorted({**job.env, **nodes}.items())),
         "slots": box.slots,
         "code": code,
         **{key: value for key, value in asked.items() if value or (key in ZERO and value is not None)},

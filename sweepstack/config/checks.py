@@ -11,6 +11,7 @@ from typing import Any
 
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import SweepConfig
+from sweepstack.config.nodes import several_nodes
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
 from sweepstack.config.secrets import ENV_NAME, Found, secrets_in
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
@@ -32,6 +33,7 @@ def cross_checks(
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts with the same path, placeholders that no cell fills, and the like."""
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
+    found += several_nodes(values)
     if roster is not None:
         found += _placeholders(values, roster)
     mistakes = []

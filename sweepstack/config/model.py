@@ -30,6 +30,7 @@ from sweepstack.config.types import (
     Hours,
     LeaseText,
     Names,
+    PeerText,
     PlatformName,
     Price,
     PriceOrZero,
@@ -38,6 +39,7 @@ from sweepstack.config.types import (
     SizeText,
     Text,
     Usd,
+    one_or_more,
     wrong,
 )
 from sweepstack.core import git_source
@@ -151,6 +153,12 @@ class Job(Shape):
     mixing: Literal["refuse", "allow"] = "refuse"
     """`refuse` (default): new code is refused if some cells of the sweep have run with the old code and others would
     run with the new one. `allow`: cells of both versions are wanted. See [versions](#versions)"""
+    nodes: Count = 1
+    """on how many machines one cell runs, by torchrun: [nodes.md](nodes.md). The box's host is the first, and
+    `boxes.<name>.peers` names the others"""
+    restores: Flag = False
+    """with `nodes`: `true` says that the job goes on from its checkpoint without our helper and without
+    `{checkpoints}`; else a job on several nodes that is tried again and keeps no state is refused"""
     min_free: MinFree | None = None
     """how much room a box must have before it starts one more cell: [min_free](#min_free)"""
     stall: DurationText | None = None
@@ -245,6 +253,9 @@ class BoxConfig(Shape):
     workers: Count | None = None
     """on a cluster: how many workers run this box's cells at the same time, each a task of a job array with the
     `resources` of its own; 1 by default. No more are submitted than there are cells to do"""
+    peers: Annotated[tuple[PeerText, ...], BeforeValidator(one_or_more)] = ()
+    """with `job.nodes`: the other machines of its cells, one fewer than `nodes`, each as `host` itself enters it by
+    ssh: `[ann@node-2, ann@node-3:2222]`"""
     returns: ReturnsFolder | None = None
     """the folder of this computer that a box comes back to which you run by hand, such as a synchronized Drive folder:
     `~/Drive/sweeps` ([by hand](by-hand.md))"""

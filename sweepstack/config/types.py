@@ -16,6 +16,7 @@ from sweepstack.core.records import BoxName
 from sweepstack.evidence.s3.address import S3Address
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.onbox.nodes.peers import Peer
 
 _PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
 _SYSTEM = frozenset(
@@ -213,7 +214,7 @@ def _endpoint(text: str) -> str:
     return text.rstrip("/")
 
 
-def _one_or_more(value: Any) -> Any:
+def one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
@@ -241,7 +242,7 @@ DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _du
 LeaseText = Annotated[str, _text("a duration of 10m or more, such as 2h, or none", _lease)]
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
-Names = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(one_or_more)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 EnvValue = Annotated[str, BeforeValidator(_env_value)]
 Usd = Annotated[float, _number("USD in all, such as 60")]
@@ -254,7 +255,7 @@ Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as 
 VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]
-EnvNames = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)]
+EnvNames = Annotated[tuple[Text, ...], BeforeValidator(one_or_more)]
 """Names of environment variables; config/checks.py checks them."""
 
 
@@ -263,6 +264,11 @@ def _host(text: str) -> str:
         return str(HostAddress.parse(text))
     except ConfigError as error:
         raise ValueError(str(error)) from None
+
+
+def _peer(text: str) -> str:
+    Peer(text)
+    return text
 
 
 def _host_path(text: str) -> str:
@@ -303,5 +309,6 @@ HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep",
 HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
 ReturnsFolder = Annotated[str, _text("a folder such as ~/Drive/sweeps or /mnt/returned", _folder)]
 HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
+PeerText = Annotated[str, _text("a machine as the box's host enters it, such as ann@node-2 or ann@node-2:2222", _peer)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]
 PlatformName = Annotated[str, BeforeValidator(_platform)]

@@ -162,17 +162,20 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
         _write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
         _write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
+    # Also with one worker: its next try may begin on another node before the first is proved to have ended.
     known = {"shared": {"worker_state": channel.state_command()}} if isinstance(channel, Scheduled) else {}
     _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
     return f"runner-{version}/runner.py"
 
 
 def runner_files() -> Files:
-    """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest."""
+    """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest;
+    `nodes.py` starts what a cell over several nodes needs."""
     package = ONBOX.parent
-    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources("common", "runner")]
+    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources("common", "nodes", "runner")]
     shipped = [(f"{package.name}/{source.relative_to(package).as_posix()}", source, 0o644) for source in modules]
-    return [("runner.py", ONBOX / "runner" / "start.py", 0o644), *shipped]
+    starts = [(f"{name}.py", ONBOX / name / "start.py", 0o644) for name in ("runner", "nodes")]
+    return [*starts, *shipped]
 
 
 def checkpoint_files() -> list[Path]:
@@ -194,6 +197,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "mounts": [dict(mount) for mount in spec.mounts],
         "when_drained": dict(spec.when_drained),
         "lease": dict(spec.lease),
+        "nodes": dict(spec.nodes),
         "image": spec.image,
         "smoke": {**spec.smoke, "code": spec.code} if spec.smoke else {},
     }

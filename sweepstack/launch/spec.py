@@ -69,6 +69,9 @@ class LaunchSpec:
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     """What each worker asks of a cluster (`sweepstack.provider.job_input.SchedulerInput`); empty: it is no cluster's
     box."""
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    """`peers` and `restores` of cells over several nodes (`sweepstack.onbox.runner.nodes`); empty: each has one. How
+    many a cell has is in `env`."""
     image: str = ""
     """The container image that the box was rented with, for the record of each cell; empty: none is known."""
 

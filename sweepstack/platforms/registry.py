@@ -16,6 +16,7 @@ from sweepstack.onbox.host.capabilities import (
     HasBalance,
     HasBill,
     HasMarket,
+    HasPeers,
     HasVolumes,
     IsHost,
     ReadsVolumes,
@@ -32,6 +33,7 @@ _LACKS: dict[type, str] = {
     HasBill: "{name} shows no bill",
     RentsSpot: "{name} has no spot boxes, so there is no bid to change",
     HasVolumes: "{name} has no volumes",
+    HasPeers: "{name}: its boxes have no other nodes",
     IsHost: "{name} is no host with an address: its API says what is gone",
     ReadsVolumes: "the volume {native_id} of {name} can't be read without a box that mounts it",
 }

@@ -92,6 +92,10 @@ class JobPlan:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     """Packages of the image that no set-up replaces."""
+    nodes: int = 1
+    """On how many nodes one cell runs."""
+    restores: bool = False
+    """Whether the job goes on from a checkpoint of its own, as the person says."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class BoxPlan:
     """The folder that it comes back to, where a person runs it; else ""."""
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     """What its workers ask of a cluster (`sweepstack.provider.job_input.SchedulerInput`); empty: it is no cluster's."""
+    peers: tuple[str, ...] = ()
+    """Its other nodes, as its host enters them."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import network_problems, switched
+from sweepstack.profiles.nodes import node_problems, slots_of
 from sweepstack.profiles.notes import cuda_problems, fact_notes
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
@@ -91,7 +92,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
     refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
-    refusals += [*host_problems(config, profile), *cuda_problems(config, profile)]
+    refusals += [*host_problems(config, profile), *node_problems(config, profile), *cuda_problems(config, profile)]
     refusals += clusters.problems(config, profile)
     if bills and config.when_done is None:
         refusals.append("it sends a bill, so the config must say when_done: stop or keep")
@@ -266,7 +267,7 @@ def _job(config: StackConfig, profile: Profile) -> JobPlan:
         run=job.run,
         env=job.env,
         include=job.include,
-        slots=job.slots or gpus or 1,
+        slots=slots_of(config, gpus),
         setup=job.setup or "",
         secrets=job.secrets,
         mixing=job.mixing,
@@ -279,6 +280,8 @@ def _job(config: StackConfig, profile: Profile) -> JobPlan:
         mounts=buckets(config),
         smoke=smoke_on_box(config),
         keep=kept_of(config, profile),
+        nodes=job.nodes,
+        restores=job.restores,
     )
 
 
@@ -303,13 +306,14 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         cells,
         box.want,
         resources.as_inputs() if not profile.scheduled else {},
-        config.job.slots or gpus or 1,
+        slots_of(config, gpus),
         gpus,
         placed.model_dump(mode="json", exclude={"on"}) if placed is not None else None,
         box.host or "",
         grace_seconds(config, profile, resources),
         box.returns or "",
         clusters.scheduler_input(config, profile, box, resources),
+        box.peers,
     )
 
 

@@ -123,6 +123,15 @@ class SchedulerInput(Record):
     """seconds that a cell gets to save before the end"""
 
 
+class NodesInput(Record):
+    """The other nodes of a box whose cells run on several."""
+
+    peers: tuple[str, ...]
+    """the other nodes, as the first one enters them: `user@host:port`"""
+    restores: bool = False
+    """true: a cell that is started again goes on from a checkpoint of its own"""
+
+
 class JobInput(Record):
     """What a cell runs."""
 
@@ -176,5 +185,7 @@ class JobInput(Record):
     """what the workers ask of a cluster; absent: it is no cluster's box"""
     lease: LeaseFacts | None = None
     """how the box stops itself when no command looks at it for so long"""
+    nodes: NodesInput | None = None
+    """the other nodes of its cells; absent: a cell runs on one"""
     image: str | None = None
     """the container image, on platforms that use one"""

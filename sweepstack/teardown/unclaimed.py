@@ -41,8 +41,9 @@ SECONDS = 2.0
 _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
     r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner|lease)\.lock|runner\.(pid|log|pulse)|(spec|secrets)\.json|keep-on"
-    r"|looked|on-start|owner\.json|policy\.json|decisions\.jsonl(\.lock)?|setup/[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
-    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|sweepstack/(?:onbox/(?:(?:common|runner)/)?)?[a-z_]+)\.py"
+    r"|looked|on-start|owner\.json|policy\.json|decisions\.jsonl(\.lock)?|setup/(nodes-)?[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
+    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|nodes|sweepstack/(?:onbox/(?:(?:common|nodes|runner)/)?)?[a-z_]+)\.py"
+    r"|nodes/nodes-[0-9a-f]{16}(\.asked)?\.json"
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
     r"|lock/(?:[0-9]+(?:\.free)?|\.[a-z-]+[0-9a-f]{16})"
     r"|workers/[A-Za-z0-9._+-]+/(?:worker\.json|patrol(?:\.1)?\.jsonl|runner\.(?:log|pulse))"
@@ -52,7 +53,7 @@ _OURS = re.compile(
 """All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
 _LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
-_BESIDE_OUT = (["log.txt"], ["pid"])
+_BESIDE_OUT = (["log.txt"], ["pid"], ["nodes.json"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
 

@@ -68,6 +68,8 @@ def test_class_of_a_failure(box: Box, run: str, kind: str, final: bool) -> None:
             0,
             "bug",
         ),
+        (1, "[ann@two] [rank1]: KeyError: 'a'\n[ann@two] \nsweepstack: failed: node 1 (ann@two): x\n", 0, "bug"),
+        (69, "x\nsweepstack: node 1 (ann@two) is lost: nothing is heard of it for 30 s\n", 0, "transient"),
         (-7, "", 0, "unknown"),
         (143, "Terminated", 0, "stopped"),
         (None, "[Errno 116] Stale file handle", 0, "transient"),

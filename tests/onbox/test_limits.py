@@ -113,3 +113,12 @@ def test_how_often_a_failed_cell_is_tried_again(box: Box, retries: int) -> None:
     box.add("a", "exit 3")
     box.run(code=1)
     assert box.journal().cells["a"].attempts == retries + 1
+
+
+def test_ranks_that_a_launcher_put_into_sessions_of_their_own_end_with_their_cell(box: Box) -> None:
+    """As torchrun does: a try that is killed leaves them behind, outside of its process group."""
+    box.set(timeout_seconds=3, retries=0, **FAST)
+    box.add("a", "true torchrun; setsid sleep 600 & echo $! > {out}/rank; trap '' TERM; sleep 600 & wait; wait")
+    box.run(code=1)
+    assert box.journal().cells["a"].failure_class == "timeout"
+    assert list(box.processes(cells=True)) == []

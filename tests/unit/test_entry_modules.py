@@ -39,6 +39,7 @@ EXCEPT = {
         "makes the context of a state; previews inputs that lack values; tells the stack that keeps a volume",
     ),
     "sweepstack/provider/resources/market.py": ({"load_platform"}, "asks an account before there is a box"),
+    "sweepstack/provider/resources/scheduling.py": ({"load_platform"}, "asks a cluster before there is a box"),
     "sweepstack/operations/balances.py": ({"load_platform"}, "asks an account, and no box"),
     "sweepstack/provider/sharing.py": ({"Evidence"}, "it is the entry of the program's question"),
     "sweepstack/cli/sources.py": ({"EvidenceStore.open"}, START),

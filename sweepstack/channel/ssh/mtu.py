@@ -2,14 +2,13 @@
 
 Such a way (a VPN or a tunnel whose MTU is smaller than the one that is set, and a router that says nothing) lets a
 connection be made, and then nothing comes: at the exchange of keys, or at the first file. By itself it looks like a
-host that hangs. Run as a program, this is ssh's ProxyCommand: see `main`.
+host that hangs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,13 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweepstack.channel.agent_source import ONBOX
+
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.options import Way
 
-SEGMENT = 536
-"""What every way can carry."""
+SMALL_SEGMENTS = ONBOX / "nodes" / "small_segments.py"
+
 ENOUGH = 1 << 16
-CONNECT_SECONDS = 5.0
 SMALL_SECONDS, LARGE_SECONDS = 20.0, 10.0
 
 
@@ -68,7 +68,7 @@ def known(host: str, port: int) -> str:
 
 
 def _tried(way: Way) -> str:
-    words = [sys.executable, "-I", "-S", str(Path(__file__)), way.endpoint.host, str(way.endpoint.port)]
+    words = [sys.executable, "-I", "-S", str(SMALL_SEGMENTS), way.endpoint.host, str(way.endpoint.port)]
     small = replace(way, proxy=shlex.join(words).replace("%", "%%"))
     if not _gets_through(small, SMALL_SECONDS, "-o", "ProxyUseFdpass=yes") or _gets_through(way, LARGE_SECONDS):
         return ""
@@ -92,20 +92,3 @@ def _gets_through(way: Way, seconds: float, *options: str) -> bool:
         )
         return known.is_file() if known else len(done.stdout) >= ENOUGH
     return False
-
-
-def main(host: str, port: str) -> None:
-    """Hands ssh, on stdout, a connection over which both sides send small segments only."""
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as made:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
-            made.settimeout(CONNECT_SECONDS)
-            made.connect(address)
-            made.settimeout(None)
-            with socket.socket(fileno=1) as ssh:
-                socket.send_fds(ssh, [b"\0"], [made.fileno()])
-            return
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -41,6 +41,9 @@ SETUP_LOGS = f"{HOME}/setup"
 """What each set-up step and smoke run printed: see `setup_log`."""
 CELLS = f"{HOME}/cells"
 """Every attempt of every cell: see `attempt_dir`."""
+PEERS = "peers.json"
+"""The other nodes on which a box runs parts of its cells, and the command that frees them. Written before anything is
+sent to one: `sweepstack.onbox.host.peers`."""
 OWN_TIERS = ("scratch", "data")
 """The tiers that end with the box, each a folder of that name."""
 SECRETS = f"{HOME}/secrets.json"

@@ -34,7 +34,7 @@ VERBS = (
     *("ensure_volume", "list_volumes", "get_volume", "delete_volume"),
 )
 """Requests that are methods of the local platform; those in `OWN` are methods of `Host`."""
-OWN = ("create", "power_off", "where_volume")
+OWN = ("create", "power_off", "forget_peer", "where_volume")
 OFF_SECONDS = 2.0
 """The host runs the power-off command so long after the answer: the command may end the connection."""
 OFF_LOG = "power-off.log"
@@ -129,6 +129,13 @@ class Host(Agent):
                 stderr=log,
                 start_new_session=True,
             )
+
+    def forget_peer(self, native_id: str, account: str, peer: str, words: str) -> None:
+        """See `HasPeers.forget_peer`."""
+        from sweepstack.onbox.host import peers
+
+        self.platform.get(native_id, account)  # raises for another account
+        peers.forget(self.root, native_id, peer, words)
 
     def where_volume(self, native_id: str) -> Path:
         """The folder of a volume's content, or of a place (see `mounts`)."""

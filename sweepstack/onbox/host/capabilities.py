@@ -213,3 +213,14 @@ class IsCluster(IsHost, Protocol):
         as in the queue's input (`sweepstack.provider.job_input.SchedulerInput`). Reads only, submits nothing. Raises
         Unreachable."""
         ...
+
+
+@runtime_checkable
+class HasPeers(Platform, Protocol):
+    """Its boxes may have other nodes, on which parts of their cells run."""
+
+    def forget_peer(self, native_id: str, account: str, peer: str, words: str) -> None:
+        """Takes another node out of the record of a box, as a person says that it is gone for good (`words`: who saw
+        what, kept on the host). Looks first whether it answers, and changes nothing there. Raises RequestRefused when
+        it does, or is no peer of the box; another PlatformError."""
+        ...

@@ -6,8 +6,7 @@
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
-A box appears by one rename and disappears by one. So a kill -9 at any moment leaves no box, or one that is found by its
-tag.
+A box appears by one rename and disappears by one: a kill -9 at any moment leaves none, or one that its tag finds.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.common.mount_points import clear_folder
-from sweepstack.onbox.host import removal
+from sweepstack.onbox.host import peers, removal
 from sweepstack.onbox.host.box_facts import ENDING, FACTS, SHOWN, TAG_FILE, facts_in, moment, now, shown_by, spare_tag
 from sweepstack.onbox.host.box_folders import (
     TAG,
@@ -155,6 +154,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         self._end(native_id, self._grace)
         if not os.path.lexists(box):
             return
+        peers.free(box, native_id)
         removal.empty(box, keep=(FACTS, ENDING, TAG_FILE, box_layout.JOURNAL))
         self._end(native_id, 0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
@@ -231,7 +231,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     def _all(self, registry: Registry) -> list[BoxRecord]:
         self._store.require_boxes(registry)
         with answering(self._store.boxes):
-            ids = {folder.name for folder in named(self._store.boxes, BOX_ID)}
+            ids = {folder.name for folder in named(self._store.boxes, BOX_ID) if not peers.is_peers(folder)}
             records = [
                 self._look(name, registry.account) for name in sorted(ids | removal.rented_ids(self._store.root))
             ]

@@ -20,7 +20,7 @@ from typing import Literal
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError, Unreachable
 from sweepstack.onbox.common.locks import take
-from sweepstack.onbox.host import removal
+from sweepstack.onbox.host import peers, removal
 from sweepstack.onbox.host.box_folders import LocalStore, answering, read_facts
 from sweepstack.onbox.host.platform import Phase, Wait
 
@@ -98,6 +98,7 @@ class Switch:
         self._write_state("stopping")
         try:
             self.end(self.grace)
+            peers.free(self.box, self.native_id)
             for tier in KILLED_BY_STOP:
                 removal.wipe(self.box / tier)
             self.end(0)  # processes that were being started during the first look

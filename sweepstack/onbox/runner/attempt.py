@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
+from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.spec import GRACE_SECONDS
 from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
-from sweepstack.onbox.runner.threads import share_of_cpus, thread_limits
+from sweepstack.onbox.runner.threads import LAUNCHER, share_of_cpus, thread_limits
 
 LAST_LINE, TAIL = 200, 16384
 LOG_ROOM = 64 << 10
@@ -127,17 +129,32 @@ class Attempt:
         self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
+        command = self._command()
         with open(self.log, "xb", buffering=0) as log:
             room = room_at(self.folder)
             self._set_aside = room is not None and 0 <= room.free < SPACIOUS_BYTES
             if self._set_aside:
                 set_aside_room(log.fileno(), LOG_ROOM)
             self.process = subprocess.Popen(
-                self.argv, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command, cwd=code, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         show_in_tensorboard(self.spec, self.entry.cell, self.out)
         pid = self.process.pid
         (self.folder / "pid").write_text(json.dumps({"pid": pid, "start": start_of(pid)}) + "\n")
+
+    def _command(self) -> list[str]:
+        """What is started: the cell's own command, or what starts that on each of its nodes."""
+        if nodes.count_of(self.entry) == 1:
+            return self.argv
+        grace = float(self.spec.get("grace_seconds", GRACE_SECONDS))
+        paths = {"folder": self.folder, "out": self.out, "scratch": self.scratch, "checkpoint": self.checkpoint}
+        return nodes.command(self.home, self.spec, self.entry, self.argv[2], grace, len(self.devices), paths)
+
+    @property
+    def in_sessions(self) -> bool:
+        """Whether a launcher may have started processes in sessions of their own, as torchrun does: its process group
+        is not all of it then."""
+        return nodes.count_of(self.entry) > 1 or LAUNCHER.search(self.entry.run) is not None
 
     def checkpoint_step(self) -> int | None:
         """The step of the newest checkpoint with a name of the checkpoint helper; None without one."""
@@ -218,12 +235,14 @@ class Attempt:
         }
 
     def _provenance(self) -> dict[str, Any]:
-        """What was known about the code when it was shipped (its provenance file); empty without the file."""
+        """What was known about the code when it was shipped (its provenance file), and what its nodes are."""
+        several = nodes.count_of(self.entry) > 1
+        on_nodes = {"nodes": nodes.result_of(self.home, self.entry, self.spec)} if several else {}
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.home / "provenance" / f"{hex_of(self.entry.code)}.json").read_bytes())
             if isinstance(known, dict):
-                return known
-        return {}
+                return {**known, **on_nodes}
+        return on_nodes
 
     def _env(self) -> dict[str, str]:
         env = variables(self.home, self.spec, self.entry, self._values)

@@ -47,6 +47,8 @@ class Endings:
         are copied."""
         name, entry = attempt.entry.cell, attempt.entry
         left = end_group(attempt.process.pid, KILL_SECONDS)
+        if attempt.in_sessions:
+            left = left or end_cells(self._box, {name}, {}, KILL_SECONDS)
         attempt.holds_slot = False
         self._wake()
         if attempt.stopped:  # it may have ended early with exit code 0: that is no result

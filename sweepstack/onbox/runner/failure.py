@@ -25,8 +25,10 @@ BUGS = {
 WRAPPERS = {"ChildFailedError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException"}
 """Exceptions that launchers raise when a child failed: the child's own exception is printed before."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$", re.MULTILINE
+    r"^(?:\[[^\]\n]+\]:? )*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout))(?::.*)?$",
+    re.MULTILINE,
 )
+"""The brackets before it name a rank, or a node."""
 LAST_WORDS = 4096
 """Characters at the end of the log that are judged: the program may have recovered from earlier errors."""
 GPU_MEMORY = re.compile(
@@ -49,8 +51,9 @@ PASSING = re.compile(
     r"|Service (?:Temporarily )?Unavailable|Gateway Time-?out|IncompleteRead|RemoteDisconnected"
     r"|NCCL (?:error|timeout)|ncclSystemError|ncclRemoteError|Watchdog caught collective operation timeout"
     r"|CUDA error: (?:unspecified launch failure|uncorrectable ECC|all CUDA-capable devices are busy)"
+    r"|^sweepstack: (?:a node|node [0-9]+ .*) is lost: "
     r"|Stale file handle|Input/output error|Transport endpoint is not connected|Resource temporarily unavailable",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 
 

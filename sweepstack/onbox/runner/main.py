@@ -220,7 +220,7 @@ class Runner:
                 if ended is not None:
                     mark_ended(attempt, ended)
                     self._ask_to_end(attempt)
-        stages = self.setups.collect()
+        stages = self.setups.collect(self.spec())
         if "mounts" in stages:  # some of the cells may have come back from the bucket
             self._end_dropped(self.schedule.look_again(self._busy()))
         if stages:
@@ -230,10 +230,12 @@ class Runner:
         for sync in [sync for sync in self.syncs if sync.done()]:
             self.syncs.remove(sync)
             sync.result()
-        for name, (_, future) in list(self.finishing.items()):
+        for name, (finished, future) in list(self.finishing.items()):
             if future.done():
                 del self.finishing[name]
                 future.result()
+                if self.journal.cells[name].state in ("retry", "failed"):
+                    self.setups.look_at_nodes_again(finished.entry, self.spec())
                 self._touch(name)
 
     def _busy(self) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.processes import signal_group
-from sweepstack.onbox.runner import keep
+from sweepstack.onbox.runner import keep, nodes
 from sweepstack.onbox.runner.attempt import Environment, describe
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.environment import (
@@ -104,6 +104,9 @@ class Setups:
             waits = self._mounted(entry, spec)
             if waits is not True:
                 return waits
+            waits = self._on_nodes(entry, spec)
+            if waits is not True:
+                return waits
             waits = self._tried(entry, spec)
             if waits is not True:
                 return waits
@@ -135,21 +138,40 @@ class Setups:
         if not mounts_of(spec):
             return True
         key = digest_of(mounts_of(spec))
-        why = self._done.get(key)
-        if why == "":
-            return True
-        if why:
-            self._done[entry.work] = why
-            return False
-        if key not in self._begun:
+        known = self._known(key, entry)
+        if known is None and key not in self._begun:
             env = variables(self._home, spec, entry, None)
             hidden = [env[one] for one in spec.get("secrets") or []]
             self._begin(key, entry, "mounts", self._mount, dict(spec), env, hidden)
-        return None
+        return known
+
+    def _known(self, key: str, entry: Entry) -> bool | None:
+        """Whether a stage that a version needs has passed; None when it has not ended."""
+        why = self._done.get(key)
+        if why:
+            self._done[entry.work] = why
+        return None if why is None else not why
 
     def _mount(self, spec: dict[str, Any], env: dict[str, str], hidden: list[str]) -> str:
         why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
         return why or self._uploads.connect(spec, env, hidden)
+
+    def _on_nodes(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
+        """Whether the nodes of this version's cells are ready, where it has several; answers like `ready`."""
+        if nodes.count_of(entry) == 1:
+            return True
+        key = nodes.key_of(entry, spec)
+        known = self._known(key, entry)
+        if known is None and key not in self._begun:
+            say(f"the nodes of {short(entry.code)} are looked at")
+            self._begin(key, entry, "nodes", nodes.check, self._home, dict(spec), entry, self._running, self._stopping)
+        return known
+
+    def look_at_nodes_again(self, entry: Entry, spec: Mapping[str, Any]) -> None:
+        """Before the next cell of this version starts: an attempt on several nodes failed, and one may be lost."""
+        if nodes.count_of(entry) > 1:
+            for key in (nodes.key_of(entry, spec), entry.work):
+                self._done.pop(key, None)
 
     def _tried(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
         """Whether this version's smoke run has passed on this box, if there is one; answers like `ready`."""
@@ -202,8 +224,8 @@ class Setups:
             del self._changed[code]
         return bool(mended)
 
-    def collect(self) -> list[str]:
-        """Records the stages that have ended. Returns their names: commands, mounts, smoke, probe."""
+    def collect(self, spec: Mapping[str, Any]) -> list[str]:
+        """Records the stages that have ended. Returns their names: commands, mounts, nodes, smoke, probe."""
         ended = [key for key, (future, *_) in self._begun.items() if future.done()]
         stages = [self._begun[key][3] for key in ended]
         for key in ended:
@@ -214,6 +236,10 @@ class Setups:
             self._done[key] = reason
             if reason:
                 self._failed(entry, key, stage, reason)
+            elif stage == "nodes":
+                found = nodes.result_of(self._home, entry, spec)
+                self._announce()
+                self._journal.append("nodes-checked", setup=entry.prepared, code=entry.code, nodes=found)
             elif stage in LASTING:
                 seconds = round(time.monotonic() - began, 1)
                 self._journal.append("setup-finished", setup=key, seconds=seconds)

@@ -14,7 +14,7 @@ from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import PrefetchesBoxes
 from sweepstack.channel.ssh.config import completed
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
-from sweepstack.onbox.host.capabilities import CanStop, IsHost, ReadsVolumes
+from sweepstack.onbox.host.capabilities import CanStop, HasPeers, IsHost, ReadsVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.ssh import address_change
 from sweepstack.platforms.ssh.api import Caller
@@ -67,7 +67,7 @@ def prove_same(
     address_change.prove_same(new, old, native_id, account, host_keys, calling)
 
 
-class SshPlatform(CanStop, ReadsVolumes, IsHost, PrefetchesBoxes):
+class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     over_ssh = True
@@ -158,6 +158,9 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, PrefetchesBoxes):
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
         self._ask("power_off", native_id=native_id, account=account, command=command)
+
+    def forget_peer(self, native_id: str, account: str, peer: str, words: str) -> None:
+        self._ask("forget_peer", native_id=native_id, account=account, peer=peer, words=words)
 
     def who_answers(self) -> list[str]:
         from sweepstack.channel.ssh import pin_host_key

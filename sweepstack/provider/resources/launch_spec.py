@@ -57,6 +57,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         lease=on_box(state.job.lease, platform, state.box),
         image=state.job.image or "",
         by_hand=state.job.by_hand.model_dump(exclude_none=True) if state.job.by_hand else {},
+        nodes=state.job.nodes.model_dump(mode="json", exclude_defaults=True) if state.job.nodes else {},
         scheduler=state.job.scheduler.model_dump(mode="json", exclude_none=True) if state.job.scheduler else {},
     )
 

@@ -65,6 +65,8 @@ def found(
         *(f"data/sweep/{name}" for name in ("journal.jsonl", "queue.jsonl", "queue.lock", "runner.pid", "runner.log")),
         *(f"data/sweep/{name}" for name in ("spec.json", "patrol.jsonl", "patrol.1.jsonl", "secrets.json", "keep-on")),
         *("data/sweep/runner-0a1b2c3d4e5f/runner_disk.py", "data/sweep/setup/0123456789abcdef.log"),
+        *("data/sweep/setup/nodes-0123456789abcdef.log", "data/sweep/nodes/nodes-0123456789abcdef.asked.json"),
+        *("data/sweep/nodes/nodes-0123456789abcdef.json", f"data/sweep/cells/{FIRST}/1/nodes.json"),
         f"data/sweep/provenance/{CODE.removeprefix('sha256:')}.json",
         f"data/sweep/shipped/{CODE.removeprefix('sha256:')}.files.json",
         *("data/sweep/owner.json", "data/sweep/decisions.jsonl", "data/sweep/runner.lock"),

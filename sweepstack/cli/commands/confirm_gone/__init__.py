@@ -8,6 +8,7 @@ import typer
 
 from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
 from sweepstack.cli.commands.confirm_gone.never_rented import never_rented as none_was
+from sweepstack.cli.commands.confirm_gone.peer import peer_gone
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import Out
 from sweepstack.cli.target import Target
@@ -32,9 +33,17 @@ def command(
         bool,
         typer.Option("--power-off", help="First turn its host off, where the platform's API shows it and it runs."),
     ] = False,
+    peer: Annotated[
+        str,
+        typer.Option(
+            "--peer", metavar="NAME", help="Confirm it of another node of the box (boxes.<name>.peers) alone."
+        ),
+    ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Confirm that a box has ended, or was never rented, if no API can prove it. Refused while it still shows."""
+    if peer:
+        return peer_gone(Target.find_sweep(stack), box, peer, saw, by, Out(as_json=json))
     statement = Statement(box, saw, by, at, another.strip(), power_off)
     return (none_was if never_rented else confirm_gone)(Target.find_sweep(stack), statement, Out(as_json=json))

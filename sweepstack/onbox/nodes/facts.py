@@ -1,0 +1,117 @@
+"""What one node is and has, as far as the other nodes must have the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.runner.code import CodeCheck
+
+TOOL_SECONDS, TORCH_SECONDS = 60.0, 120.0
+SWITCHES = (Path("/proc/driver/nvidia-nvswitch/devices"), Path("/dev/nvidia-nvswitchctl"))
+FABRIC = re.compile(r"^\s*Fabric\s*\n(?:\s+\S.*\n)*?\s+State\s*:\s*(\S.*)$", re.MULTILINE)
+INFINIBAND = Path("/sys/class/infiniband")
+VERSIONS = r"""
+import json, platform, sys
+from importlib import metadata
+found = {"python": platform.python_version()}
+for one in metadata.distributions():
+    name = (one.metadata["Name"] or "").lower()
+    if name == "torch" or name.startswith("nvidia-nccl"):
+        found["torch" if name == "torch" else "nccl"] = one.version
+if "torch" in found and "nccl" not in found and sys.argv[1] != "0":
+    import torch
+    found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+print(json.dumps(found))
+"""
+"""NCCL is a distribution of its own, or a part of torch, which is imported only for that: it takes seconds."""
+
+
+def facts(python: str, home: Path, code: str) -> dict[str, Any]:
+    """The facts of this node. `python`: what cells run. Blocks for seconds."""
+    gpus = _gpus()
+    problem = CodeCheck(home).problem(code)
+    return {
+        "host": platform.node(),
+        "time": time.time(),
+        "versions": _versions(python, len(gpus)),
+        "gpus": gpus,
+        "fabric": fabric(gpus),
+        "infiniband": _infiniband(),
+        "code": problem.reason if problem is not None else "",
+    }
+
+
+def _versions(python: str, gpus: int) -> dict[str, str]:
+    try:
+        said = subprocess.run(
+            [python, "-c", VERSIONS, str(gpus)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TORCH_SECONDS,
+            check=True,
+        ).stdout
+        return dict(json.loads(said.splitlines()[-1]))
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        return {"problem": lines[-1] if lines else f"{python} ends with exit code {error.returncode}"}
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        return {"problem": f"{python} can't be run: {error}"}
+
+
+def _gpus() -> list[str]:
+    """The names of the GPUs that the driver shows; empty without a driver."""
+    return [line.split(",")[0].strip() for line in _said("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")]
+
+
+def fabric(gpus: list[str]) -> str:
+    """Why the fabric of this node's GPUs is not up, with what is known; "" where it is, and where it has none.
+
+    The driver says it by itself on cards from H100 on; on older ones the service has to run. Where neither can be seen
+    (a container), this says nothing: the ranks' own time-out does."""
+    if not gpus:
+        return ""
+    state = FABRIC.search("\n".join(_said("nvidia-smi", "-q", "-i", "0")))
+    said = state[1].strip() if state is not None else "N/A"
+    if said not in ("N/A", "Completed"):
+        return f"nvidia-smi says of its fabric: {said}"
+    if said == "Completed" or not any(one.exists() for one in SWITCHES) or shutil.which("systemctl") is None:
+        return ""
+    service = (_said("systemctl", "is-active", "nvidia-fabricmanager", check=False) or ["unknown"])[0]
+    return f"nvidia-fabricmanager is {service}" if service in ("inactive", "failed", "activating") else ""
+
+
+def _infiniband() -> list[str]:
+    """The InfiniBand or RoCE devices with a port that is up."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for state in INFINIBAND.glob("*/ports/*/state"):
+            with contextlib.suppress(OSError):
+                if "ACTIVE" in state.read_text():
+                    found.add(state.parts[-4])
+    return sorted(found)
+
+
+def _said(*argv: str, check: bool = True) -> list[str]:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=TOOL_SECONDS, check=check
+        )
+        return done.stdout.decode("utf-8", "replace").splitlines()
+    return []
+
+
+def serve(words: str) -> None:
+    """Prints the facts that a JSON text asks for: {"python", "home", "code"}."""
+    asked = json.loads(words)
+    path = os.pathsep.join([str(Path(asked["python"]).parent), os.environ.get("PATH", os.defpath), "/usr/bin", "/bin"])
+    os.environ["PATH"] = path
+    print(json.dumps(facts(asked["python"], Path(asked["home"]), asked["code"])))

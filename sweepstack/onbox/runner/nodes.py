@@ -1,0 +1,151 @@
+"""Cells over several nodes, as the runner sees them: the look at the nodes, and a cell's command.
+
+How many nodes a cell has is a variable of its version (`SWEEPSTACK_NODES`): a cell that has started keeps it. The peers
+that are there are in spec.json, `nodes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweepstack.onbox.common.canonical import digest_of, hex_of, write_json_atomically
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+from sweepstack.onbox.nodes import preflight
+from sweepstack.onbox.nodes.command import NODES
+from sweepstack.onbox.nodes.launch import argv
+from sweepstack.onbox.runner.environment import folder_of, python_of
+from sweepstack.onbox.runner.records import Entry
+from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.steps import SetupFailed, Steps
+
+CHECK_SECONDS = 7200.0
+"""The copy of an environment to all peers is a part of it."""
+RETRIES = 2
+"""The runner's, where spec.json says nothing."""
+
+
+def count_of(entry: Entry) -> int:
+    """On how many nodes a cell of this version runs."""
+    text = entry.env.get(NODES, "1")
+    return int(text) if text.isdigit() else 1
+
+
+def key_of(entry: Entry, spec: Mapping[str, Any]) -> str:
+    """The key of a look at the nodes: what they need differs by code, set-up and peers."""
+    return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec)])
+
+
+def result_of(home: Path, entry: Entry, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the last look found, the first node first; empty where it found a problem."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return list(json.loads(_result(home, entry, spec).read_bytes())["nodes"])
+    return []
+
+
+def check(
+    home: Path,
+    spec: Mapping[str, Any],
+    entry: Entry,
+    running: set[int],
+    stopping: threading.Event,
+) -> str:
+    """Brings the peers what a version's cells need, and looks whether the nodes fit together. Returns why not; "" when
+    cells may start. Blocks, for an hour where an environment is copied."""
+    count, peers = count_of(entry), _peers(entry, spec)
+    if len(peers) < count - 1:
+        return (
+            f"a cell of it runs on {count} nodes, and boxes.{spec['box']}.peers names {len(peers)} besides the first: "
+            "name more of them"
+        )
+    code = home / "code" / hex_of(entry.code)
+    said = bool((spec.get("nodes") or {}).get("restores"))
+    if int(spec.get("retries", RETRIES)) and not preflight.restores(code, entry.run, entry.env, said):
+        return (
+            "a cell on several nodes that is tried again would begin at step 0: nothing in its code uses the "
+            "checkpoint helper (docs/checkpoints.md) or {checkpoints}. Use it; or say job.restores: true, if the job "
+            "goes on from a checkpoint in another way; or job.retries: 0"
+        )
+    result, folder = _result(home, entry, spec), folder_of(home, entry)
+    name = result.stem
+    asked = {
+        "home": str(home),
+        "native_id": spec["native_id"],
+        "durable": str(home.parent.parent / spec["durable"]),
+        "python": spec["python"],
+        "cell_python": python_of(home, spec, entry),
+        "environment": str(folder) if folder is not None else "",
+        "code": entry.code,
+        "peers": peers,
+        "first": platform.node() or "the first node",
+        "runner": str(_folder()),
+        "result": str(result),
+    }
+    request = result.with_suffix(".asked.json")
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8"}
+    env.update({BOX_ID_VARIABLE: str(spec["native_id"]), "SWEEPSTACK_SETUP": name})
+    log = home / "setup" / f"{name}.log"
+    try:
+        for needed in (result.parent, log.parent):
+            needed.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            result.unlink()
+        write_json_atomically(request, asked)
+        step = Steps(log, env, [], time.monotonic() + CHECK_SECONDS, running, stopping)
+        step.run([sys.executable, "-I", "-S", str(_folder() / "nodes.py"), "preflight", str(request)], home)
+        found = json.loads(result.read_bytes())
+    except SetupFailed as error:
+        return f"the look at its nodes failed: {error} (log: data/sweep/setup/{log.name})"
+    except (OSError, ValueError) as error:
+        return f"the look at its nodes failed: {error}"
+    return "; ".join(found["problems"])
+
+
+def command(
+    home: Path, spec: Mapping[str, Any], entry: Entry, run: str, grace: float, processes: int, paths: Mapping[str, Path]
+) -> list[str]:
+    """The command of a cell's process, whose order is written into its folder. `paths`: folder, out, scratch,
+    checkpoint. Raises CellFailure, OSError."""
+    nodes = result_of(home, entry, spec)
+    if len(nodes) != count_of(entry):
+        raise CellFailure("its nodes were not looked at")
+    order = {
+        "box": str(home.parent.parent),
+        "home": str(home),
+        "native_id": spec["native_id"],
+        "durable": str(home.parent.parent / spec["durable"]),
+        "python": spec["python"],
+        "runner": str(_folder()),
+        "cell": entry.cell,
+        "code": entry.code,
+        "run": run,
+        "nodes": nodes,
+        "processes": max(1, processes),
+        "grace": max(1.0, grace - 4),  # the rest is for its own end
+        **{name: str(paths[name]) for name in ("out", "scratch", "checkpoint")},
+    }
+    file = paths["folder"] / "nodes.json"
+    write_json_atomically(file, order)
+    return argv(sys.executable, _folder(), file)
+
+
+def _folder() -> Path:
+    """Where `runner.py` and `nodes.py` lie."""
+    return Path(os.path.abspath(__file__)).parents[3]
+
+
+def _peers(entry: Entry, spec: Mapping[str, Any]) -> list[str]:
+    """The peers of this version's cells: the first ones of the box's."""
+    return [str(name) for name in (spec.get("nodes") or {}).get("peers") or []][: count_of(entry) - 1]
+
+
+def _result(home: Path, entry: Entry, spec: Mapping[str, Any]) -> Path:
+    return home / "nodes" / f"nodes-{hex_of(key_of(entry, spec))[:16]}.json"
