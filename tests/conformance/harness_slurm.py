@@ -38,6 +38,7 @@ class Harness(harness_ssh.Harness):
     """See `harness.Harness`. The host is one of the cluster's login nodes; its boxes submit no jobs here."""
 
     adapter = "slurm"
+    proved_by = "ssh: the same folders and the same agent; jobs are played by tests/rented/test_cluster.py"
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
         super().__init__(tmp_path, monkeypatch, machines)

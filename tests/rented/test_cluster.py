@@ -8,47 +8,26 @@ from pathlib import Path
 import pytest
 
 from tests.engine.commands import assert_refused, ok
-from tests.engine.harness import Stack
-from tests.simulators.slurm_cluster import SHARED, SlurmCluster
-from tests.simulators.test_machines import Login
-
-
-class ClusterStack(Stack):
-    """One box on a cluster of its own, with two workers."""
-
-    cluster: SlurmCluster
-
-    def boxes_there(self) -> list[str]:
-        return [path.name for path in self.cluster.shared.glob("sweeps/boxes/[!.]*")]
+from tests.rented.slurm_stack import SlurmStack
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Iterator[ClusterStack]:
-    login = Login(tmp_path)
-    with SlurmCluster.start(tmp_path / "c", authorized_keys=[login.public]) as cluster:
-        made = ClusterStack(tmp_path / "s", boxes=("box-0",))
-        made.cluster = cluster
-        made.env |= {"SWEEPSTACK_SSH_KEY": str(login.key), "SWEEPSTACK_SSH_CONFIG": "none"}
+def stack(tmp_path: Path) -> Iterator[SlurmStack]:
+    made = SlurmStack(tmp_path / "s")
+    try:
         made.write_config()
-        made.control = cluster.shared / "control"
-        made.control.mkdir()
-        host = f"{cluster.login.user}@{cluster.login.host}:{cluster.login.port}{SHARED}/sweeps"
-
-        def on_cluster(sweep: dict) -> None:  # type: ignore[type-arg]
-            sweep["job"] |= {
-                "run": "python3 train.py --seed {seed} --out {out}",
-                "env": {"DRILL_CONTROL": f"{SHARED}/control"},
-                "resources": {"cpu": 2, "memory": "300MB", "partition": "main", "time": "1h"},
-            }
-            sweep |= {"candidates": ["slurm"], "overrides": {"slurm": {"purge_days": 30}}}
-            sweep["boxes"] = {"box-0": {"want": "running", "host": host, "workers": 2}}
-
-        made.edit_config(on_cluster)
+        made.edit_config(lambda sweep: sweep["overrides"]["slurm"].update(purge_days=30))
+        made.edit_config(
+            lambda sweep: sweep["job"].update(
+                resources={"cpu": 2, "memory": "300MB", "partition": "main", "time": "1h"}
+            )
+        )
         yield made
-        made.close()
+    finally:
+        made.end()
 
 
-def test_the_loop_on_a_cluster(stack: ClusterStack) -> None:
+def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     """preview refused → up → destroy refused → wait → pull → verify → approve → destroy."""
     stack.init()
     stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="mian", gpu={"count": 1}))
