@@ -13,7 +13,8 @@ ends, in seconds since 1970, or empty), SWEEPSTACK_NODE_SCRATCH (a folder of thi
 
 Exit codes beside those of `main`:
   3      a worker of this name was here before
-  8      cells remain: other workers have them, or they would not end within what is left of this allocation
+  8      cells remain, and other workers have them
+  11     cells remain that would not end within what is left of this allocation: a new one takes them
   9      this worker's end was taken for proved: it wrote nothing more
 With SIGUSR1 the end of the allocation is near: as SIGTERM, and the journal has `why: wall`.
 """
@@ -42,6 +43,8 @@ TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""
 PROVE_SECONDS = 30.0
 """Between two looks whether the worker has ended that runs a set-up which this one waits for."""
+SHORT = 11
+"""The exit code of a worker that has too little time left for the cells that it could take."""
 SLACK = 1.2
 SEALING_SECONDS = 10.0
 """A cell is expected to take SLACK times the median of those that were sealed, and this for its files."""
@@ -174,9 +177,10 @@ class Worker(Runner):
             open_cells = self.schedule.open_cells()
             held_back = self.schedule.held
             rest = [name for name in open_cells if name not in held_back]
-            self._verdict = 8 if rest else self.schedule.verdict()
+            short = bool(self.schedule.ready) and not fits
+            self._verdict = SHORT if short else 8 if rest else self.schedule.verdict()
             if not self._own_left(KILL_SECONDS):
-                self._say_end("wall" if rest and not fits else "nothing to take")
+                self._say_end("wall" if short else "nothing to take")
         return True
 
     def _rest(self, verdict: int) -> int:

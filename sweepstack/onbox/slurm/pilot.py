@@ -27,8 +27,8 @@ from sweepstack.onbox.slurm import commands, queue
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 MOST_TRIES = 200
 """A task is requeued so often at most."""
-REST = 8
-"""The runner's exit code for: cells remain, and none of them is for this worker now."""
+REST, SHORT = 8, 11
+"""The runner's exit codes for: cells remain, and other workers have them; they would not end before the wall."""
 CLOSED = "jobs/closed"
 """This file below HOME says that the box's workers were ended on purpose: none begins, and none is requeued."""
 ENDING, POWER = "ending.json", "power.json"
@@ -90,7 +90,7 @@ class Pilot:
         say(f"{self.worker} ended with {code}")
         if self._again(code):
             self._requeue()
-        return 0 if code in (0, 1, 7, REST) or self.wall or self.told else (128 - code if code < 0 else code)
+        return 0 if code in (0, 1, 7, REST, SHORT) or self.wall or self.told else (128 - code if code < 0 else code)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number == signal.SIGUSR1:
@@ -148,19 +148,7 @@ class Pilot:
         if self.told:  # by a cancel, by the time limit, or by a preemption that leaves it some seconds
             own = self._own()
             return own is not None and own.state == "RUNNING" and own.restarts == self.tries
-        return self.wall or (code == REST and self._started() > 0)
-
-    def _started(self) -> int:
-        """How many cells this worker began."""
-        mark = json.dumps(self.worker).encode("ascii")
-        count = 0
-        with contextlib.suppress(OSError), open(self.home / "journal.jsonl", "rb") as lines:
-            for line in lines:
-                if mark in line and b'"cell-started"' in line:
-                    with contextlib.suppress(ValueError, AttributeError):
-                        entry = json.loads(line)
-                        count += entry.get("event") == "cell-started" and entry.get("worker") == self.worker
-        return count
+        return self.wall or code == SHORT
 
     def _requeue(self) -> None:
         """By array and task: the number of the job alone may mean the whole array. Slurm then ends this process."""

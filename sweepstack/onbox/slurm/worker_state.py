@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from pathlib import Path
 
 from sweepstack.onbox.common.errors import SweepstackError
@@ -19,8 +18,6 @@ from sweepstack.onbox.slurm import commands, queue
 from sweepstack.onbox.slurm.cluster import pairs
 
 ASK_SECONDS = 8.0
-ABORT_SECONDS = 3.0
-"""A node that was just taken down by an administrator, and answers, has ended its processes after so long."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -73,13 +70,12 @@ def _silent_node(home: Path, worker: str) -> str:
     if found is None:
         return f"Slurm has no node {host}, where it ran"
     words = re.split(r"[+ ]", found)
-    if "NOT_RESPONDING" in words or words[0].endswith("*"):
+    # A node that an administrator has just set down shows no `*` yet, whether it answers or not.
+    if "NOT_RESPONDING" in words or words[0].endswith("*") or words[0] == "DOWN":
         return (
             f"its node {host} does not answer ({found}), and may still run it. Once the node is back, or you have seen "
             f"that it is off: sweepctl worker-ended BOX {worker} --saw …"
         )
-    if words[0] == "DOWN":
-        time.sleep(ABORT_SECONDS)
     return ""
 
 
