@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel.ssh import link
 from sweepstack.core.journal import parse_journal
 from sweepstack.onbox.common import box_layout
 from sweepstack.platforms.registry import load_platform
@@ -21,8 +20,8 @@ TRAIN = """\
 word=$1 out=$2 control=$3 cell=$SWEEPSTACK_CELL
 exec 9>"$control/alone-$cell"
 flock -n 9 || echo "$cell" >> "$control/overlap"
+hostname > "$control/node-$cell"
 echo "$cell $word" >> "$control/started"
-echo "$(hostname)" > "$control/node-$cell"
 trap 'echo "$cell" >> "$control/told"; exit 143' TERM
 while [ -e "$control/hold-$cell" ]; do sleep 0.1; done
 if [ -e "$control/fail-$cell" ]; then echo "the last words of $cell"; exit 1; fi
@@ -45,6 +44,7 @@ class SlurmSweep(Sweep):
         self.control = self.here / "control"
         self.control.mkdir(parents=True)
         (self.project / "job" / "train.sh").write_text(TRAIN)
+        self.slots = 1
         self.boxes: list[BoxState] = []
 
     # what differs from a sweep on this machine
@@ -82,7 +82,7 @@ class SlurmSweep(Sweep):
     def queue_inputs(self, box: BoxState, *cells: str, **changes: Any) -> QueueInputs:
         job = {
             "run": f"sh train.sh {{word}} {{out}} {self.place}/control",
-            "slots": 1,
+            "slots": self.slots,
             "retries": 0,
             "grace_seconds": 2.0,
             "scheduler": self.scheduler,
@@ -130,7 +130,10 @@ class SlurmSweep(Sweep):
         until(lambda: wanted <= self.sealed(box), f"seals of {wanted}", self.picture)
 
     def sealed(self, box: BoxState) -> set[str]:
-        return {entry["cell"] for entry in self.journal(box) if entry["event"] == "cell-sealed"}
+        return {entry["cell"] for entry in self.events(box, "cell-sealed")}
+
+    def events(self, box: BoxState, event: str) -> list[Mapping[str, Any]]:
+        return [entry for entry in self.journal(box) if entry["event"] == event]
 
     def until_idle(self, box: BoxState) -> None:
         until(lambda: not self.live(box), "end of its jobs", self.picture)
@@ -162,9 +165,7 @@ class SlurmSweep(Sweep):
         for box in self.boxes:
             self.cluster.run("scancel", "-u", "root", f"--name={box.native_id}")
             until(lambda box=box: not self.live(box), "end of its jobs", self.picture)  # type: ignore[misc]
-        forget = getattr(link, "close_all", None)
-        if forget is not None:
-            forget()
+        self.boxes.clear()
 
     def made_volume(self) -> VolumeState:
         raise AssertionError("a sweep on a cluster has no volume")
