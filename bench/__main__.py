@@ -100,6 +100,19 @@ def queue_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def slurm_rows(found: dict[str, Any]) -> Iterator[Row]:
+    extra, counts = found["extra_ms_per_cell"], " and ".join(f"{count}" for count in found["counts"])
+    yield Row(
+        f"a cell of one second on Slurm, {found['workers']} workers, {counts} cells: what it costs beyond its second",
+        f"{extra['ours']:.0f} ms",
+        "",
+        f"sbatch --array {extra['plain']:.0f} ms",
+        f"{extra['ours'] / 10:.1f} %",
+        "≤ 2 %",
+        extra["ours"] <= 20,
+    )
+
+
 def verify_rows(found: dict[str, Any]) -> Iterator[Row]:
     size = f"{found['bytes'] / 1e9:.0f} GB in {found['files']} files, {found['workers']} workers"
     plain = f"hashlib.file_digest {seconds(found['seconds']['plain'])}"
@@ -329,6 +342,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,
     "queue": queue_rows,
+    "slurm": slurm_rows,
     "verify": verify_rows,
     "small": small_rows,
     "status": status_rows,

@@ -297,8 +297,6 @@ class Override(Shape):
     cost money without a quoted price, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
-    price_per_gpu_hour: PriceOrZero | None = None
-    """USD per hour of one GPU of a worker, on a cluster that charges that; `sweepctl status` shows what was used"""
     purge_days: Count | None = None
     """after how many days the site of a cluster removes files that were not used, which its profile can't know"""
     network: NetworkOverride | None = None

@@ -11,7 +11,7 @@ from sweepstack.channel.prefetch import Question
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.whereabouts import evidence_on
-from sweepstack.onbox.agent.channel import ByHand, Channel, Listing
+from sweepstack.onbox.agent.channel import ByHand, Channel, Listing, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
@@ -72,6 +72,8 @@ def observe(
             channel.prefetch(questions)
         journal = read_journal(channel)
         note = channel.note if isinstance(channel, ByHand) else ""
+        if also and isinstance(channel, Scheduled) and not stopped:
+            note = _workers(channel)
         alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
         on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None
     except (PlatformError, JournalDamaged, OSError) as error:
@@ -89,6 +91,14 @@ def observe(
         evidence_on=on_it,
     )
     return seen, record
+
+
+def _workers(channel: Scheduled) -> str:
+    """What the scheduler says of the box's workers, in words."""
+    try:
+        return str(channel.workers().get("words") or "")
+    except PlatformError as error:
+        return f"what the scheduler says of its workers is not known: {error}"
 
 
 def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -> BoxRecord:

@@ -45,6 +45,10 @@ _OURS = re.compile(
     r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|nodes|sweepstack/(?:onbox/(?:(?:common|nodes|runner)/)?)?[a-z_]+)\.py"
     r"|nodes/nodes-[0-9a-f]{16}(\.asked)?\.json"
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
+    r"|lock/(?:[0-9]+(?:\.free)?|\.[a-z-]+[0-9a-f]{16})"
+    r"|workers/[A-Za-z0-9._+-]+/(?:worker\.json|patrol(?:\.1)?\.jsonl|runner\.(?:log|pulse))"
+    r"|submit\.lock|jobs/(?:batch\.sh|closed|[0-9]+_[0-9]+\.log)"
+    r"|pilot-[0-9a-f]{12}/(?:pilot|worker_state|sweepstack/(?:onbox/(?:[a-z]+/)?)?[a-z_]+)\.py"
 )
 """All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"

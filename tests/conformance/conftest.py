@@ -38,13 +38,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and (getattr(world, "spawns", True) or "machines" not in marks)
         and all(isinstance(load_platform(name), kind) for kind in kinds)
     ]
+    # One whose promises another adapter's tests prove by the same code: it is played whole in `make proof`.
+    later = {name: [pytest.mark.proof] if getattr(worlds[name], "proved_by", "") else [] for name in asked}
     if "fault" not in metafunc.fixturenames:
-        metafunc.parametrize("harness", asked, indirect=True)
+        metafunc.parametrize("harness", [pytest.param(name, marks=later[name]) for name in asked], indirect=True)
         return
     (verbs,) = (mark.args for mark in metafunc.definition.iter_markers("verbs"))
     cases = [(name, *pair) for name in asked for pair in sorted(worlds[name].plays) if pair[1] in verbs]
     metafunc.parametrize(
-        ("harness", "fault", "verb"), cases, indirect=["harness"], ids=["-".join(case) for case in cases]
+        ("harness", "fault", "verb"),
+        [pytest.param(*case, marks=later[case[0]], id="-".join(case)) for case in cases],
+        indirect=["harness"],
     )
 
 

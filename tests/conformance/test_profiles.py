@@ -148,7 +148,8 @@ def refused(profile: Profile, shape: str) -> str | None:
     """Words of the refusal that the facts demand, None where they demand none."""
     mounted = profile.layout(volume=True).durable_tier("destroy")
     # A host without a bill is one's own; these have a price.
-    bills = profile.meter.rents and not (profile.by_hand is not None and profile.meter.price_per_hour == 0)
+    own = profile.by_hand is not None or profile.scheduled
+    bills = profile.meter.rents and not (own and profile.meter.price_per_hour == 0)
     if "GPU" in shape or "CUDA" in shape:
         return "has no GPUs" if profile.gpus.offered is False else None
     if shape in ("spot", "spot with a bid"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.engine.harness import Stack
 from tests.simulators.slurm_cluster import SHARED, SlurmCluster
@@ -12,24 +11,24 @@ from tests.simulators.test_machines import Login
 
 @dataclass
 class SlurmStack(Stack):
-    """A cluster of two nodes, and a sweep with two workers there."""
+    """A cluster, and a sweep with some workers there."""
 
     cells: tuple[str, ...] = ("seed0", "seed1", "seed2", "seed3")
     boxes: tuple[str, ...] = ("box-0",)
     workers: int = 2
+    nodes: int = 2
     cluster: SlurmCluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.base.mkdir(parents=True, exist_ok=True)
         login = Login(self.base)
-        self.cluster = SlurmCluster.start(self.base / "cluster", authorized_keys=[login.public])
+        self.cluster = SlurmCluster.start(self.base / "cluster", authorized_keys=[login.public], nodes=self.nodes)
         super().__post_init__()
         self.env |= {"SWEEPSTACK_SSH_KEY": str(login.key), "SWEEPSTACK_SSH_CONFIG": "none"}
 
-    @property
-    def there(self) -> Path:
-        """What the job reads to be held: the shared tier, as this machine sees it."""
-        return self.cluster.shared / "control"
+    def boxes_there(self) -> list[str]:
+        """The native ids of the boxes on the cluster, by its shared tier."""
+        return [path.name for path in self.cluster.shared.glob("sweeps/boxes/[!.]*")]
 
     @property
     def address(self) -> str:
@@ -39,7 +38,8 @@ class SlurmStack(Stack):
 
     def write_config(self) -> None:
         super().write_config()
-        self.there.mkdir(exist_ok=True)
+        self.control = self.cluster.shared / "control"
+        self.control.mkdir(exist_ok=True)
         self.edit_config(
             lambda sweep: sweep.update(
                 candidates=["slurm"],
@@ -49,10 +49,6 @@ class SlurmStack(Stack):
         )
         self.edit_config(lambda sweep: sweep["job"].update(run=sweep["job"]["run"].replace("python ", "python3 ")))
         self.edit_config(lambda sweep: sweep["job"]["env"].update(DRILL_CONTROL=f"{SHARED}/control"))
-
-    def jobs(self) -> list[tuple[str, str, str]]:
-        """(task, state, reason) of every job that waits or runs."""
-        return [job for job in self.cluster.jobs() if job[1] in ("PENDING", "RUNNING", "COMPLETING")]
 
     def end(self) -> None:
         """Ends the cluster with all that runs there."""

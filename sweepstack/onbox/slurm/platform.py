@@ -8,6 +8,7 @@ cluster's name stands in the account, and not the host's.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -62,7 +63,7 @@ class SlurmPlatform(LocalPlatform):
                 before = queue.position(waiting[0].partition, [task.name for task in waiting])
             except Unreachable:
                 before = None
-        return {"tasks": [_told(task) for task in tasks], "before": before}
+        return {"tasks": [_told(task) for task in tasks], "before": before, "words": _words(tasks, before)}
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
@@ -158,6 +159,23 @@ def _told(task: Task) -> dict[str, Any]:
         "node": task.nodes,
         "words": words,
     }
+
+
+def _words(tasks: list[Task], before: int | None) -> str:
+    """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
+    live = [task for task in tasks if not task.ended]
+    parts = [_counted(live)]
+    if before is not None:
+        parts.append(f"{before} jobs are before it" if before else "it is the next one")
+    starts = [task.starts for task in live if task.waits and task.starts is not None]
+    if starts:
+        parts.append(f"Slurm expects it to begin at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(min(starts)))}")
+    bad: dict[str, str] = {}
+    for task in tasks:
+        if task.ended and states.remedy(task.state, task.name):
+            bad.setdefault(task.state, task.name)
+    parts += [f"{name} ended as {state}: {states.remedy(state, name)}" for state, name in bad.items()]
+    return "; ".join(parts)
 
 
 def _counted(tasks: list[Task]) -> str:

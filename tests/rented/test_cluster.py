@@ -1,0 +1,61 @@
+"""The loop on a real Slurm cluster, through `pulumi` and `sweepctl` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.commands import assert_refused, ok
+from tests.rented.slurm_stack import SlurmStack
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[SlurmStack]:
+    made = SlurmStack(tmp_path / "s")
+    try:
+        made.write_config()
+        made.edit_config(lambda sweep: sweep["overrides"]["slurm"].update(purge_days=30))
+        made.edit_config(
+            lambda sweep: sweep["job"].update(
+                resources={"cpu": 2, "memory": "300MB", "partition": "main", "time": "1h"}
+            )
+        )
+        yield made
+    finally:
+        made.end()
+
+
+def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
+    """preview refused → up → destroy refused → wait → pull → verify → approve → destroy."""
+    stack.init()
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="mian", gpu={"count": 1}))
+    refused = stack.pulumi("preview", timeout=180)
+    assert refused.rc != 0
+    assert "lab has no mian; did you mean main" in refused.text
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="main"))
+    ok(stack.pulumi("preview", timeout=180))
+    assert stack.boxes_there() == [], "a preview makes nothing"
+
+    stack.hold("seed0")
+    up = ok(stack.up(timeout=300))
+    assert "2 wait" in up.text or "2 workers run" in up.text, up
+    (box,) = stack.boxes_there()
+    status = ok(stack.sweepctl("status", timeout=120))
+    assert "workers run" in status.text, status
+    assert_refused(stack.destroy(timeout=180))
+    again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
+    assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
+    stack.release()
+
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("pull", timeout=180))
+    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
+    assert (verify["verified"], verify["total"]) == (4, 4)
+    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.up(timeout=180))
+    ok(stack.destroy(timeout=180))
+    assert stack.boxes_there() == []
+    left = stack.cluster.ask("squeue", "--all", "--noheader", f"--name={box}")
+    assert left == ""

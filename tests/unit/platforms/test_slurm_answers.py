@@ -1,0 +1,150 @@
+"""What the commands of Slurm print, read: the texts are those of Slurm 22.05.8."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+from sweepstack.onbox.slurm import cluster, commands, queue, request, states, worker_state
+from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition
+from sweepstack.onbox.slurm.request import Asked
+
+PARTITION = (
+    "PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A "
+    "DefaultTime=NONE DisableRootJobs=NO Hidden=NO MaxNodes=UNLIMITED MaxTime=00:01:00 MinNodes=0 Nodes=n[1-2] "
+    "PriorityTier=2 State=UP TotalCPUs=16 TotalNodes=2"
+)
+CONFIG = "ClusterName             = lab\nMaxArraySize            = 1001\nKillWait                = 2 sec\n"
+GPUS = Nodes(2, 8, 8000, frozenset({"ib"}), {("gpu", "a100"): 4})
+LAB = Cluster(
+    "lab", "22.05.8", 1001, 30.0, False, (Partition("gpu", True, True, 86400.0, None, (GPUS, Nodes(9, 64, 250000))),)
+)
+
+
+def line(*fields: object) -> str:
+    widths = [width for _, width in queue._FIELDS]
+    return "".join(str(field).ljust(width) for field, width in zip(fields, widths, strict=True))
+
+
+def says(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    monkeypatch.setattr(commands, "ask", lambda *_, **__: "\n".join(lines))
+
+
+RUNNING = line(1, 0, "RUNNING", 0, 1795511669, 1795512269, "main", "n1", "None")
+AGAIN = line(1, 1, "COMPLETING", 1, "N/A", "N/A", "main", "n1", "None")
+WAITS = line(1, 3, "PENDING", 1, "N/A", "N/A", "main", "", "launch failed requeued held")
+
+
+def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, RUNNING, AGAIN, WAITS)
+    first, second, third = queue.tasks("slurm-x")
+    assert (first.worker, first.ends, first.ended, first.waits) == ("1_0.0", 1795512269.0, False, False)
+    assert (second.worker, second.starts, second.ended) == ("1_1.1", None, False)
+    assert third.waits
+    assert "scontrol release 1_3" in states.reason(third.reason, third.name)
+
+
+@pytest.mark.parametrize("odd", ["slurm_load_jobs error", line("1", "N/A", "RUNNING", 0, "", "", "", "", ""), "1"])
+def test_what_can_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    says(monkeypatch, RUNNING, odd)
+    with pytest.raises(Unreachable):
+        queue.tasks("slurm-x")
+
+
+@pytest.mark.parametrize(
+    ("job", "tries", "is_"),
+    [("1_0", 0, "running"), ("1_0", 1, "unknown"), ("1_1", 0, "running"), ("1_3", 0, "ended"), ("1_3", 1, "unknown")],
+)
+def test_only_a_proof_says_that_a_worker_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object, job: str, tries: int, is_: str
+) -> None:
+    says(monkeypatch, RUNNING, AGAIN, WAITS)
+    assert worker_state.state("slurm-x", tmp_path, job, tries)[0] == is_  # type: ignore[arg-type]
+
+
+def test_a_task_that_is_listed_no_more_has_ended_if_this_one_is_listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    says(monkeypatch, RUNNING)
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert worker_state.state("slurm-x", tmp_path, "1_7", 0)[0] == "ended"  # type: ignore[arg-type]
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "9")
+    assert worker_state.state("slurm-x", tmp_path, "1_7", 0)[0] == "unknown"  # type: ignore[arg-type]
+
+
+def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(program: str, *words: str, **_: object) -> str:
+        if program == "sinfo":
+            return "short|2|8|8000|(null)|gpu:a100:2(S:0-1),nvme:1\n"
+        return CONFIG if "config" in words else PARTITION
+
+    monkeypatch.setattr(commands, "ask", ask)
+    found = cluster.look()
+    assert (found.name, found.arrays, found.kill_wait, found.database) == ("lab", 1001, 2.0, False)
+    (short,) = found.partitions
+    assert (short.wall, short.up, short.default) == (60.0, True, False)
+    assert short.nodes[0].gres == {("gpu", "a100"): 2, ("nvme", ""): 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 1800.0), ("5:30", 330.0), ("02:00:00", 7200.0), ("1-00:00:00", 86400.0), ("2-12", 216000.0)],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert cluster.seconds(text) == seconds
+
+
+def test_no_limit_is_none_and_nonsense_is_refused() -> None:
+    assert cluster.seconds("UNLIMITED") is None
+    with pytest.raises(ValueError, match="no time"):
+        cluster.seconds("soon")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"partition": "gpuu"}, "did you mean gpu"),
+        ({"gpus": 5}, "no node of gpu has 5× GPU"),
+        ({"gpus": 1, "gpu_names": ["H100"]}, "it has a100"),
+        ({"constraint": "ibb"}, "did you mean ib"),
+        ({"gres": "nvme:1"}, "no node of gpu has nvme:1"),
+        ({"gpus": 1, "cpu": 9}, "with the rest has 9 CPUs"),
+        ({"memory_bytes": 10**12}, "resources.memory"),
+        ({"wall_seconds": 10**6}, "resources.time"),
+        ({"wall_seconds": 120}, "too short"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_refused(facts: dict[str, object], said: str) -> None:
+    assert said in "\n".join(request.refusals(Asked.of(facts), LAB))
+
+
+def test_what_it_has_is_spelled_for_sbatch() -> None:
+    asked = Asked.of({"gpus": 2, "gpu_names": ["A100"], "memory_bytes": 4 << 30, "wall_seconds": 3600, "cpu": 4})
+    assert request.refusals(asked, LAB) == []
+    said = request.options(asked, LAB)
+    assert {"--gres=gpu:a100:2", "--mem=4096M", "--time=60", "--cpus-per-task=4", "--requeue"} <= set(said)
+    assert f"--signal=B:USR1@{asked.lead}" in said
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination",
+            RequestRefused,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            Unreachable,
+        ),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Unreachable),
+        ("", Unreachable),
+    ],
+)
+def test_a_lost_answer_is_no_refusal(monkeypatch: pytest.MonkeyPatch, said: str, error: type[Exception]) -> None:
+    from sweepstack.onbox.common.run_process import Completed
+
+    monkeypatch.setattr(commands, "_run", lambda *_: Completed(1, b"", said.encode()))
+    with pytest.raises(error):
+        commands.tell("sbatch", "--parsable")
