@@ -122,7 +122,10 @@ def test_another_user_s_job_of_the_same_name_is_none_of_ours(sweep: SlurmSweep) 
 
 @pytest.mark.parametrize(
     "fault",
-    ["echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", pytest.param("echo what is this; exit 0", marks=pytest.mark.proof)  # both are no answer],
+    [
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1",
+        pytest.param("echo what is this; exit 0", marks=pytest.mark.proof),  # the first is no answer, either
+    ],
 )
 def test_an_answer_of_squeue_that_is_none_is_never_an_end(sweep: SlurmSweep, fault: str) -> None:
     held = Held(sweep, alone=True)
