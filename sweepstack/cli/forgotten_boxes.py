@@ -6,7 +6,7 @@ belongs to, and the platform says that it exists. That is enough for an approval
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from sweepstack.core.box_end import TeardownFacts
@@ -16,6 +16,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import living
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe, rented_at
+from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.check import may_end
@@ -24,14 +25,15 @@ _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
 """What an end does to each tier is written in the state, which lacks this box: so the worst case is assumed."""
 
 
-def with_forgotten(snapshot: Snapshot, store: EvidenceStore | None) -> Snapshot:
-    """The snapshot with those of these boxes that the platform proves to exist. Reads only."""
+def with_forgotten(snapshot: Snapshot, store: EvidenceStore | None, given_up: Container[str] = ()) -> Snapshot:
+    """The snapshot with those of these boxes that the platform proves to exist; and with those of `given_up` on hosts
+    that can't tell: what follows the approval there is a person's confirmation. Reads only."""
     if store is None:
         return snapshot
     known = {box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if not box_snapshot.gone}
     found = []
     for orphan in snapshot.orphans:
-        birth = _birth(snapshot, orphan)
+        birth = _birth(snapshot, orphan, given_up)
         if (
             birth is not None
             and birth.box not in known
@@ -62,9 +64,11 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
     )
 
 
-def _birth(snapshot: Snapshot, orphan: Orphan) -> Birth | None:
-    """The open birth record of a box that is proved to exist."""
-    if orphan.kind != "box" or not orphan.proved or orphan.native_id is None:
+def _birth(snapshot: Snapshot, orphan: Orphan, given_up: Container[str]) -> Birth | None:
+    """The open birth record of a box that is proved to exist, or that may be given up all the same."""
+    if orphan.kind != "box" or orphan.native_id is None:
+        return None
+    if not orphan.proved and not (orphan.box in given_up and has_address(orphan.platform or "")):
         return None
     open_ones = (birth for birth in snapshot.births if birth.ended_at is None and birth.tag == orphan.tag)
     return next((birth for birth in open_ones if birth.native_id in (None, orphan.native_id)), None)

@@ -9,7 +9,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import of_another_account, sure_first
+from sweepstack.teardown.refusal import of_another_account, seen_ended, sure_first
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
@@ -125,7 +125,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         or any(box_snapshot.silent for box_snapshot in snapshot.box_snapshots)
     )
     if view.unknown and not (_claims_alone(view) and (snapshot.teardown is not None or no_use)):
-        return _of_orphans(view.unknown)
+        return _of_orphans(stack, view.unknown)
     handed = [
         box_snapshot.handed
         for box_snapshot in snapshot.box_snapshots
@@ -240,25 +240,29 @@ def _of_volumes(snapshot: Snapshot) -> list[str]:
     return [f"{one.end}    (volume {one.name}: {one.words})" for one in snapshot.left if one.may_bill]
 
 
-def _of_orphans(orphans: Sequence[Orphan]) -> list[str]:
+def _of_orphans(stack: str, orphans: Sequence[Orphan]) -> list[str]:
     """What adopts them. Before it what a platform names that can't tell; after it what ends the one box, as well: a
     lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or what is
     sealed is lost), and only the `up` itself finds that. Of several boxes `audit` names each end."""
     helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
-    ends = [end for orphan in orphans if (end := _end_of(orphan))]
+    ends = [end for orphan in orphans if (end := _end_of(stack, orphan))]
     if len(ends) > 1:
         ends = [f"{AUDIT}    (where that fails: names what gives up each of them)"]
     return sure_first([*helps, *(orphan.next for orphan in orphans), *ends])
 
 
-def _end_of(orphan: Orphan) -> str:
+def _end_of(stack: str, orphan: Orphan) -> str:
     """The command that gives an orphan up; "" where another one is named, or nothing has an id that could end."""
     if orphan.kind != "box" or orphan.native_id is None or orphan.renamed:
         return ""
     end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
     if orphan.next.startswith("sweepctl adopt "):
         return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
-    return f"{end}    (gives it up, where that up fails)" if orphan.next.startswith("pulumi ") else ""
+    if not orphan.next.startswith("pulumi "):
+        return ""
+    # `audit --end` ends what a host lists, so it needs one that answers.
+    confirms = "" if orphan.proved else seen_ended(stack, orphan.box or "BOX", orphan.platform or "")
+    return confirms or f"{end}    (gives it up, where that up fails)"
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:

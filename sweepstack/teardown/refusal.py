@@ -7,6 +7,7 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
 from sweepstack.onbox.common.errors import ONLY_IF
+from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.unclaimed import lock_reason
@@ -127,6 +128,16 @@ def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
     """The commands when boxes are another account's: neither a pull nor an abandonment helps with the present one."""
     named = [command for problem in problems for command in re.findall(r"`([^`]+)`", problem)]
     return sure_first([*named, f"sweepctl status --stack {stack}    (with the account that the box was rented with)"])
+
+
+def seen_ended(stack: str, box: str, adapter: str) -> str:
+    """The commands that close the record of a box of which nothing can be told any more, and that no state may have: a
+    person gives it up, and confirms its end. "" where an API knows what has ended: a confirmation does not count there.
+    """
+    if not has_address(adapter):
+        return ""
+    give_up = f'sweepctl approve --stack {stack} --abandon {box} --reason "…"'
+    return f'{give_up} && sweepctl confirm-gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
 
 
 def sure_first(ways: Iterable[str]) -> list[str]:

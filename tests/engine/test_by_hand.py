@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import COMMAND_SECONDS, assert_refused, ok
+from tests.engine.commands import COMMAND_SECONDS, assert_failed, assert_refused, ok
 from tests.engine.conftest import ended
 from tests.engine.harness import Stack
 
@@ -146,6 +146,34 @@ def test_a_person_carries_the_bundle_there_and_the_results_back(hand: HandStack)
     ok(hand.destroy())
     assert hand.native_ids() == []
     assert journal.is_file(), "what was brought back stays"
+
+
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_by_hand.py
+def test_its_folder_and_the_state_are_lost(hand: HandStack) -> None:
+    """It stands in the records alone, and nothing can tell whether its session runs. All that fails names the same way
+    out, and that way ends it, with nothing rented."""
+    hand.write_config()
+    hand.init()
+    ok(hand.up())
+    shutil.rmtree(hand.box_dir("box-0"))
+    ok(hand.pulumi("stack", "rm", "--force", "--yes", "--preserve-config"))
+    hand.init()
+    up = hand.up()
+    assert_failed(up, "its session may still run")
+    for said in (up, hand.sweepctl("status"), hand.run("sweepctl", "audit"), hand.destroy()):
+        words = " ".join(said.text.split())
+        assert said.rc != 0, str(said)
+        assert "sweepctl approve --stack t --abandon box-0 --reason" in words, str(said)
+        assert "&& sweepctl confirm-gone --stack t box-0 --saw" in words, str(said)
+    early = hand.sweepctl("confirm-gone", "box-0", "--saw", "the tab is closed")
+    assert_failed(early, "the end of box box-0", "was not begun")
+    approved = ok(hand.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    assert 'sweepctl confirm-gone --stack t box-0 --saw "…"' in approved.text
+    ok(hand.sweepctl("confirm-gone", "box-0", "--saw", "the tab is closed"))
+    ok(hand.destroy())
+    assert not hand.state().get("resources")
+    assert [birth["ended_at"] is not None for birth in hand.births()] == [True]
+    assert hand.sweepctl("status", "--json").json()["bills"] == "nothing"
 
 
 def states(hand: HandStack) -> dict[str, str]:

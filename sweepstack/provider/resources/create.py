@@ -27,6 +27,7 @@ from sweepstack.platforms.common.tag_memory import Unanswered
 from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
 from sweepstack.provider.resources import host_address_change, market
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.refusal import seen_ended
 
 READY_SECONDS = 900.0
 LAG_SECONDS = 60.0
@@ -303,9 +304,10 @@ def generation_of(
         )
         return last.generation + 1, None
     if record.phase is Phase.UNKNOWN:
+        way = seen_ended(op.stack, inputs.name, inputs.adapter) or f"pulumi up --stack {op.stack}    (asks again)"
         raise SweepstackError(
             f"box {inputs.name}: {last.native_id} may still run and bill; nothing new is rented ({record.note}). "
-            f"Next: pulumi up --stack {op.stack}    (asks again)"
+            f"Next: {way}"
         )
     return last.generation, record
 

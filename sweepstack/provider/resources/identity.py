@@ -25,6 +25,7 @@ from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.refusal import seen_ended
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No characters that look like others."""
@@ -313,7 +314,9 @@ def _way_out(op: Operation, births: Sequence[Birth], living: Sequence[str]) -> s
     """The next command if the records name what the state does not."""
     asked = [b for b in births if b.ended_at is None and b.native_id is None and b.asked_at is not None]
     if len(asked) < len(living):
-        return f"next  pulumi up --stack {op.stack}    (adopts it by its tag; then finish)"
+        ways = [seen_ended(op.stack, b.box, b.platform) for b in births if b.ended_at is None and b.native_id]
+        over = "".join(f"\nover  {way}" for way in ways if way)
+        return f"next  pulumi up --stack {op.stack}    (adopts it by its tag; then finish){over}"
     late = max((b.shown_by for b in asked if b.shown_by is not None), default=None)
     when = f" at {late:%H:%M:%S} UTC or later" if late is not None and datetime.now(UTC) < late else ""
     words = " && ".join(never_rented(op.stack, b.box) for b in asked)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.audit.accounts import look
+from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.forgotten_boxes import with_forgotten
+from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
+from sweepstack.core.observation import Existence
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
@@ -22,8 +29,12 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
+from sweepstack.status.next_commands import _of_orphans
+from sweepstack.status.snapshot import Snapshot
+from sweepstack.teardown.check import may_end
 from tests.unit.provider.support import BOX, FACTS, IDENTITY, Sweep, abandonment, approval_for, approved
 
+TARGET: Any = SimpleNamespace(stack="sweep-t", file=SimpleNamespace(sweep=dict))
 ENDS = {**FACTS, "kills": ("scratch", "data", "durable"), "keeps": ()}
 
 
@@ -122,6 +133,40 @@ def test_a_person_who_gives_it_up_and_saw_its_end_gets_rid_of_it(
     hand.delete(box)
     (birth,) = hand.store.births()
     assert may_still_bill(birth) == ""
+    IDENTITY.delete(hand.op("Identity", "identity"), hand.identity.identity, hand.identity)
+
+
+def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
+    hand: HandSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no box of the state, so no delete ends it: what refuses names `approve` and `confirm-gone` for this box."""
+    box = hand.box()
+    hand.take_away(box)
+    way = f'sweepctl approve --stack sweep-t --abandon {box.name} --reason "…" && sweepctl confirm-gone --stack sweep-t'
+    with pytest.raises(SweepstackError, match=re.escape(f"Next: {way}")):
+        BOX.create(hand.op(), hand.box_inputs())
+    with pytest.raises(TeardownRefused, match=re.escape(way)):
+        IDENTITY.delete(hand.op("Identity", "identity"), hand.identity.identity, hand.identity)
+    known = Known(births={"sweep-t": hand.store.births()})
+    assert look(hand.adapter(), load_platform(hand.adapter()), known) == []
+    assert way in known.problems[0]
+
+    births, state = hand.store.births(), StackState("sweep-t")
+    (orphan,) = search(state, hand.store, births, TARGET, hand.identity.evidence).orphans
+    assert any(line.startswith(way) for line in _of_orphans("sweep-t", [orphan]))
+    snapshot = Snapshot(state, datetime.now(UTC), (), {}, births=tuple(births), orphans=(orphan,))
+    assert with_forgotten(snapshot, hand.store).box_snapshots == (), "for a person who gives it up by name alone"
+    (found,) = with_forgotten(snapshot, hand.store, {box.name}).box_snapshots
+    assert (found.box.native_id, found.seen.existence) == (box.native_id, Existence.UNKNOWN)
+    approval = approval_for(box, abandon=(abandonment(box),))
+    assert may_end(found.box.context(), approval, found.seen, full=True).way == "abandoned"
+
+    with pytest.raises(No, match="was not begun"):
+        say(hand, monkeypatch, box, in_state=False)
+    hand.store.write_clearance(box.native_id, approval)
+    assert say(hand, monkeypatch, box, in_state=False) == YES
+    (birth,) = hand.store.births()
+    assert birth.ended_at is not None
     IDENTITY.delete(hand.op("Identity", "identity"), hand.identity.identity, hand.identity)
 
 

@@ -40,7 +40,7 @@ def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -
     sources = open_sources(target)
     store = sources.store if approval.abandon and approval.receipt is None else usable(sources, "approve")
     with Progress("looking"):
-        snapshot = with_forgotten(look(sources), store)
+        snapshot = with_forgotten(look(sources), store, [entry.box for entry in approval.abandon])
     plan = _plan(target, approval, snapshot, store)
     show(plan, snapshot, target, out)
     _show_approval(approval, sweep_of_boxes(target, plan, store), signer, out)

@@ -14,11 +14,13 @@ from sweepstack.cli.held_by import adopt_command, held_by_another
 from sweepstack.cli.output import Out, console, count
 from sweepstack.cli.render import WIDE
 from sweepstack.cli.target import Target
+from sweepstack.core.observation import Existence
 from sweepstack.core.records import SETTLED, Approval
 from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.abandonment import VERB
@@ -185,6 +187,12 @@ def what_next(
         asked = [box_snapshot.box.name for box_snapshot, _ in plan.asked]
         return [stops(stack, asked)]
     destroy = f"pulumi destroy --stack {stack}"
+    if untold := [one.box.name for one, _ in plan.asked if _untold(one)]:
+        others = len(plan.asked) + len(plan.kept) > len(untold)
+        up = [f"pulumi up --stack {stack}    (clears the other boxes)"] if others else []
+        confirm = f"sweepctl confirm-gone --stack {stack}"
+        seen = [f'{confirm} {name} --saw "…"    (once you saw that it has ended)' for name in untold]
+        return [*seen, *up, destroy]
     all_of_them = len(plan.asked) + len(plan.kept) >= sum(
         not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
     )
@@ -197,6 +205,11 @@ def what_next(
     wants = ", ".join(f"boxes.{name}.want" for name in names)
     first = f"after {wants} is set to gone, or it rents {', '.join(names)}: " if names else ""
     return [f"pulumi up --stack {stack}    ({first}clears the boxes)", destroy]
+
+
+def _untold(one: BoxSnapshot) -> bool:
+    """Whether a host can't tell of a box that is on record alone: no delete will ask for it."""
+    return not one.box.urn and one.seen.existence is Existence.UNKNOWN and has_address(one.box.adapter)
 
 
 def stops(stack: str, names: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
     store = sources.store if options.abandon and not options.receipt else usable(sources, "approve")
     with Progress("looking"):
-        snapshot = with_forgotten(look(sources), store)
+        snapshot = with_forgotten(look(sources), store, options.abandon)
     free = _free(options, snapshot)
     options = replace(options, boxes=tuple(name for name in options.boxes if name not in free))
     if free and not (options.boxes or options.abandon):

@@ -28,6 +28,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRec
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import adapters, has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
+from sweepstack.teardown.refusal import seen_ended
 
 ASK = "no command is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
 OWN = "its evidence does not open here: put that back, or give it up"
@@ -180,15 +181,15 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 yield f"{what}, with the account {birth.account}, and this shell's key is for {at_hand}: it may bill"
                 continue
             try:
-                rented = rented_at(birth.price_per_hour)
-                record = look_up(platform, birth.native_id, birth.account, rented=rented)
+                record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
             except SweepstackError as error:
                 yield f"{what}, and is not known: {error}"
                 continue
             if record.emptied:
                 yield f"{what}: {record.note}"
             elif record.phase is not Phase.GONE:
-                yield f"{what}, is not in the account's list, and is not proved gone: it may bill"
+                way = seen_ended(stack, birth.box, adapter)
+                yield f"{what}, is not in the account's list, and is not proved gone: it may bill{way and f'. {way}'}"
 
 
 def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:
