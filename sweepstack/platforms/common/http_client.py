@@ -327,6 +327,8 @@ def _words(data: Any) -> str:
     """The text of an error body, in any of the forms that the platforms use."""
     if not isinstance(data, dict):
         return ""
+    if isinstance(data.get("error"), dict):
+        data = data["error"]
     found = [data[key] for key in ("detail", "message", "error", "msg", "title") if isinstance(data.get(key), str)][:1]
     errors = data.get("errors")
     if isinstance(errors, list):

@@ -1,0 +1,222 @@
+"""All calls to Lambda's Cloud API (1.10.0), for one key. Nothing here decides.
+
+Callers share the list of instances (single flight). Writes are sent once (`common.http_client`); a read that begins
+after a write sees it. Lambda allows one request a second, and one launch in 12 seconds (2026-11).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweepstack.onbox.common.errors import (
+    InsufficientFunds,
+    NotAuthorized,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+)
+from sweepstack.platforms.common import redact
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.single_flight import SingleFlight
+from sweepstack.platforms.lambda_api.errors import NO_SUCH_THING, code_of, refused
+from sweepstack.platforms.lambda_api.states import identifier
+
+BASE_VARIABLE, BASE_URL = "LAMBDA_API_BASE_URL", "https://cloud.lambda.ai/api/v1"
+KEY_VARIABLE = "LAMBDA_API_KEY"
+REQUESTS, LAUNCHES = Quota(1, 1.0), Quota(1, 12.0)
+FRESH_SECONDS = 8.0
+"""A box may be read from a list of this age, unless a write of ours came after it."""
+LAG_SECONDS = 60.0
+"""For so long an instance that we launched may not be found by its id, and still be there. Lambda names no figure."""
+READ_SECONDS = 180.0
+"""Limit for a read: at one request a second, those of other boxes come first."""
+POLL_SECONDS = 3.0
+_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
+_sessions: dict[tuple[str, str], Session] = {}
+_sessions_lock = threading.Lock()
+
+
+def session() -> Session:
+    """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
+    base = os.environ.get(BASE_VARIABLE, "").strip().rstrip("/") or BASE_URL
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key:
+        raise NotAuthorized(f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise NotAuthorized(f"the key for Lambda is not one: it holds blanks or other special signs: {KEY_VARIABLE}")
+    redact.learn({KEY_VARIABLE: key}, of="lambda_api")
+    with _sessions_lock:
+        if (base, key) not in _sessions:
+            _sessions[base, key] = Session(base, key)
+        return _sessions[base, key]
+
+
+def forget() -> None:
+    """Drops all cached answers: for tests that change the simulated platform directly."""
+    with _sessions_lock:
+        _sessions.clear()
+
+
+def checked_id(native_id: str) -> str:
+    """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be an id."""
+    if not _ID.fullmatch(native_id):
+        raise RequestRefused(f"{native_id!r} is no id of a Lambda instance")
+    return native_id
+
+
+class _LaunchTurns(RateLimiter):
+    """The turns of launches: each is one of all requests, too."""
+
+    def __init__(self, requests: RateLimiter) -> None:
+        super().__init__(LAUNCHES)
+        self._requests = requests
+
+    def take(self, deadline: Deadline, what: str) -> None:
+        super().take(deadline, what)
+        self._requests.take(deadline, what)
+
+
+@dataclass(frozen=True)
+class Instances:
+    """A complete list of instances by id. `damaged`: entries without an id; with any, no absence is proved."""
+
+    by_id: Mapping[str, Mapping[str, Any]]
+    damaged: int = 0
+
+
+class Session:
+    """One key at one API address, with its rate limits and shared answers. Safe to share between threads.
+
+    `account`: a name for the key. Lambda's API says nothing of the account that a key belongs to, so two keys of one
+    account have two names; that a box is seen with a key proves that it belongs there (`lookup.get`).
+    """
+
+    def __init__(self, base: str, key: str) -> None:
+        self.account = f"key-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+        requests = RateLimiter(REQUESTS)
+        self.http = HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=requests)
+        self._launches = HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=_LaunchTurns(requests))
+        self._instances = SingleFlight[Instances]()
+        self._types = SingleFlight[dict[str, Any]]()
+        self._made: dict[str, float] = {}  # id → when we launched it (monotonic)
+        self._ended: set[str] = set()  # ids whose terminate was accepted
+
+    def instances(self, *, max_age: float = 0.0) -> Instances:
+        """All instances that the key sees. `max_age`: seconds that the list may be old. Raises Unreachable."""
+        return self._instances.get(self._list, max_age=max_age)
+
+    def instance(self, native_id: str) -> Mapping[str, Any] | None:
+        """One instance, asked for by its id now; None when Lambda says that there is none. Raises Unreachable when that
+        is not sure: an answer that is not the API's own, or an instance that was launched a moment ago."""
+        answer = self.http.read(f"/instances/{checked_id(native_id)}", deadline=Deadline(READ_SECONDS))
+        if answer.status == 404 and code_of(answer) == NO_SUCH_THING:
+            if time.monotonic() - self._made.get(native_id, -1e9) < paced(LAG_SECONDS):
+                raise Unreachable(f"{native_id} was launched a moment ago and Lambda does not show it yet: it may bill")
+            return None
+        row = self._data(answer, f"to show {native_id}")
+        if identifier(row) != native_id:
+            raise Unreachable(f"Lambda was asked for {native_id} and shows something else: nothing is known of it")
+        return dict(row)
+
+    def types(self, *, max_age: float = 0.0) -> dict[str, Any]:
+        """The types of instances: name → what it has, its price, and where there is room now."""
+
+        def read() -> dict[str, Any]:
+            found = self._data(self.http.read("/instance-types", deadline=Deadline(READ_SECONDS)), "its types")
+            if not isinstance(found, dict):
+                raise Unreachable("Lambda's list of instance types is none, so nothing is known")
+            return found
+
+        return self._types.get(read, max_age=max_age)
+
+    def launch(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
+        """Launches one instance. Costs money. Raises OutcomeUnknown when the answer is lost."""
+        try:
+            return self._launches.write("POST", "/instance-operations/launch", body, deadline=deadline)
+        finally:
+            self.forget_lists()
+
+    def launched(self, native_id: str) -> None:
+        """Notes that we launched this instance now."""
+        self._made[native_id] = time.monotonic()
+
+    def terminate(self, native_id: str) -> Answer:
+        """Ends an instance, for good. Raises OutcomeUnknown when the answer is lost or does not come."""
+        body = {"instance_ids": [checked_id(native_id)]}
+        try:
+            answer = self.http.write("POST", "/instance-operations/terminate", body, deadline=Deadline(READ_SECONDS))
+        finally:
+            self.forget_lists()
+        if answer.ok:
+            self._ended.add(native_id)
+        return answer
+
+    def is_ending(self, native_id: str) -> bool:
+        """Whether this process had its terminate accepted."""
+        return native_id in self._ended
+
+    def key_name(self, public_key: str, deadline: Deadline) -> str:
+        """The name under which the account has this public key; adds it, if it is not there: an instance lets in keys
+        of the account alone. Costs nothing. Idempotent: after a lost answer the list decides."""
+        wanted = _material(public_key)
+        name = f"sweepstack-{hashlib.sha256(wanted.encode()).hexdigest()[:16]}"
+        why: PlatformError = Unreachable("Lambda has the SSH key, and does not list it")
+        for last in (False, True):
+            found = self._data(self.http.read("/ssh-keys", deadline=deadline), "the account's SSH keys")
+            keys = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+            for one in keys:
+                if _material(str(one.get("public_key"))) == wanted and isinstance(one.get("name"), str):
+                    return str(one["name"])
+            if last:
+                break
+            try:
+                body = {"name": name, "public_key": wanted}
+                answer = self.http.write("POST", "/ssh-keys", body, deadline=deadline)
+            except OutcomeUnknown as error:
+                why = Unreachable(f"{error}. Nothing was rented. Next: the same command again")
+                continue
+            if answer.ok:
+                return name
+            # another command may have added it meanwhile
+            why = refused(self.http, answer, "to add your SSH key to the account (nothing was rented)")
+        raise why
+
+    def forget_lists(self) -> None:
+        """From now on no caller gets a list from before this moment."""
+        self._instances.forget()
+
+    def _list(self) -> Instances:
+        found = self._data(self.http.read("/instances", deadline=Deadline(READ_SECONDS)), "its instances")
+        if not isinstance(found, list):
+            raise Unreachable("Lambda's list of instances is none, so nothing is known")
+        by_id = {identifier(row): row for row in found if identifier(row)}
+        return Instances(by_id, sum(1 for row in found if not identifier(row)))
+
+    def _data(self, answer: Answer, asked: str) -> Any:
+        if not answer.ok:
+            error = refused(self.http, answer, asked)
+            kind = NotAuthorized if isinstance(error, NotAuthorized | InsufficientFunds) else Unreachable
+            raise kind(f"{error}. What Lambda has is not known") from None
+        if not isinstance(answer.data, dict) or "data" not in answer.data:
+            raise Unreachable(f"Lambda's answer has no data ({asked}): nothing is known")
+        return answer.data["data"]
+
+
+def _material(public_key: str) -> str:
+    """Type and key of a public key, without its comment."""
+    return " ".join(public_key.split()[:2])
+
+
+def problem(error: PlatformError) -> str:
+    """An error's text as one line, for the list of offers that were tried."""
+    return " ".join(str(error).split())

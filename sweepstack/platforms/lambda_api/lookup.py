@@ -1,0 +1,111 @@
+"""Finds a box of Lambda by its id or tag.
+
+Other people may use our names, and Lambda does not say whose a key is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.onbox.common.errors import Unreachable, WrongAccount
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, Session, checked_id
+from sweepstack.platforms.lambda_api.states import carries, gone, identifier, noted, record_of
+
+LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+"""Seconds before each look for an instance whose launch may have been carried out."""
+
+
+def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
+    """See `Platform.get`. `now`: asks Lambda for this one, and uses no list. Raises WrongAccount when another key
+    rented the box and the key at hand does not see it: then it may be gone, or be another account's."""
+    checked_id(native_id)
+    row = None if now else session.instances(max_age=paced(FRESH_SECONDS)).by_id.get(native_id)
+    row = row or session.instance(native_id)
+    if row is None:
+        _must_be_at_hand(session, account, f"the box {native_id}")
+        return gone(native_id, account)
+    return replace(recorded(session, row), account=account)
+
+
+def by_id(session: Session, native_id: str) -> BoxRecord | None:
+    """The box with this id; None only when it is proved that there is none. Raises Unreachable."""
+    row = session.instance(native_id)
+    return None if row is None else recorded(session, row)
+
+
+def by_tag(
+    session: Session, tag: str, account: str = "", *, max_age: float | None = None, known: str = ""
+) -> BoxRecord | None:
+    """The oldest box with this tag that is not ending, else one that is ending; None only when a list from now has
+    none. `known`: the id on record, which comes before all others. The note names other boxes with the same tag.
+    Raises Unreachable; WrongAccount as `get` does."""
+    found = _carrying(session, tag, paced(FRESH_SECONDS) if max_age is None else max_age)
+    if not found and max_age is None:  # a list from a moment ago does not prove that there is none
+        found = _carrying(session, tag, 0.0)
+    if not found:
+        if damaged := session.instances(max_age=paced(FRESH_SECONDS)).damaged:
+            raise Unreachable(
+                f"whether there is a box {tag} is not known: {damaged} of Lambda's instances can't be read. Look at "
+                "the console"
+            )
+        _must_be_at_hand(session, account, f"the box {tag}")
+        return None
+    found.sort(key=lambda one: (one.phase is Phase.ENDING, one.native_id != known, _age(one)))
+    first = replace(found[0], account=account or found[0].account)
+    others = [other.native_id for other in found[1:] if other.phase is not Phase.ENDING]
+    if not others:
+        return first
+    ends = ", ".join(f"sweepctl audit --end lambda_api:{other}" for other in others)
+    twins = ", ".join(others)
+    return noted(
+        first,
+        f"{len(others) + 1} instances carry this tag, and {twins} may bill beside it: end what is too many: {ends}",
+    )
+
+
+def listed(session: Session, prefix: str) -> list[BoxRecord]:
+    """Every instance whose tag begins with `prefix` or can't be read, sorted by id; last, one record for those without
+    an id."""
+    instances = session.instances(max_age=paced(FRESH_SECONDS))
+    records = [recorded(session, row) for row in instances.by_id.values()]
+    found = [
+        record
+        for record in records
+        if record.phase is not Phase.GONE and (record.tag.startswith(prefix) or not record.tag)
+    ]
+    found.sort(key=lambda record: record.native_id)
+    if instances.damaged:
+        place = f"Lambda, {instances.damaged} instances whose id can't be read: look at the console"
+        found.append(BoxRecord("", "", session.account, Phase.UNKNOWN, None, None, place, place))
+    return found
+
+
+def recorded(session: Session, row: Mapping[str, Any]) -> BoxRecord:
+    """The instance as a record; ENDING when this process had its terminate accepted."""
+    return record_of(row, session.account, ending=session.is_ending(identifier(row)))
+
+
+def _carrying(session: Session, tag: str, max_age: float) -> list[BoxRecord]:
+    rows = session.instances(max_age=max_age).by_id.values()
+    records = [recorded(session, row) for row in rows if carries(row, tag)]
+    return [replace(record, tag=tag) for record in records if record.phase is not Phase.GONE]
+
+
+def _must_be_at_hand(session: Session, account: str, what: str) -> None:
+    """Raises WrongAccount unless the key at hand is the one that rented the box, or none is named: to another key
+    Lambda says of a box that bills what it says of one that is gone."""
+    if account and account != session.account:
+        raise WrongAccount(
+            f"{what} was rented with the Lambda key {account}, and the key at hand, {session.account}, does not see "
+            f"it: it is gone, or it bills where this key does not reach. Next: `export {KEY_VARIABLE}=…` with that "
+            "key, or with another one of its account while the box is there"
+        )
+
+
+def _age(record: BoxRecord) -> tuple[datetime, str]:
+    return record.created_at or datetime.max.replace(tzinfo=UTC), record.native_id

@@ -1,0 +1,133 @@
+"""Turns Lambda's answer about an instance into a record.
+
+A status that is not in the table, or an instance that can't be read, is `UNKNOWN` with the reason, never gone. Lambda
+does not say when an instance was launched (API 1.10.0): a tag that we give it at the launch holds the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import number
+
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""The form of a tag that can be a value of Lambda's tags."""
+TAG_KEY, ASKED_KEY = "sweepstack-tag", "sweepstack-asked"
+"""The keys of the tags that an instance gets at its launch: our tag, and when it was asked for (ISO 8601, UTC)."""
+MOST_NAME = 64
+USER, PORT = "ubuntu", 22
+UNHEALTHY = (
+    "unhealthy: Lambda's health check fails, or it was shut down from inside; it bills on until it is terminated"
+)
+PREEMPTED = (
+    "preempted, as Lambda says; what that leaves of it is not documented, and it may bill until it is terminated"
+)
+BILLS = {
+    Phase.CREATING: "it may bill in full from its first health check on",
+    Phase.RUNNING: "it bills in full",
+    Phase.UNKNOWN: "it may bill in full",
+}
+"""What an instance costs in each phase, for messages."""
+
+
+def identifier(row: Any) -> str:
+    """The instance's id; "" when it can't be read."""
+    found = row.get("id") if isinstance(row, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def status_of(row: Mapping[str, Any]) -> str:
+    """Lambda's word for its state; "" when it can't be read."""
+    found = row.get("status")
+    return found if isinstance(found, str) else ""
+
+
+def marked(row: Mapping[str, Any], key: str = TAG_KEY) -> str | None:
+    """The value of the instance's tag `key`; "" when it has none, None when its tags can't be read or are left out."""
+    tags = row.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, dict) for tag in tags):
+        return None
+    found = next((tag.get("value") for tag in tags if tag.get("key") == key), "")
+    return found if isinstance(found, str) else None
+
+
+def carries(row: Mapping[str, Any], tag: str) -> bool:
+    """Whether the instance is the box of this tag: by its tags, or by its name when they can't be read."""
+    marker = marked(row)
+    return marker == tag or (marker is None and row.get("name") == tag[:MOST_NAME])
+
+
+def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
+    """The instance as a record. `ending`: Lambda accepted its terminate, whatever it shows. Raises nothing."""
+    native_id, name, marker = identifier(row), row.get("name"), marked(row)
+    kind, region = _dict(row, "instance_type"), str(_dict(row, "region").get("name") or "")
+    cents, gpus = number(kind.get("price_cents_per_hour")), _dict(kind, "specs").get("gpus")
+    phase, note = _phase(row)
+    if marker is None and phase is not Phase.GONE and isinstance(name, str) and name.startswith("sweepstack-"):
+        phase, note = Phase.UNKNOWN, "its tags can't be read, so whose box it is is not known"
+    if ending and phase in (Phase.CREATING, Phase.RUNNING):
+        phase, note = Phase.ENDING, "its terminate was accepted, and Lambda still shows it"
+    return BoxRecord(
+        native_id,
+        marker or (name if isinstance(name, str) else ""),
+        account,
+        phase,
+        None if cents is None else cents / 100,
+        _asked(row),
+        f"Lambda {region}".strip() + f", instance {native_id}",
+        note,
+        endpoint=_endpoint(row) if phase in (Phase.RUNNING, Phase.CREATING) else None,
+        gpu_count=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
+        region=region,
+        offer=f"{kind.get('name')}@{region}",
+    )
+
+
+def gone(native_id: str, account: str) -> BoxRecord:
+    """The record of an instance that is proved gone."""
+    return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Lambda, instance {native_id}")
+
+
+def noted(record: BoxRecord, note: str) -> BoxRecord:
+    """The record with a note more."""
+    return replace(record, note="; ".join(part for part in (record.note, note) if part))
+
+
+def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
+    status = status_of(row)
+    if status == "active":
+        return (Phase.RUNNING, "") if _endpoint(row) else (Phase.CREATING, "it is active and has no address yet")
+    known = {
+        "booting": (Phase.CREATING, ""),
+        "unhealthy": (Phase.RUNNING, UNHEALTHY),
+        "terminating": (Phase.ENDING, "Lambda terminates it"),
+        "terminated": (Phase.GONE, ""),
+        "preempted": (Phase.UNKNOWN, PREEMPTED),
+    }
+    said = str(row.get("status"))[:60]
+    return known.get(status) or (Phase.UNKNOWN, f"Lambda says {said!r} of it, and what that means is not known")
+
+
+def _endpoint(row: Mapping[str, Any]) -> SshEndpoint | None:
+    """Its address, which another launch never has again; its host key stays as long as its disk."""
+    address = row.get("ip")
+    return SshEndpoint(address, PORT, USER, start=identifier(row)) if isinstance(address, str) and address else None
+
+
+def _asked(row: Mapping[str, Any]) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(marked(row, ASKED_KEY) or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _dict(row: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = row.get(key)
+    return found if isinstance(found, dict) else {}
