@@ -135,8 +135,12 @@ def _until_none(native_id: str, ends: float) -> None:
 
 
 def hasten(tasks: Sequence[Task]) -> None:
-    """Lets requeued tasks begin now: Slurm makes them wait for two minutes. A failure changes nothing."""
+    """Lets requeued tasks begin now: Slurm makes them wait for two minutes, and holds those that a node could not start.
+    A failure changes nothing."""
     for task in tasks:
+        if task.waits and task.reason.replace("_", " ") == "launch failed requeued held":
+            with contextlib.suppress(Unreachable, RequestRefused):
+                commands.tell("scontrol", "release", task.name, seconds=10)
         if task.waits and task.restarts and task.reason == "BeginTime":
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
