@@ -135,8 +135,8 @@ def _until_none(native_id: str, ends: float) -> None:
 
 
 def hasten(tasks: Sequence[Task]) -> None:
-    """Lets requeued tasks begin now: Slurm makes them wait for two minutes, and holds those that a node could not start.
-    A failure changes nothing."""
+    """Lets requeued tasks begin now: Slurm makes them wait for two minutes, and holds those that a node could not
+    start. A failure changes nothing."""
     for task in tasks:
         if task.waits and task.reason.replace("_", " ") == "launch failed requeued held":
             with contextlib.suppress(Unreachable, RequestRefused):
