@@ -165,11 +165,3 @@ def allowed(asked: Asked, cluster: Cluster, count: int) -> int:
     except Unreachable:
         return count  # sbatch has the last word
     return count if left is None else min(count, left)
-
-
-def summary(tasks: Sequence[Task]) -> dict[str, int]:
-    """How many tasks are in which state."""
-    found: dict[str, int] = {}
-    for task in tasks:
-        found[task.state] = found.get(task.state, 0) + 1
-    return found

@@ -18,6 +18,7 @@ from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreac
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
 from sweepstack.onbox.slurm import commands, jobs, queue, request, states
+from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
 
@@ -25,7 +26,7 @@ PREFIX = "slurm"
 """The ids of its boxes, and the names of their jobs, begin with this."""
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 CLUSTER = "cluster"
-CLOSED = f"{box_layout.HOME}/jobs/closed"
+CLOSED = f"{box_layout.HOME}/{CLOSED_BELOW_HOME}"
 END_SECONDS = 150.0
 """A request is answered within 180 s."""
 

@@ -70,10 +70,3 @@ def reason(text: str, task: str) -> str:
     if means is None:
         means = next((words for begin, words in _BEGINNINGS.items() if word.startswith(begin)), "")
     return f"{word}: {means.format(task=task)}" if means else word
-
-
-def needed(peak_bytes: int | None) -> str:
-    """The memory to ask for after OUT_OF_MEMORY: 1.2 times the peak, in whole GB; "" where it is not known."""
-    if not peak_bytes:
-        return ""
-    return f"{-(-int(peak_bytes * 1.2) // 10**9)}GB"
