@@ -7,6 +7,7 @@ from typing import Any
 from sweepstack.config.model import BoxConfig
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources
@@ -35,11 +36,21 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
 def problems(config: StackConfig, profile: Profile) -> list[str]:
     """Keys that this platform can't follow."""
     if profile.scheduled:
-        return []
+        return _lease(config)
     return [
         f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
         for name, box in config.boxes.items()
         if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
+    ]
+
+
+def _lease(config: StackConfig) -> list[str]:
+    """Workers end by themselves when nothing is left to do, and none of them can end the bill of a cluster."""
+    if config.lease in (None, NONE):
+        return []
+    return [
+        f"lease: {config.lease} can't be kept there: no job of a cluster ends its bill, and workers that have nothing "
+        "to do end by themselves. Write lease: none"
     ]
 
 
