@@ -93,3 +93,33 @@ def test_a_lease_that_no_job_could_keep_is_refused(tmp_path: Path, text: str) ->
 @pytest.mark.parametrize(("old", "new"), [("when_done: keep", "when_done: stop"), ("usd: 500", "usd: 500, stop: true")])
 def test_stops_from_inside_are_refused(tmp_path: Path, old: str, new: str) -> None:
     assert "a cluster that is rented ends where it was rented" in refusal(tmp_path, RENTED.replace(old, new))
+
+
+PRICED = OWN.replace("{purge_days: 30}", "{price_per_gpu_hour: 1.5, gpu_hours: 100}").replace(
+    "      resources", "      timeout: 3h\n      resources"
+)
+
+
+def test_what_gpu_hours_come_to_stands_in_the_preview(tmp_path: Path) -> None:
+    """4 workers with 2 GPUs; each GPU is a slot, so a cell holds one of them for 3 h at most."""
+    made = plan(tmp_path, PRICED)
+    (line,) = [line for line in made.checked if "GPU-hours" in line]
+    assert line == (
+        "slurm: its workers hold 8 GPUs while all run: 8 GPU-hours an hour ($12.00); 100 of the allocation last 12.5 h "
+        "of that; 3 cells of one try each, with job.timeout 3h, take 9.0 at most ($13.50)"
+    )
+    assert not made.teardown.rented, "what jobs hold ends with them"
+    told = made.boxes[0].scheduler
+    assert (told["price_per_gpu_hour"], told["gpu_hours"]) == (1.5, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PRICED.replace("_hour: 1.5", "_hour: 1.5, price_per_hour: 24"), "price_per_hour is of the whole cluster"),
+        (PRICED.replace("gpu: {count: 2}, ", ""), "counts GPUs, and job.resources asks for none: add resources.gpu"),
+        (PRICED.replace("slurm", "generic-ssh").replace(", workers: 4", ""), "gpu_hours is for clusters"),
+    ],
+)
+def test_gpu_hours_that_mean_nothing_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refusal(tmp_path, text)
