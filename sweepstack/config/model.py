@@ -298,15 +298,18 @@ class Override(Shape):
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
     purge_days: Count | None = None
-    """after how many days the site of a cluster removes files that were not used, which its profile can't know"""
+    """after how many days the site of a cluster removes files that were not used"""
+    price_per_gpu_hour: PriceOrZero | None = None
+    """on a cluster: USD for an hour of one GPU that its jobs hold: the preview and `status` show what that comes to"""
+    gpu_hours: Hours | None = None
+    """on a cluster: how many GPU-hours of your allocation the sweep may take. `status` counts them; it stops nothing"""
     network: NetworkOverride | None = None
     """proxy, mirrors and caches of its boxes: [network](#network)"""
     places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
     """tier → its path on the hosts of this platform, if it is not the one in the profile: `{durable: /data/keep}`. It
     is checked when a box is made"""
     python: HostProgram | None = None
-    """the Python that runs on its hosts before the queue starts, if it is not the one in the profile:
-    `/opt/conda/bin/python`"""
+    """the Python that runs on its hosts before the queue starts: `/opt/conda/bin/python`; else the profile's"""
     keep: Names | None = None
     """packages of the image that `job.setup` can't replace, if they are not those in the profile (`torch`,
     `torchvision`, `torchaudio`): `[]` for none"""

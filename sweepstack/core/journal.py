@@ -82,12 +82,13 @@ class SetupProgress:
 @dataclass(frozen=True)
 class WorkerProgress:
     """One worker of a box that several share. `ended`: what its end is known by; "" while none is known, whether it is
-    alive or not."""
+    alive or not. `ended_at`: when that was written, which may be later than it ended."""
 
     name: str
     began_at: datetime
     ended: str = ""
     blocked: Blocked | None = None
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -273,10 +274,10 @@ def _apply_worker(entry: Entry, workers: dict[str, WorkerProgress]) -> Blocked |
     known = workers.get(name)
     if event in _OF_WORKERS:
         known = known or WorkerProgress(name, _time(entry))
-        ended, blocked = known.ended, _apply_block(entry, known.blocked)
+        ended, ended_at, blocked = known.ended, known.ended_at, _apply_block(entry, known.blocked)
         if event in ("worker-ended", "runner-stopped"):
-            ended = str(entry.get("proof") or f"it ended: {entry.get('why')}")
-        workers[name] = WorkerProgress(name, known.began_at, ended, None if ended else blocked)
+            ended, ended_at = str(entry.get("proof") or f"it ended: {entry.get('why')}"), ended_at or _time(entry)
+        workers[name] = WorkerProgress(name, known.began_at, ended, None if ended else blocked, ended_at)
     found = [one.blocked for one in workers.values() if not one.ended]
     return found[0] if found and all(found) else None
 

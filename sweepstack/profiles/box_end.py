@@ -8,6 +8,9 @@ from sweepstack.profiles.layout import Layout, VerbFacts
 from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.tiers import HOME_TIER, VERB, layout_of
 
+RENTED_CLUSTER = "the whole cluster, until a person ends it where it was rented"
+"""What a stop leaves on the bill of a cluster that costs something by the hour."""
+
 
 def teardown_facts(config: StackConfig, profile: Profile, *, own_host: bool) -> TeardownFacts:
     """How a box of this config ends there. `own_host`: it is a host that bills nothing by the hour, so that no one has
@@ -19,7 +22,7 @@ def teardown_facts(config: StackConfig, profile: Profile, *, own_host: bool) -> 
         kills=verb.kills,
         keeps=verb.keeps,
         paths={name: tier.path for name, tier in layout.tiers.items() if tier.path},
-        stop=_stop(config, profile),
+        stop=_stop(config, profile, own_host=own_host),
         clocks=_clocks(config, profile),
         keeps_per_gb_month=_kept_prices(layout, verb.keeps),
         issue=None if own_host else _issue(issued),
@@ -46,17 +49,20 @@ def can_stop(layout: Layout) -> bool:
     return "stop" in layout.verbs and layout.verbs["stop"].issued_by != "person"
 
 
-def _stop(config: StackConfig, profile: Profile) -> StopFacts | None:
+def _stop(config: StackConfig, profile: Profile, *, own_host: bool) -> StopFacts | None:
     layout = layout_of(config, profile)
     if unstoppable(layout):
         return None
     verb, override = layout.verbs["stop"], config.overrides.get(profile.platform)
     own = override.stopped_price_per_hour if override is not None else None
+    bills, price = verb.bills_after, verb.price_per_hour
+    if profile.scheduled and not own_host:  # to cancel jobs ends no bill of the machines that are rented
+        bills, price = (RENTED_CLUSTER,), override.price_per_hour if override is not None else None
     return StopFacts(
         kills=verb.kills,
         keeps=verb.keeps,
-        bills_after=verb.bills_after,
-        price_per_hour=verb.price_per_hour if own is None else own,
+        bills_after=bills,
+        price_per_hour=price if own is None else own,
         issue=_issue(verb),
     )
 

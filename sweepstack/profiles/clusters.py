@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sweepstack.config.model import BoxConfig
+from sweepstack.billing.gpu_hours import HOUR, Rate
+from sweepstack.config.model import BoxConfig, Override
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
+from sweepstack.profiles.nodes import slots_of
 from sweepstack.profiles.spot import asked_resources
+
+GPU_HOURS = ("price_per_gpu_hour", "gpu_hours")
+"""Keys of `overrides` about what jobs hold."""
 
 
 def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resources: Resources) -> dict[str, Any]:
@@ -18,7 +25,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
     if not profile.scheduled:
         return {}
     gpu, told = resources.gpu, resources.of_cluster
-    grace = config.job.grace
+    grace, override = config.job.grace, config.overrides.get(profile.platform)
     asked: dict[str, Any] = {
         "workers": box.workers,
         **{key: told.get(key) for key in ("partition", "account", "qos", "constraint", "gres")},
@@ -27,6 +34,8 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
         "gpu_names": list(gpu.name) if gpu is not None else None,
         "cpu": resources.cpu,
         "memory_bytes": parse_size(resources.memory).bytes if resources.memory else None,
+        "price_per_gpu_hour": override.price_per_gpu_hour if override is not None else None,
+        "gpu_hours": override.gpu_hours if override is not None else None,
     }
     found = {key: value for key, value in asked.items() if value}
     return {"workers": 1, **found, **({} if grace is None else {"grace_seconds": parse_duration(grace)})}
@@ -34,12 +43,58 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
 
 def problems(config: StackConfig, profile: Profile) -> list[str]:
     """Keys that this platform can't follow."""
+    override = config.overrides.get(profile.platform)
+    told = [key for key in GPU_HOURS if override is not None and getattr(override, key) is not None]
     if profile.scheduled:
-        return []
+        return [*_lease(config), *(_gpu_hours(config, override, told) if override is not None and told else ())]
     return [
+        f"overrides.{profile.platform}.{key} is for clusters, whose jobs hold GPUs: leave it out" for key in told
+    ] + [
         f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
         for name, box in config.boxes.items()
         if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
+    ]
+
+
+def _gpu_hours(config: StackConfig, override: Override, told: list[str]) -> Iterator[str]:
+    keys = " and ".join(told)
+    if override.price_per_gpu_hour is not None and override.price_per_hour:
+        yield "price_per_hour is of the whole cluster, and price_per_gpu_hour of what jobs hold: write one of them"
+    if not any(resources.gpu is not None for _, resources in asked_resources(config)):
+        yield f"{keys} counts GPUs, and job.resources asks for none: add resources.gpu, or leave it out"
+
+
+def gpu_hour_words(config: StackConfig, profile: Profile, boxes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the workers of these boxes (their `scheduler_input`) hold while all of them run, and what a cell's hour is,
+    where the config says what GPU-hours are worth."""
+    override = config.overrides.get(profile.platform)
+    if not profile.scheduled or override is None:
+        return []
+    rate = Rate(override.price_per_gpu_hour, override.gpu_hours)
+    at_once = sum(int(box.get("workers", 1)) * int(box.get("gpus", 0)) for box in boxes)
+    if rate == Rate() or not at_once:
+        return []
+    words = f"{profile.platform}: its workers hold {at_once} GPUs while all run: {at_once} GPU-hours an hour"
+    words += rate.usd(at_once)
+    if rate.most is not None:
+        words += f"; {rate.most:g} of the allocation last {rate.most / at_once:.1f} h of that"
+    cells, timeout = len(config.roster.cells), config.job.timeout
+    gpus = max(int(box.get("gpus", 0)) for box in boxes)
+    if timeout is not None:
+        most = cells * parse_duration(timeout) / HOUR * gpus / slots_of(config, gpus)
+        words += (
+            f"; {cells:,} cells of one try each, with job.timeout {timeout}, take {most:,.1f} at most{rate.usd(most)}"
+        )
+    return [words]
+
+
+def _lease(config: StackConfig) -> list[str]:
+    """Workers end by themselves when nothing is left to do, and none of them can end the bill of a cluster."""
+    if config.lease in (None, NONE):
+        return []
+    return [
+        f"lease: {config.lease} can't be kept there: no job of a cluster ends its bill, and workers that have nothing "
+        "to do end by themselves. Write lease: none"
     ]
 
 

@@ -16,6 +16,11 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
     """Why cells can't run on several nodes there; empty when they can, or when each has one."""
     if config.job.nodes < 2:
         return []
+    if profile.scheduled:
+        return [
+            f"job.nodes is {config.job.nodes}, and cells over several nodes run on hosts that enter each other by ssh "
+            "(candidates: [generic-ssh], docs/nodes.md), not inside the jobs of a cluster: write job.nodes: 1"
+        ]
     if profile.ssh is None:
         how = "its boxes are run by hand" if profile.by_hand is not None else "its boxes have no network to each other"
         return [

@@ -186,11 +186,12 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         survives = "what came back stays where you put it"
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     how = f"the {'next' if refused else 'first'} candidate that fits" if config.placement is None else "as placed"
+    boxes = _boxes(config, profile, wanted)
     chosen = f"{profile.platform}: chosen, {how}; {survives}"
     return Plan(
         platform=profile.platform,
         adapter=profile.adapter,
-        boxes=_boxes(config, profile, wanted),
+        boxes=boxes,
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
         job=_job(config, profile),
@@ -216,6 +217,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             *facts.notes(profile, config.accept_facts, dates.today()),
             *image_words(config, profile),
             *room_words(config, durable),
+            *clusters.gpu_hour_words(config, profile, [box.scheduler for box in boxes if box.want == "running"]),
         ),
         site=_site(config, profile, layout, durable),
         network=switched(config, profile).as_input(),

@@ -121,6 +121,10 @@ class SchedulerInput(Record):
     """memory of each"""
     grace_seconds: float | None = None
     """seconds that a cell gets to save before the end"""
+    price_per_gpu_hour: float | None = None
+    """USD for an hour of one GPU that they hold"""
+    gpu_hours: float | None = None
+    """how many GPU-hours of an allocation the sweep may take"""
 
 
 class NodesInput(Record):

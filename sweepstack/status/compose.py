@@ -7,6 +7,7 @@ nothing verified whose files are not there any more.
 from __future__ import annotations
 
 from sweepstack.billing.cost import meter
+from sweepstack.status import cluster_use
 from sweepstack.status.boxes import bills, box_view, things
 from sweepstack.status.cells import cell_view, dropped_view
 from sweepstack.status.eta import Timing
@@ -65,6 +66,7 @@ def compose(snapshot: Snapshot) -> SweepView:
         alarms=tuple(alarm for one in lasts if (alarm := one.alarm(snapshot.state.stack))),
         money_lines=(
             *money_lines(snapshot, costs, budget, lasts),
+            *cluster_use.lines(snapshot, timing.median),
             *(f"clock  box {one.box}: {one.text()}" for one in clocks),
         ),
         left=snapshot.left,

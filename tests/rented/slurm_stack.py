@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tests.engine.harness import Stack
+from tests.engine.looking import Snapshot
 from tests.simulators.slurm_cluster import SHARED, SlurmCluster
 from tests.simulators.test_machines import Login
+
+ALIVE = re.compile(r"data/sweep/(workers/[^/]+/(patrol\.jsonl|runner\.log)|lock/.*|jobs/submit\.lock)")
+"""Files that workers write while nothing happens, and the lock that a command takes in order to look."""
 
 
 @dataclass
@@ -29,6 +36,30 @@ class SlurmStack(Stack):
     def boxes_there(self) -> list[str]:
         """The native ids of the boxes on the cluster, by its shared tier."""
         return [path.name for path in self.cluster.shared.glob("sweeps/boxes/[!.]*")]
+
+    @property
+    def platform_root(self) -> Path:
+        """The folder on the shared tier that holds the boxes."""
+        return self.cluster.shared / "sweeps"
+
+    def jobs(self, native_id: str) -> list[str]:
+        """The tasks of a box that wait or run, as Slurm itself lists them."""
+        argv = ("squeue", "--all", "--array", "--noheader", f"--name={native_id}", "--format=%i %T")
+        return sorted(self.cluster.ask(*argv).splitlines())
+
+    def snapshot(self, *, state: bool = True) -> Snapshot:
+        """As that of `Stack`, without what living workers write; a box's jobs are among its files."""
+        found = super().snapshot(state=state)
+        files: dict[str, Mapping[str, str]] = {
+            name: {path: what for path, what in there.items() if not ALIVE.fullmatch(path)}
+            for name, there in found.files.items()
+        }
+        jobs = {native_id: {"jobs": "; ".join(self.jobs(native_id))} for native_id in found.boxes}
+        return replace(found, files={name: {**there, **jobs.get(name, {})} for name, there in files.items()})
+
+    def sealed(self) -> set[str]:
+        found = self.platform_root.glob("boxes/[!.]*/mnt/durable/*/cells/*/manifest.json")
+        return super().sealed() | {path.parent.name for path in found}
 
     @property
     def address(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,10 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
     made = SlurmStack(tmp_path / "s")
     try:
         made.write_config()
-        made.edit_config(lambda sweep: sweep["overrides"]["slurm"].update(purge_days=30))
+        made.edit_config(lambda sweep: sweep["overrides"]["slurm"].update(purge_days=30, price_per_gpu_hour=3600))
         made.edit_config(
             lambda sweep: sweep["job"].update(
-                resources={"cpu": 2, "memory": "300MB", "partition": "main", "time": "1h"}
+                resources={"cpu": 2, "gpu": {"count": 1}, "memory": "300MB", "partition": "main", "time": "1h"}
             )
         )
         yield made
@@ -30,12 +31,13 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
 def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     """preview refused → up → destroy refused → wait → pull → verify → approve → destroy."""
     stack.init()
-    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="mian", gpu={"count": 1}))
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="mian"))
     refused = stack.pulumi("preview", timeout=180)
     assert refused.rc != 0
     assert "lab has no mian; did you mean main" in refused.text
     stack.edit_config(lambda sweep: sweep["job"]["resources"].update(partition="main"))
-    ok(stack.pulumi("preview", timeout=180))
+    preview = ok(stack.pulumi("preview", timeout=180))
+    assert "its workers hold 2 GPUs while all run: 2 GPU-hours an hour ($7,200.00)" in preview.text
     assert stack.boxes_there() == [], "a preview makes nothing"
 
     stack.hold("seed0")
@@ -44,6 +46,8 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     (box,) = stack.boxes_there()
     status = ok(stack.sweepctl("status", timeout=120))
     assert "workers run" in status.text, status
+    (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", status.text)
+    assert float(used.replace(",", "")) > 1, "two workers hold a GPU each, at a dollar a second"
     assert_refused(stack.destroy(timeout=180))
     planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
     changed = [

@@ -18,18 +18,21 @@ from sweepstack.onbox.common.errors import ConfigError
 CONFIG_VARIABLE = "SWEEPSTACK_SSH_CONFIG"
 """An ssh configuration file to read instead of ~/.ssh/config and the system's."""
 SECONDS = 10.0
-_MEANT = ("hostname", "port", "user", "identityfile", "proxyjump", "proxycommand")
+_LEADS = ("hostname", "port", "user", "identityfile", "proxyjump", "proxycommand")
+_MEANT = (*_LEADS, "controlpath")
 
 
 @dataclass(frozen=True)
 class Configured:
     """Where a name leads. `identities`: the key files that are set for it, none where it has the usual ones. `via`: the
-    host before it. `command`: the ProxyCommand that leads there instead."""
+    host before it. `command`: the ProxyCommand that leads there instead. `master`: the socket of the connection that
+    the person's own ssh shares (ControlPath), whether it is open or not; "" where it shares none."""
 
     hop: Hop
     identities: tuple[Path, ...] = ()
     via: Configured | None = None
     command: str = ""
+    master: str = ""
 
     @property
     def jumps(self) -> tuple[Hop, ...]:
@@ -45,7 +48,8 @@ class Configured:
 def look_up(name: str) -> Configured | None:
     """What `ssh name` means on this machine; None where the configuration says nothing about it. Runs ssh twice, for
     milliseconds; connects nothing. Raises ConfigError where the configuration does not read."""
-    if _said(name) == _said(name, "none"):
+    own, usual = _said(name), _said(name, "none")
+    if all(own.get(key) == usual.get(key) for key in _LEADS):  # a ControlPath for all hosts leads nowhere
         return None
     return _configured(name)
 
@@ -78,7 +82,8 @@ def _configured(name: str, hop: Hop | None = None, depth: int = 0) -> Configured
         via = _through(via, word.removeprefix("ssh://"), depth)
     command = "".join(said.get("proxycommand", [])[:1])
     command = "" if command == "none" else re.sub("%([%n])", lambda m: {"n": name}.get(m[1], m[0]), command)
-    return Configured(found, identities, via, command)
+    (master,) = said.get("controlpath", ["none"])[:1]
+    return Configured(found, identities, via, command, "" if master == "none" else master)
 
 
 def _through(before: Configured | None, word: str, depth: int) -> Configured:
@@ -90,7 +95,7 @@ def _through(before: Configured | None, word: str, depth: int) -> Configured:
     own = _said(name)
     hop = Hop(user or own["user"][0], name, int(port if name != rest and port else own["port"][0]))
     found = _configured(name, hop, depth + 1)
-    return found if before is None else Configured(found.hop, found.identities, before)
+    return found if before is None else Configured(found.hop, found.identities, before, master=found.master)
 
 
 def _said(name: str, config: str | None = None, *options: str) -> dict[str, list[str]]:

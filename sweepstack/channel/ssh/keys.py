@@ -33,6 +33,10 @@ class SshKey:
     source: str
 
 
+WITHOUT = SshKey("", Path(os.devnull), "no key of yours")
+"""For a host that is entered over a connection which its person opened."""
+
+
 def public_key(env: Mapping[str, str] | None = None) -> str:
     """The public key that a new box is to let in. See `choose`."""
     return choose(env).public

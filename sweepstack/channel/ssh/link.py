@@ -298,6 +298,11 @@ class Link:
             return wrong
         if door := turned_away(self._way, said):
             at = self._where() if door is self._way else f"{door.pin.native_id}, on the way to {self._where()},"
+            if door.master:
+                return Unreachable(
+                    f"{at} lets {door.endpoint.user} in over a connection that you open yourself, and none is open "
+                    f"({last}). Next: ssh -fN {door.name}, answer what it asks, and run the command again"
+                )
             return Unreachable(
                 f"{at} does not let {door.endpoint.user} in with the key of {door.key.source} ({last}). Was it made "
                 f"for another one? SWEEPSTACK_SSH_KEY names the file of the right one"

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import socket
 import stat
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ CONNECT_SECONDS = 15
 ALIVE_SECONDS, ALIVE_COUNT = 10, 3
 """A connection over which nothing came for their product is given up."""
 PERSIST_SECONDS = 60
+MASTER_SECONDS = 5.0
 LONGEST_SOCKET = 80
 """Bytes of the socket's path: the system takes about 104, and ssh adds 17 while it makes it."""
 
@@ -31,7 +33,8 @@ class Way:
 
     `config`: an ssh configuration file to read; none is read by default, so that a person's own settings for all hosts
     change nothing here. `via`: the way to the host that it goes through, which has to show its own pinned key. `proxy`:
-    a command that leads there instead, from the person's configuration.
+    a command that leads there instead, from the person's configuration. `master`: the socket of the connection that the
+    person's own ssh shares, "" for none: while that is open, all goes over it, and nothing here ever ends it.
     """
 
     endpoint: SshEndpoint
@@ -40,12 +43,16 @@ class Way:
     config: str = "none"
     via: Way | None = None
     proxy: str = ""
+    master: str = ""
+    name: str = ""
+    """What the person's own ssh calls it; "" where they gave an address."""
 
-    def command(self, *options: str, shared: bool = True, known: Path | None = None) -> list[str]:
+    def command(self, *options: str, shared: bool = True, known: Path | None = None, masters: bool = True) -> list[str]:
         """`ssh … user@host`, to which the remote command is added. `options`: more of ssh's own.
 
         `shared`: over one connection that stays open for a while. `known`: where an unknown host key is written, at
-        first contact; else only the pinned one will do.
+        first contact; else only the pinned one will do. `masters`: over the person's own connection, where that is
+        open: who that was let in, and which host key it saw, their ssh has decided.
         """
         settings = {
             "BatchMode": "yes",
@@ -69,7 +76,9 @@ class Way:
         }
         if proxy := self._proxy():
             settings["ProxyCommand"] = proxy
-        if shared and known is None:
+        if masters and known is None and self.joins_master:
+            settings |= {"ControlMaster": "no", "ControlPath": self.master}
+        elif shared and known is None:
             settings |= {"ControlMaster": "auto", "ControlPath": self.socket, "ControlPersist": PERSIST_SECONDS}
         else:
             settings |= {"ControlMaster": "no", "ControlPath": "none"}
@@ -104,19 +113,45 @@ class Way:
     def facts(self) -> tuple[object, ...]:
         """All that makes one way differ from another."""
         before = self.via.facts if self.via is not None else ()
-        return (self.endpoint, self.key.public, self.key.identity, self.pin.path, self.config, self.proxy, before)
+        return (
+            self.endpoint,
+            self.key.public,
+            self.key.identity,
+            self.pin.path,
+            self.config,
+            self.proxy,
+            self.master,
+            before,
+        )
+
+    @property
+    def joins_master(self) -> bool:
+        """Whether the connection that the person shares is open now."""
+        if not self.master:
+            return False
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(MASTER_SECONDS)
+                probe.connect(self.master)
+            return True
+        except OSError:
+            return False
 
     def forget_connection(self) -> None:
         """Makes the next ssh connect anew: the shared connection seems dead. What still runs over it may go on."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run([*self.command("-O", "stop")], capture_output=True, stdin=subprocess.DEVNULL, timeout=3)
+            subprocess.run(
+                [*self.command("-O", "stop", masters=False)], capture_output=True, stdin=subprocess.DEVNULL, timeout=3
+            )
         with contextlib.suppress(OSError):
             os.unlink(self.socket)
 
     def close(self) -> None:
         """Ends the shared connection, with all that runs over it. Idempotent."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run([*self.command("-O", "exit")], capture_output=True, stdin=subprocess.DEVNULL, timeout=3)
+            subprocess.run(
+                [*self.command("-O", "exit", masters=False)], capture_output=True, stdin=subprocess.DEVNULL, timeout=3
+            )
 
 
 def _private_folder() -> Path:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from sweepstack.channel.host_address import Hop, HostAddress
 from sweepstack.channel.host_keys import Pin
@@ -12,7 +11,7 @@ from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh.config import CONFIG_VARIABLE, Configured
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.channel import SshEndpoint
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
 
 
 def way_to(address: HostAddress) -> Way:
@@ -39,10 +38,22 @@ def way_to(address: HostAddress) -> Way:
 
 def _configured(found: Configured, name: str, known_as: str) -> Way:
     via = _configured(found.via, str(found.via.hop), str(found.via.hop)) if found.via is not None else None
-    return _way(found.hop, known_as, via, found.identities, name, found.command)
+    return _way(found.hop, known_as, via, found, name)
 
 
-def _way(hop: Hop, known_as: str, via: Way | None, keys: Sequence[Path] = (), name: str = "", command: str = "") -> Way:
-    key = ssh_keys.of_files(keys, f"the ssh configuration of {name}") if keys else ssh_keys.choose()
+def _way(hop: Hop, known_as: str, via: Way | None, found: Configured | None = None, name: str = "") -> Way:
     endpoint = SshEndpoint(hop.host, hop.port, hop.user, known_as=known_as)
-    return Way(endpoint, key, Pin(known_as, endpoint.start), via=via, proxy=command)
+    pin = Pin(known_as, endpoint.start)
+    if found is None:
+        return Way(endpoint, ssh_keys.choose(), pin, via=via)
+    way = Way(endpoint, ssh_keys.WITHOUT, pin, via=via, proxy=found.command, master=found.master, name=name)
+    source = f"the ssh configuration of {name}"
+    try:
+        key = ssh_keys.of_files(found.identities, source) if found.identities else ssh_keys.choose()
+    except NotAuthorized as error:
+        if way.joins_master:  # over that, no key is asked for
+            return way
+        if way.master:
+            raise NotAuthorized(f"{error}. Or open the connection that you share: ssh -fN {name}") from error
+        raise
+    return replace(way, key=key)

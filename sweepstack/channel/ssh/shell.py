@@ -79,7 +79,7 @@ def _tunnel(way: Way, port: int, local: int) -> Any:
         log = Path(folder) / "ssh.log"
         options = ["-N", "-o", "ExitOnForwardFailure=yes", "-E", str(log), "-L", f"127.0.0.1:{local}:127.0.0.1:{port}"]
         process = subprocess.Popen(
-            way.command(*options, shared=False), stdin=subprocess.DEVNULL, start_new_session=True
+            way.command(*options, shared=False, masters=False), stdin=subprocess.DEVNULL, start_new_session=True
         )
         try:
             yield process, log
@@ -111,4 +111,5 @@ def _why(way: Way, said: str) -> PlatformError:
     if wrong := wrong_key(way, said):
         return wrong
     where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
-    return Unreachable(f"{where} can't be reached: {said_last(way, said)}")
+    own = "; a tunnel takes a connection of its own, which your shared one can make: ssh -O forward -L …"
+    return Unreachable(f"{where} can't be reached: {said_last(way, said)}{f'{own} {way.name}' if way.master else ''}")

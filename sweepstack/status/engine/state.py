@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sweepstack.config.project import project_name
 from sweepstack.core import schema
@@ -26,6 +26,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
+from sweepstack.status.engine.scheduler import Scheduler, Seen
 from sweepstack.status.engine.state_copy import way_back
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
@@ -39,11 +40,7 @@ class StackMissing(SweepstackError):
     """The backend answered and has no stack of this name."""
 
 
-class _Seen(BaseModel):  # what we do not use passes: an older or newer provider may have written it
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-
-class _Entry(_Seen):
+class _Entry(Seen):
     """Inputs and outputs of one resource."""
 
     urn: str
@@ -172,7 +169,7 @@ class BoxEntry(_WithApproval):
         )
 
 
-class MetricsEntry(_Seen):
+class MetricsEntry(Seen):
     """Which file of a cell holds its curve."""
 
     file: str
@@ -180,13 +177,14 @@ class MetricsEntry(_Seen):
     y: tuple[str, ...]
 
 
-class _Job(_Seen):
+class _Job(Seen):
     slots: int = 1
     gpus: int | None = None
     workdir: str | None = None
     include: tuple[str, ...] = ()
     lease: LeaseSeen | None = None
     by_hand: dict[str, Any] | None = None
+    scheduler: Scheduler | None = None
 
 
 class QueueEntry(_Entry):

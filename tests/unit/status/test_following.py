@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from sweepstack.billing.balance import Left
 from sweepstack.cli.render import trouble
 from sweepstack.core.box_end import StopFacts, TeardownFacts
-from sweepstack.core.journal import parse_journal
+from sweepstack.core.journal import Journal, WorkerProgress, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Teardown
 from sweepstack.status.compose import compose
@@ -249,3 +249,21 @@ def test_what_a_stopped_box_bills_on_stands_there_with_its_price() -> None:
     seen = Observation(Existence.EXISTS, parse_journal(b""), stopped=True)
     view = compose(replace(asked, box_snapshots=(replace(box_snapshot, box=box, seen=seen, handed=None),)))
     assert "box-0 is stopped, and bills on ($0.010/h): the volume disk" in view.money_lines
+
+
+def test_what_the_jobs_of_a_cluster_used_stands_among_the_lines_of_money() -> None:
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+
+    def said(**scheduler: Any) -> list[str]:
+        queue = QueueEntry.model_validate(
+            {"urn": "q", "box": "host-1", "box_name": "box-0", "generation": 1, "roster_digest": "x"}
+            | {"job": {"scheduler": {"workers": 2, "gpus": 4, **scheduler}}}
+        )
+        worker = WorkerProgress("1_0.0", NOW - timedelta(hours=3), "it ended: wall", None, NOW - timedelta(hours=1))
+        seen = replace(box_snapshot, queue=queue, handed=None, journal=Journal(workers={"1_0.0": worker}))
+        return [line for line in compose(replace(asked, box_snapshots=(seen,))).money_lines if "GPU-hours" in line]
+
+    assert said(price_per_gpu_hour=1.25)[0].startswith("used 8.0 GPU-hours ($10.00); about 8.0 ($10.00) when")
+    assert said(gpu_hours=8.0)[0].startswith("ALLOCATION USED UP: used 8.0 GPU-hours of 8; ")
+    assert said() == []
