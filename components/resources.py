@@ -48,6 +48,7 @@ class VolumeArgs(Args):
     size_gb: pulumi.Input[int] | None = None
     region: pulumi.Input[str] | None = None
     price_per_gb_month: pulumi.Input[float] | None = None
+    least_bytes: pulumi.Input[int] | None = None
     approval: pulumi.Input[Mapping[str, Any]] | None = None
 
 

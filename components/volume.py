@@ -24,6 +24,7 @@ def durable_mount(plan: Plan, identity: Identity, opts: pulumi.ResourceOptions) 
             kept=plan.durable.kept or None,
             keep_until=plan.durable.keep_until or None,
             price_per_gb_month=plan.durable.price_per_gb_month,
+            least_bytes=plan.durable.least or None,
         ),
         opts,
     )

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.box_telemetry import questions, with_telemetry
+from sweepstack.cli.egress import prices
 from sweepstack.cli.engine_mend import engine_mend, put_back
 from sweepstack.cli.forgotten_boxes import cells_of_forgotten
 from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
@@ -144,6 +145,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         known=sources.known,
         searched=others.searched and sources.store is not None and read is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
+        egress=prices(target, ((box.native_id, box.platform, box.adapter) for box in state.boxes), births),
         left=left,
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),

@@ -297,6 +297,9 @@ class Override(Shape):
     cost money without a quoted price, such as hosts that are entered by SSH"""
     stopped_price_per_hour: PriceOrZero | None = None
     """the same while the box is stopped"""
+    egress_per_gb: PriceOrZero | None = None
+    """USD per GB that leaves its boxes, where its traffic costs and the platform names no price: what a pull costs is
+    then shown. 0: nothing"""
     purge_days: Count | None = None
     """after how many days the site of a cluster removes files that were not used"""
     price_per_gpu_hour: PriceOrZero | None = None

@@ -12,6 +12,11 @@ from pydantic import Field
 
 from sweepstack.core.records import Record
 
+Moves = Literal["never", "create", "start"]
+"""When the address of a host becomes another one: never, or with each create or start; None is unknown."""
+STAYS = ("never", "create")
+"""Those with which a box keeps its address for its life. One that is unknown counts as moving."""
+
 
 class ClockFact(Record):
     """`what` happens to a stopped box after so many `days` (None: unknown), and the tiers that it kills.
@@ -54,7 +59,7 @@ class TeardownFacts(Record):
     `keeps_per_gb_month`: USD, of the tiers that survive and cost something. `issue` (None: the adapter does it over an
     API): what a delete issues. That may be a verb that keeps more than `kills` says: `kills` is what dies once the
     platform has taken the box away, by that verb or by a clock that it starts. `release`: where it keeps more, the
-    person's step that ends what it leaves billing.
+    person's step that ends what it leaves billing. `moves`: whether a box that was stopped and started is elsewhere.
     """
 
     verb: Literal["destroy"]
@@ -66,6 +71,7 @@ class TeardownFacts(Record):
     keeps_per_gb_month: dict[str, float] = Field(default={})
     issue: IssueFacts | None = None
     release: str = ""
+    moves: Moves | None = None
 
     @property
     def rented(self) -> bool:

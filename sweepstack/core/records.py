@@ -326,6 +326,7 @@ class Birth(Record):
     asked_at: Moment | None = None
     shown_by: Moment | None = None
     rests: bool = False
+    egress_per_gb: float | None = None  # USD, as it was offered
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

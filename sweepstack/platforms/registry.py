@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import sweepstack.platforms
+from sweepstack.core.box_end import Moves
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import (
@@ -49,9 +50,10 @@ def adapters() -> list[str]:
     return sorted(found.parent.name for found in folder.glob("*/platform.py"))
 
 
-def load_platform(adapter: str) -> Platform:
+def load_platform(adapter: str, moves: Moves | None = None) -> Platform:
     """The platform behind `adapter`: the result of `connect()` in `sweepstack/platforms/<adapter>/platform.py`; for
-    `<adapter>:<address>`, as the user's own hosts are named, the result of `connect_to(address)`.
+    `<adapter>:<address>`, as the user's own hosts are named, the result of `connect_to(address)`. `moves`: when that
+    address changes, where it is known: where a host moves, its address is looked up again before a command gives up.
 
     Sends no request. Raises ConfigError when no folder has this name. An adapter that is there and can't be imported
     is a broken installation: its ImportError is passed on.
@@ -62,7 +64,7 @@ def load_platform(adapter: str) -> Platform:
         return cast(Platform, module.connect())
     if not hasattr(module, "connect_to"):
         raise ConfigError(f"the platform {name} has one account and no address: write {name}, not {adapter!r}")
-    return cast(Platform, module.connect_to(address))
+    return cast(Platform, module.connect_to(address, moves))
 
 
 def payer(adapter: str, platform: str = "") -> str:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool
 
 from sweepstack.config.network import Route
+from sweepstack.core.box_end import Moves
 from sweepstack.profiles.fact import Fact
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Moves = Literal["never", "create", "start"]
 
 
 class SshFlavour(Fact):
@@ -29,7 +29,7 @@ class SshFlavour(Fact):
 
 class Ssh(Fact):
     """How one gets in: `user` (null: the person's to say), and the ways, the best first. `moves`: when host or port
-    become others; null (unknown) counts as at each start."""
+    become others; null (unknown) counts as at each start, where a connection that fails is looked up again."""
 
     user: str | None
     flavours: tuple[SshFlavour, ...] = Field(min_length=1)

@@ -27,6 +27,7 @@ def teardown_facts(config: StackConfig, profile: Profile, *, own_host: bool) -> 
         keeps_per_gb_month=_kept_prices(layout, verb.keeps),
         issue=None if own_host else _issue(issued),
         release=f"({verb.native}) {verb.manual}" if verb is not issued and verb.manual else "",
+        moves=profile.ssh.moves if profile.ssh is not None else None,
     )
 
 

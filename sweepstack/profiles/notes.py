@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sweepstack.billing.egress import GB, egress_words
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.network import Route
 from sweepstack.config.stack_config import StackConfig
@@ -109,13 +110,22 @@ def _addresses(config: StackConfig, profile: Profile, layout: Layout) -> list[st
 def _billing(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
     """What the price per hour does not say."""
     name, notes = profile.platform, []
-    if profile.free_egress is False:
-        least = sum(artifact.min_bytes for artifact in config.artifact_specs()) * len(config.roster.cells)
+    override = config.overrides.get(name)
+    price = override.egress_per_gb if override is not None else None
+    if price or (price is None and profile.free_egress is False):
+        cells = len(config.roster.cells)
+        least = sum(artifact.min_bytes for artifact in config.artifact_specs()) * cells
+        at = "at its host's price (`sweepctl place`, $/GB)" if price is None else f"at ${price:g}/GB"
+        if least < GB / 1000:
+            brings = "has a known cost once some are sealed (`sweepctl status`), or by the artifacts' `min`"
+        else:
+            cost = f", {egress_words(least, price)}" if price is not None else ""
+            brings = f"brings {least / GB:.3g} GB at least{cost}"
         notes.append(
-            f"{name} bills each byte in and out of a box, at its host's price (`sweepctl place`, $/GB): a pull of all "
-            f"{len(config.roster.cells):,} cells brings {least / 1e9:.3g} GB at least, besides what the job fetches"
+            f"{name} bills each byte in and out of a box, {at}: a pull of all {cells:,} cells {brings}, besides what "
+            "the job itself moves"
         )
-    elif profile.free_egress is None and "free_egress" in profile.unknown:
+    elif price is None and profile.free_egress is None and "free_egress" in profile.unknown:
         notes.append(f"whether {name} bills the bytes of a pull is not known: look at its prices of traffic")
     if profile.meter.billed_by == "hour":
         notes.append(f"{name} bills whole hours: a box that ends within one costs all of it")

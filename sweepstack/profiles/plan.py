@@ -22,7 +22,8 @@ class Durable:
 
     `kept`: it belongs to a stack of volumes and is only looked up here. `path`: where the job expects it, "" for
     nowhere in particular. `keep_until`: a day, as ISO 8601; `price_per_gb_month`: USD, None unknown. `place`: where it
-    lies on a host that has it already; then no volume is made or looked up.
+    lies on a host that has it already; then no volume is made or looked up. `least`: bytes that a volume which is kept
+    has to hold.
     """
 
     volume: str
@@ -33,6 +34,7 @@ class Durable:
     keep_until: str = ""
     price_per_gb_month: float | None = None
     place: str = ""
+    least: int = 0
 
     @property
     def kept_volume(self) -> bool:

@@ -28,15 +28,16 @@ from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.nodes import node_problems, slots_of
 from sweepstack.profiles.notes import cuda_problems, fact_notes
 from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
+from sweepstack.profiles.room import disk_notes, room_words, size_problems
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 from sweepstack.profiles.tiers import (
     HOME_TIER,
     VERB,
     claims,
     layout_of,
+    least_bytes,
     place_of,
     region_notes,
-    room_words,
     tier_problems,
 )
 
@@ -91,7 +92,7 @@ def unfit(config: StackConfig, profile: Profile) -> list[str]:
     refusals += _auto_stop(config, profile, layout)
     refusals += _files_pass(profile)
     refusals += network_problems(config, profile)
-    refusals += [*tier_problems(config, profile, layout), *bucket_problems(config)]
+    refusals += [*tier_problems(config, profile, layout), *size_problems(layout, config), *bucket_problems(config)]
     refusals += [*host_problems(config, profile), *node_problems(config, profile), *cuda_problems(config, profile)]
     refusals += clusters.problems(config, profile)
     if bills and config.when_done is None:
@@ -256,7 +257,7 @@ def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable |
         until = mount.keep_until.isoformat() if mount.keep_until is not None else ""
         price = tier.price_per_gb_month
         place = place_of(config, profile, layout, name, mount.source)
-        return Durable(mount.source, tier.mount, name, True, path, until, price, place)
+        return Durable(mount.source, tier.mount, name, True, path, until, price, place, least_bytes(config))
     return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
 
 
@@ -333,7 +334,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
             f"{profile.platform}: nothing on a box outlives it here. What was not pulled is lost when the platform "
             f"takes it away: let `sweepctl tend` pull sealed cells as they come{_or_mount(profile)}"
         )
-    notes += region_notes(config, profile, layout)
+    notes += [*region_notes(config, profile, layout), *disk_notes(config, profile, layout)]
     notes += clusters.notes(config, profile)
     ending = layout.verbs[profile.meter_stop_verb]
     if ending.issued_by == "person" and not _own_host(config, profile):

@@ -12,8 +12,6 @@ from sweepstack.profiles.plan import Durable
 VERB: Final = "destroy"
 HOME_TIER = "data"
 """The tier that the queue and its journal lie on (`sweepstack.onbox.common.box_layout.HOME`)."""
-WORTH_SAYING = 10**9
-"""Bytes. Less has room anywhere."""
 BESIDES = 4
 """Files of a sealed cell that are no artifacts: its log, its manifest, and the two checkpoints that are kept."""
 
@@ -43,6 +41,7 @@ def claims(config: StackConfig, profile: Profile, layout: Layout, durable: Durab
         found[durable.mount] = {
             **_claim(tier, durable.tier, durable.place, told),
             "files": files_of(config),
+            "bytes": least_bytes(config),
             **({"region_locked": True} if tier.region_locked else {}),
         }
     return found
@@ -53,8 +52,15 @@ def files_of(config: StackConfig) -> int:
     return len(config.roster.cells) * (len(config.artifacts) + BESIDES + (1 if config.metrics is not None else 0))
 
 
+def least_bytes(config: StackConfig, *, of_a_box: bool = False) -> int:
+    """What the artifacts of all cells have at least, or of those that one box gets; 1 byte of each without a `min`."""
+    cells, boxes = len(config.roster.cells), sum(box.want != "gone" for box in config.boxes.values())
+    each = sum(artifact.min_bytes for artifact in config.artifact_specs())
+    return each * (-(-cells // max(boxes, 1)) if of_a_box else cells)
+
+
 def tier_problems(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
-    """What the profile alone says against it: too many files, or too many bytes, for the tier that survives."""
+    """What the profile alone says against it: too many files for the tier that survives."""
     found = layout.durable_tier(VERB)
     told = sorted(set(_told(config, profile)))
     if profile.ssh is None:
@@ -69,27 +75,7 @@ def tier_problems(config: StackConfig, profile: Profile, layout: Layout) -> list
             f"its {name} tier holds {tier.inode_cap:,} files, and {len(config.roster.cells):,} cells leave {files:,} "
             "behind at least: list fewer artifacts and let the job pack small files, or split the sweep"
         )
-    least = sum(artifact.min_bytes for artifact in config.artifact_specs()) * len(config.roster.cells)
-    if tier.size_cap_bytes is not None and least > tier.size_cap_bytes:
-        problems.append(
-            f"its {name} tier holds {tier.size_cap_bytes / 1e9:g} GB, and the artifacts have {least / 1e9:g} GB at "
-            "least: let the job keep less, or split the sweep"
-        )
     return problems
-
-
-def room_words(config: StackConfig, durable: Durable | None) -> tuple[str, ...]:
-    """How much the surviving tier has to hold, where the config says how large artifacts are: a volume's size is not in
-    the profile, and the queue waits once it is full."""
-    each = sum(artifact.min_bytes for artifact in config.artifact_specs())
-    cells = len(config.roster.cells)
-    if durable is None or each * cells < WORTH_SAYING:
-        return ()
-    where = f"volume {durable.volume}" if durable.kept_volume else f"the {durable.tier} tier"
-    return (
-        f"room: {where} has to hold {each * cells / 1e9:.1f} GB at least ({cells:,} cells of {each / 1e9:.2g} GB, by "
-        "min of their artifacts), and two checkpoints of each cell that has begun",
-    )
 
 
 def region_notes(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:

@@ -84,6 +84,9 @@ class VolumeInputs(Inputs):
     """where it is to be made, in the platform's terms"""
     price_per_gb_month: float | None = None
     """USD, where the platform names no price"""
+    least_bytes: int | None = None
+    """what the artifacts of the sweep have at least: a `kept` volume that is smaller is refused before anything is
+    rented"""
     approval: Approval | None = None
     """a person's consent to its end, as `sweepctl approve` writes it into the stack file"""
     clearance: str | None = None
@@ -135,6 +138,8 @@ class PlaceFacts(Record):
     """true: it must be a mount; an ordinary folder there is not the tier"""
     files: int = 0
     """how many files the sweep will leave there at least"""
+    bytes: int = 0
+    """what the artifacts of the sweep have at least"""
     region_locked: bool = False
     """true: hosts of another region see another folder there"""
 

@@ -9,11 +9,13 @@ from sweepstack.billing.balance import MONTH_HOURS, Runway
 from sweepstack.billing.budget import Use, use_of
 from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown, last_seen, running
+from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
+from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.platforms.registry import payer
 from sweepstack.status.model import BudgetView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -85,6 +87,20 @@ def _leases(snapshot: Snapshot) -> Iterator[str]:
         yield f"{', '.join(names)}: {words}"
 
 
+def _pulls(snapshot: Snapshot) -> Iterator[str]:
+    """What it costs to pull what is sealed and not verified here, where the bytes that leave a box are billed."""
+    known = snapshot.receipt.cells if snapshot.receipt else ()
+    here = frozenset(cell.name for cell in known if cell.state == "verified" and cell.name not in snapshot.broken)
+    for one in snapshot.box_snapshots:
+        if one.gone or one.journal is None or one.box.native_id not in snapshot.egress:
+            continue
+        cells, size = sealed_besides(one.journal, here)
+        if cells:
+            what = "1 sealed cell" if cells == 1 else f"{cells} sealed cells"
+            cost = egress_words(size, snapshot.egress[one.box.native_id])
+            yield f"a pull of {what} from {one.box.name}, {spell_bytes(size)}, is billed {cost}"
+
+
 def _stopped(snapshot: Snapshot) -> Iterator[str]:
     """What a box that is stopped still costs."""
     for box_snapshot in snapshot.box_snapshots:
@@ -131,6 +147,7 @@ def money_lines(
             monthly = cost_words(volume.price_per_month, volume.keep_until, today=snapshot.now.date())
             yield f"volume {volume.name}: {monthly}"
     yield from leftover_lines(snapshot.left)
+    yield from _pulls(snapshot)
     yield from _leases(snapshot)
     yield from _stopped(snapshot)
     if snapshot.spent is not None:

@@ -248,6 +248,8 @@ class Snapshot:
     """Boxes that ended by the records, stand still, and bill until they are released."""
     balances: tuple[Left, ...] = ()
     """What the accounts have left that the state's boxes are rented with."""
+    egress: Mapping[str, float | None] = field(default_factory=dict)
+    """Boxes whose bytes are billed when they are pulled: native id → USD per GB, None where that is not known."""
     left: tuple[Leftover, ...] = ()
     """Volumes that outlived all boxes of the sweep."""
     engine_mend: str = ""

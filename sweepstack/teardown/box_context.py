@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweepstack.core.box_end import Moves
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -25,8 +26,11 @@ class BoxAt:
         account: str,
         evidence: Evidence | None = None,
         platform: Platform | None = None,
+        moves: Moves | None = None,
     ) -> None:
+        """`moves`: when the address of its host changes."""
         self.adapter, self.native_id, self.account = adapter, native_id, account
+        self._moves = moves
         self.evidence = evidence or Evidence("")
         self._platform = platform
 
@@ -39,7 +43,7 @@ class BoxAt:
     def platform(self) -> Platform:
         """The platform behind `adapter`. Raises as `load_platform`."""
         if self._platform is None:
-            self._platform = load_platform(self.adapter)
+            self._platform = load_platform(self.adapter, self._moves)
         return self._platform
 
     def channel(self) -> Channel:
@@ -53,7 +57,8 @@ class BoxContext(BoxAt):
     def __init__(
         self, facts: BoxFacts, adapter: str, evidence: Evidence | None = None, platform: Platform | None = None
     ) -> None:
-        super().__init__(adapter, facts.native_id, facts.account, evidence or Evidence(facts.evidence), platform)
+        evidence = evidence or Evidence(facts.evidence)
+        super().__init__(adapter, facts.native_id, facts.account, evidence, platform, facts.moves)
         self.facts = facts
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.billing.cost import BoxCosts
+from sweepstack.core.box_end import Moves
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class BoxFacts:
     price_per_hour: float | None = None
     created_at: datetime | None = None
     costs: BoxCosts | None = None
+    moves: Moves | None = None
+    """When the address of its host changes."""
     policy: str | None = None
     """The copy of the policy that the state has (`sweepstack.core.policy_chain`), as text."""
     urn: str = ""

@@ -88,9 +88,9 @@ class Host:
             (folder / "python3").symlink_to(python)
         return folder
 
-    def move(self) -> None:
-        """Listens on another port, from its next start on."""
-        self.port = port_for_a_program()
+    def move(self, port: int = 0) -> None:
+        """Listens on another port, from its next start on; `port` says on which."""
+        self.port = port or port_for_a_program()
         words = {"at": self.at, "port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
         (self.folder / "sshd_config").write_text(_CONFIG.format(**words))
 

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sweepstack.channel import agent_source
+from sweepstack.channel.host_keys import HostKeyChanged
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.link import Link, Silence
 from sweepstack.channel.ssh.options import Way
-from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import PlatformError, SweepstackError, Unreachable
 
 MOST_LINKS = 8
 """At once, over all threads: sshd takes ten sessions a connection."""
@@ -46,17 +47,20 @@ def shared(
     name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python, program.__module__))
     with _SHARING:
         if name not in _SHARED:
-            _SHARED[name] = Links(way, partial(Link, way, native_id, settings, python, program))
+            connect = partial(Link, native_id=native_id, settings=settings, python=python, program=program)
+            _SHARED[name] = Links(way, connect)
         return _SHARED[name]
 
 
 class Links:
     """Connections to one box. Threads share it; a process that was forked makes its own."""
 
-    def __init__(self, way: Way, connect: Callable[[], Link]) -> None:
+    def __init__(self, way: Way, connect: Callable[[Way], Link]) -> None:
         """`connect` makes one more of them, to whatever answers over there."""
         self.way = way
         self._make = connect
+        self._look_again: Callable[[], Way] | None = None
+        self._advice, self._follows = "", False
         self._idle: list[Link] = []
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(MOST_LINKS)
@@ -91,6 +95,14 @@ class Links:
                         raise
             with self._borrowed(about, proved=True, fresh=True) as link:
                 return do(link)
+
+    def follow(self, look_again: Callable[[], Way] | None, advice: str, *, known: bool) -> None:
+        """Looks for the box elsewhere, from now on, where nothing of ours answers at its address. `look_again`: the way
+        by what is said now; None: it keeps its address. `advice`: a sentence for the error where that is no other one,
+        or "". `known`: whether its platform's profile says so; then that holds for all that share these connections.
+        """
+        if known or not self._follows:
+            self._look_again, self._advice, self._follows = look_again, advice, known
 
     def close(self) -> None:
         """Ends all that is idle, and the shared connection. The next question connects anew."""
@@ -142,10 +154,34 @@ class Links:
         link.close()
 
     def _connect(self) -> Link:
-        self.first_contact()
+        """Connects; where the box is not found, at the address that it has now. Nothing was sent to it before."""
+        tried = self.way
+        try:
+            return self._connect_to(tried)
+        except (Unreachable, HostKeyChanged) as error:
+            if not self._moved(tried):
+                if self._advice and type(error) is Unreachable:
+                    raise Unreachable(f"{error}. {self._advice}") from error
+                raise
+        return self._connect_to(self.way)
+
+    def _moved(self, tried: Way) -> bool:
+        """Whether the box is to be looked for elsewhere than at `tried`: then `way` says where."""
+        if self._look_again is None:
+            return False
+        with self._lock:  # of several threads, one looks
+            if self.way.facts == tried.facts:
+                try:
+                    self.way = self._look_again()
+                except SweepstackError:
+                    return False  # the error that it had says more
+            return self.way.facts != tried.facts
+
+    def _connect_to(self, way: Way) -> Link:
+        pin_host_key.first(way)
         for pause in (*PAUSES, None):
             try:
-                link = self._make()
+                link = self._make(way)
                 self.python = link.python
                 self.skew = link.skew if abs(link.skew) >= SKEW_SECONDS else 0.0
                 return link

@@ -9,18 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
+from sweepstack.billing.egress import Egress, copied, egress_words
 from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
 from sweepstack.cli import vendor_bill
+from sweepstack.cli.egress import prices
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
-from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money
+from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.silent_hosts import LOOK_SECONDS
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
@@ -55,13 +58,15 @@ def command(
         left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
+        billed = _pulled(sources, found, births)
         compared = vendor_bill.against_bill(found, prefix, load_platform) if against_bill else None
     volumes = [volume.as_json() for volume in left]
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
+    document["egress"] = [one.as_json() for one in billed]
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
     if compared is not None:
         vendor_bill.render(compared, out)
-    render(found, target.stack, out, gone, left, rests, alarms)
+    render(found, target.stack, out, gone, left, rests, alarms, billed)
     if compared is not None and compared.code != YES:
         return compared.code
     return YES if found.complete else UNSURE
@@ -81,6 +86,18 @@ def _gone(sources: Sources, found: Spent) -> frozenset[str]:
 
     answers = in_parallel({box.native_id: partial(asked, box) for box in open_boxes}, LOOK_SECONDS)
     return frozenset(native_id for native_id, gone in answers.items() if gone)
+
+
+def _pulled(sources: Sources, found: Spent, births: Sequence[Birth]) -> list[Egress]:
+    """What was pulled out of boxes whose bytes are billed, by the latest receipt; nothing where none can be read."""
+    platforms = {box.native_id: box.platform for box in sources.state.boxes}
+    whose = [(bill.native_id, platforms.get(bill.native_id), bill.platform) for bill in found.bills]
+    known = prices(sources.target, whose, births)
+    try:
+        digest = sources.store.latest_receipt() if known and sources.store else None
+        return copied(sources.store.receipt(digest), births, known) if digest and sources.store else []
+    except EvidenceError:
+        return []
 
 
 def _own_stops(store: EvidenceStore, found: Spent, gone: Collection[str]) -> list[str]:
@@ -145,6 +162,7 @@ def render(
     left: Sequence[Leftover] = (),
     rests: Sequence[StillBilled] = (),
     alarms: Sequence[str] = (),
+    billed: Sequence[Egress] = (),
 ) -> None:
     """Prints the table: one line for each box and rate, then the sum, and the volumes that outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
@@ -154,6 +172,9 @@ def render(
         out.line(f"note   {problem}")
     for rest in rests:
         out.line(f"note   {rest.text(stack)}")
+    for one in billed:
+        cost = egress_words(one.bytes, one.per_gb)
+        out.line(f"note   not in the total: {size(one.bytes)} were pulled out of {one.box}, which is billed {cost}")
     for alarm in alarms:
         out.line(alarm, style="bold red")
     bound = "" if found.complete else "at least "

@@ -69,6 +69,14 @@ def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
             f"{where} has room for {found.f_favail} more files (inodes), and the sweep leaves {needed} behind at "
             "least. Remove small files there (`find -xdev -type f | wc -l` counts them), or let the job pack its own"
         ]
+    least = int(asked.get("bytes") or 0)
+    # What a sweep sealed there already is a part of it: then only its size counts, and not what is free.
+    room = (found.f_blocks if (place / FOLDER).exists() else found.f_bavail) * found.f_frsize
+    if found.f_blocks and room < least:
+        return [
+            f"{where} has room for {room / 1e9:.3g} GB, and the artifacts of the sweep have {least / 1e9:.3g} GB at "
+            "least, by their min. Free some of it, take a larger one, or let the job keep less"
+        ]
     if found.f_blocks and not found.f_bavail:
         return [f"{where} is full: free some of it"]
     probe, word = place / f".sweepstack-{secrets.token_hex(8)}", secrets.token_bytes(32)

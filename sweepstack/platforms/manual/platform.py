@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweepstack.core.box_end import Moves
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
@@ -31,8 +32,9 @@ def connect() -> HandPlatform:
     return HandPlatform("")
 
 
-def connect_to(address: str) -> HandPlatform:
-    """The platform whose boxes come back to the folder `address`. Looks at nothing yet. Raises ConfigError."""
+def connect_to(address: str, moves: Moves | None = None) -> HandPlatform:
+    """The platform whose boxes come back to the folder `address`, which does not move. Looks at nothing yet. Raises
+    ConfigError."""
     return HandPlatform(spelled(address))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sweepstack.channel import agent_source
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.core.box_end import Moves
 from sweepstack.platforms.ssh import api
 from sweepstack.platforms.ssh.api import Caller
 
@@ -17,9 +18,9 @@ SHIPPED = ("common", "host", "slurm")
 """The folders that the nodes get, which run workers: `start.py` of the last one starts one."""
 
 
-def calling(address: HostAddress) -> Caller:
+def calling(address: HostAddress, moves: Moves | None = None) -> Caller:
     """Who sends the requests to a login node."""
-    return Caller(address, source=program, reads=READS)
+    return Caller(address, source=program, reads=READS, moves=moves)
 
 
 def program(settings: Mapping[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.core.box_end import Moves
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused
 from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.platforms.slurm import api
@@ -30,10 +31,10 @@ def connect() -> SlurmPlatform:
     return SlurmPlatform(None)
 
 
-def connect_to(address: str) -> SlurmPlatform:
-    """The platform of one cluster, by a login node `user@host:port[/folder]`. Does not connect yet. Raises
-    ConfigError."""
-    return SlurmPlatform(HostAddress.parse(address))
+def connect_to(address: str, moves: Moves | None = None) -> SlurmPlatform:
+    """The platform of one cluster, by a login node `user@host:port[/folder]`. Does not connect yet. `moves`: when its
+    address changes. Raises ConfigError."""
+    return SlurmPlatform(HostAddress.parse(address), moves)
 
 
 def prove_same(address: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
@@ -47,8 +48,8 @@ class SlurmPlatform(SshPlatform, IsCluster):
     adapter: ClassVar[str] = "slurm"
 
     @staticmethod
-    def calling(address: HostAddress) -> Caller:
-        return api.calling(address)
+    def calling(address: HostAddress, moves: Moves | None) -> Caller:
+        return api.calling(address, moves)
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         return [str(line) for line in self._ask("refusals", scheduler=dict(scheduler))]

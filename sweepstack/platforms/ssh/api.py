@@ -15,6 +15,7 @@ from sweepstack.channel.ssh import route as ssh_route
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links, shared
 from sweepstack.channel.ssh.options import Way
+from sweepstack.core.box_end import STAYS, Moves
 from sweepstack.onbox.common import errors
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable
 
@@ -26,6 +27,12 @@ READS = frozenset(
 """Requests that change nothing: sent again when an answer is lost."""
 FRESH_SECONDS = 2.0
 """For so long a channel uses the folder that the last answer about the box named."""
+_MOVES = (
+    "Its platform gives a host another address at each start. If it was started since, its console shows the new one: "
+    "write it {}"
+)
+_WRITE_NAME = "into ~/.ssh/config (Host {}), and run the command again"
+_WRITE = "into the stack file (boxes.<name>.host); `pulumi up` then proves that it is the same host"
 CALL_SECONDS = 180.0
 """Limit for one request. A stop may wait for the lock of another stop, and for processes that ignore SIGTERM."""
 
@@ -46,10 +53,11 @@ class Caller:
         python: str = "python3",
         source: Callable[[Mapping[str, Any]], bytes] | None = None,
         reads: frozenset[str] = READS,
+        moves: Moves | None = None,
     ) -> None:
         """`source`: what is sent to the host and answers there, `program` for None; `reads`: its requests that change
-        nothing."""
-        self.address, self.grace = address, grace
+        nothing; `moves`: when the host's address changes (see `Moves`)."""
+        self.address, self.grace, self._moves = address, grace, moves
         self._source, self._reads = source or program, reads
         self._python, self._lock = python, threading.Lock()
         self._links: Links | None = None
@@ -168,7 +176,11 @@ class Caller:
             if self._links is None:
                 way, where = self.way, f"the host {self.address.login}"
                 settings = {"root": self.address.root, "grace": self.grace}
+                name = self.address.name
+                again = None if self._moves in STAYS or not name else lambda: ssh_route.way_to(self.address)
+                advice = _MOVES.format(_WRITE_NAME.format(name) if name else _WRITE) if self._moves == "start" else ""
                 self._links = shared(way, where, settings, self._python, self._source)
+                self._links.follow(again, advice, known=self._moves is not None)
             return self._links
 
     def _error(self, said: Mapping[str, Any]) -> Exception:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import PrefetchesBoxes
 from sweepstack.channel.ssh.config import completed
+from sweepstack.core.box_end import Moves
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
 from sweepstack.onbox.host.capabilities import CanStop, HasPeers, IsHost, ReadsVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
@@ -32,9 +33,10 @@ def connect() -> SshPlatform:
     return SshPlatform(None)
 
 
-def connect_to(address: str) -> SshPlatform:
-    """The platform of one host, `user@host:port[/folder]`. Does not connect yet. Raises ConfigError."""
-    return SshPlatform(HostAddress.parse(address))
+def connect_to(address: str, moves: Moves | None = None) -> SshPlatform:
+    """The platform of one host, `user@host:port[/folder]`. Does not connect yet. `moves`: when its address changes.
+    Raises ConfigError."""
+    return SshPlatform(HostAddress.parse(address), moves)
 
 
 def spelled(address: str, known: str = "") -> str:
@@ -73,15 +75,15 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
     over_ssh = True
     adapter: ClassVar[str] = "ssh"
 
-    def __init__(self, address: HostAddress | None) -> None:
+    def __init__(self, address: HostAddress | None, moves: Moves | None = None) -> None:
         self.address = address
         self.name = f"{self.adapter}:{address}" if address else self.adapter
-        self._caller = self.calling(address) if address else None
+        self._caller = self.calling(address, moves) if address else None
 
     @staticmethod
-    def calling(address: HostAddress) -> Caller:
+    def calling(address: HostAddress, moves: Moves | None) -> Caller:
         """Who sends the requests to the host."""
-        return Caller(address)
+        return Caller(address, moves=moves)
 
     @property
     def endpoint(self) -> SshEndpoint | None:

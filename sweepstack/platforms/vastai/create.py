@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
@@ -69,6 +70,7 @@ class Renting:
         self._request = request
         self._wait = wait
         self._paid = 0.0
+        self._egress: float | None = None
         self._refusals: list[str] = []
 
     def run(self) -> BoxRecord:
@@ -96,7 +98,7 @@ class Renting:
             raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         if present is None:
             self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
-            return self._until_ready(identifier, adopted=False)
+            return replace(self._until_ready(identifier, adopted=False), egress_per_gb=self._egress)
         self._wait.progress(f"{request.name}: adopted instance {identifier} of vast.ai{_told(present.note)}")
         if present.phase is Phase.ENDING:
             raise NotYetGone(f"instance {identifier} carries the tag {request.tag} and is being destroyed: finish that")
@@ -191,7 +193,7 @@ class Renting:
         bid = None
         if self._request.constraints.spot:
             bid = self._request.bid if self._request.bid is not None else up_to_step(ask.min_bid or 0.0)
-        self._paid = ask.offer.price_per_hour
+        self._paid, self._egress = ask.offer.price_per_hour, ask.offer.network_per_gb
         linked = {}
         if volume is not None:
             linked = {"link_volume": volume, "mount_path": f"{ROOT}/{next(iter(self._request.mounts))}"}

@@ -171,7 +171,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         store = evidence.store
         take_lease(store)
         ending_now = store.teardown() is not None
-        platform = load_platform(inputs.adapter)
+        platform = load_platform(inputs.adapter, inputs.teardown.moves)
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:  # else it is adopted, even in a teardown: only what is in the state can end
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)

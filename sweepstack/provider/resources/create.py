@@ -238,6 +238,7 @@ def _born(store: EvidenceStore, birth: Birth, record: BoxRecord) -> None:
         "created_at": record.created_at,
         "price_per_hour": record.price_per_hour,
         "mounts": {**birth.mounts, **record.mounts},
+        "egress_per_gb": birth.egress_per_gb if record.egress_per_gb is None else record.egress_per_gb,
     }
     store.write_birth(birth.model_copy(update=known))
     rented_at = record.created_at or birth.begun_at

@@ -309,7 +309,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
 def _at(inputs: QueueInputs) -> BoxAt:
     """The box that the queue is on."""
-    return BoxAt(inputs.adapter, inputs.box, inputs.account, Evidence(inputs.evidence))
+    return BoxAt(inputs.adapter, inputs.box, inputs.account, Evidence(inputs.evidence), moves=inputs.teardown.moves)
 
 
 def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:

@@ -79,7 +79,8 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
         kills=state.teardown.kills,
         keeps=state.teardown.keeps,
         roster_digest=state.roster_digest,
-        artifacts_digest=_rules(state),
+        artifacts_digest=artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest,
+        moves=state.teardown.moves,
         policy=state.policy,
     )
     if isinstance(state, BoxState):
@@ -93,10 +94,6 @@ def priced(box: BoxContext, state: BoxState | QueueState | GateState) -> BoxCont
     if birth is None:
         return box
     return box.about(replace(box.facts, price_per_hour=birth.price_per_hour, created_at=birth.created_at))
-
-
-def _rules(state: BoxState | QueueState | GateState) -> str | None:
-    return artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest
 
 
 def birth_of(box: BoxContext) -> Birth | None:

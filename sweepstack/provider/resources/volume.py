@@ -39,6 +39,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "size_gb": Decision.UPDATE,  # it grows; Check refuses to shrink it
         "region": Decision.REFUSE,
         "price_per_gb_month": Decision.UPDATE,
+        "least_bytes": Decision.IGNORE,  # it changes with every cell, and a volume does not
         "approval": Decision.UPDATE,
         "clearance": Decision.UPDATE,
         "policy": Decision.UPDATE,

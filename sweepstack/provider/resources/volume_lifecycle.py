@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from sweepstack.billing.egress import GB
 from sweepstack.billing.volume_cost import cost_words, overdue
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Approval
@@ -117,6 +118,10 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
             op.warn(f"volume {name}: {error}")
             return []
         size, region = record.size_gb, record.region
+        if lack := _too_small(record, inputs):
+            if new:
+                return [Failure("least_bytes", lack)]
+            op.warn(f"volume {name}: {lack}")
         per_month = month(record.price_per_month, inputs.get("price_per_gb_month"), size)
     else:
         return []
@@ -124,6 +129,17 @@ def say(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> list[Failure]
     line = f"volume {name}: {what + ', ' if what else ''}{cost_words(per_month, until)}"
     (op.warn if overdue(until, date.today()) else op.info)(line)
     return []
+
+
+def _too_small(record: VolumeRecord, inputs: Mapping[str, Any]) -> str:
+    """Why the volume can't hold what the sweep leaves behind at least; "" where it can, or its size is not known."""
+    least = inputs.get("least_bytes")
+    if record.size_gb is None or not isinstance(least, int | float) or least <= record.size_gb * GB:
+        return ""
+    return (
+        f"it holds {record.size_gb:g} GB, and the artifacts of all cells have {least / GB:.3g} GB at least, by their "
+        "min. Next: a larger size in the stack that keeps it, and pulumi up there; or let the job keep less"
+    )
 
 
 def _price_now(op: Operation, inputs: Mapping[str, Any], *, new: bool) -> tuple[float | None, list[Failure]]:

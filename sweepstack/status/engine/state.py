@@ -165,6 +165,7 @@ class BoxEntry(_WithApproval):
             price_per_hour=self.price_per_hour,
             created_at=self.created_at,
             urn=self.urn,
+            moves=self.teardown.moves,
             policy=self.policy,
         )
 

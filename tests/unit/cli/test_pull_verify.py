@@ -23,7 +23,6 @@ from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
-from sweepstack.profiles.load import load_profile
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
 
 
@@ -44,16 +43,6 @@ def test_pull_copies_and_says_what_came(world: World) -> None:
     assert {cell["state"] for cell in again["cells"]} == {"current"}
     text = world.run("pull").out
     assert f"next   sweepctl verify --stack {STACK}" in text
-
-
-def test_a_pull_out_of_a_platform_that_bills_traffic_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.full()
-    billed = load_profile("vastai")
-    monkeypatch.setattr(fetching, "profiles_of", lambda target, whose: {"vastai": billed})
-    first, again = (world.run("pull").out for _ in range(2))
-    assert "that left box-0: `sweepctl ledger --stack" in first
-    assert "vastai bills the" in first
-    assert "vastai bills the" not in again, "nothing was copied"
 
 
 def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -> None:

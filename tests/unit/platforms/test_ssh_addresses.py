@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands.trust_host import trust_host
 from sweepstack.cli.output import NO, YES, Out
+from sweepstack.core.box_end import Moves
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.registry import load_platform, prove_same, spelled
 from sweepstack.provider.resources.host_address_change import moves
+from sweepstack.teardown.box_context import BoxAt
 from tests.simulators.host import Host
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -145,3 +148,94 @@ def test_what_is_a_change_of_address() -> None:
     assert not moves("ssh:a@h:1", "ssh:a@h:1")
     for before, after in (("ssh:a@h:1", "local"), ("local", "ssh:a@h:1"), ("local", "other"), (None, "ssh:a@h:1")):
         assert not moves(before, after)
+
+
+class Named:
+    """A host by a name of the ssh configuration, as a command that still runs sees it: it has one platform."""
+
+    def __init__(self, host: Host, config: Path, monkeypatch: pytest.MonkeyPatch, moves: Moves | None) -> None:
+        self.host, self.config = host, config
+        self.say()
+        self.adapter = spelled("ssh:far")
+        box = load_platform(self.adapter).create(BoxRequest(TAG, "box-0", 0.0), wait=Wait(60))
+        context = BoxAt(self.adapter, box.native_id, box.account, moves=moves)
+        self.channel = context.channel()
+        self.channel.write("data/x", b"there")
+        self.looks = 0
+        really = ssh_config.look_up
+
+        def counted(name: str) -> ssh_config.Configured | None:
+            self.looks += 1
+            return really(name)
+
+        monkeypatch.setattr(ssh_config, "look_up", counted)
+
+    def say(self, port: int = 0) -> None:
+        lines = f"HostName 127.0.0.1\n Port {port or self.host.port}\n User {self.host.user}\n"
+        self.config.write_text(f"Host far\n {lines}")
+
+    def restart(self) -> None:
+        """The machine is stopped and started: its sshd has another port."""
+        moved(self.host)
+
+
+def test_a_name_is_looked_up_again_before_a_command_gives_up(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is unknown whether it moves."""
+    named = Named(host, tmp_path / "ssh_config", monkeypatch, None)
+    named.restart()
+    named.say()
+    assert named.channel.read("data/x") == b"there"
+    assert named.looks == 1
+    named.channel.write("data/y", b"too")
+    assert named.looks == 1, "the box is where it was found"
+
+
+def test_a_box_that_keeps_its_address_costs_no_look(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = Named(host, tmp_path / "ssh_config", monkeypatch, "create")
+    host.stop()
+    with pytest.raises(Unreachable) as told:
+        named.channel.read("data/x")
+    assert named.looks == 0
+    assert "another address" not in str(told.value)
+
+
+def test_another_machine_at_the_address_that_was_left_hides_no_box(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform gives the port to another person's machine, whose key is another one."""
+    named, left = Named(host, tmp_path / "ssh_config", monkeypatch, "start"), host.port
+    named.restart()
+    named.say()
+    other = Host(tmp_path / "other")
+    try:
+        other.stop()
+        other.move(left)
+        other.start()
+        assert named.channel.read("data/x") == b"there"
+    finally:
+        other.stop()
+
+
+def test_another_machine_where_the_name_leads_now_is_refused(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the name leads elsewhere, the error says where the new address goes."""
+    named, address = Named(host, tmp_path / "ssh_config", monkeypatch, "start"), host.address
+    other = Host(tmp_path / "other")
+    (other.folder / "authorized_keys").write_text((host.folder / "authorized_keys").read_text())
+    try:
+        host.stop()
+        with pytest.raises(Unreachable, match=r"another address at each start.*into ~/\.ssh/config \(Host far\)"):
+            named.channel.read("data/x")
+        with pytest.raises(Unreachable, match=r"another address at each start.*boxes\.<name>\.host"):
+            load_platform(f"ssh:{address}", "start").account()
+        named.say(other.port)
+        with pytest.raises(HostKeyChanged):
+            named.channel.read("data/x")
+        assert list(other.home.iterdir()) == []
+    finally:
+        other.stop()

@@ -63,6 +63,17 @@ def test_few_inodes_refuse_it_while_bytes_are_free(tmp_path: Path, small: Path) 
     assert os.listdir(small) == []
 
 
+def test_a_tier_that_is_too_small_for_the_artifacts_is_refused(tmp_path: Path, small: Path) -> None:
+    """Once something of a sweep lies there, only the tier's size counts: what is sealed already is a part of it."""
+    (small / "of another person").write_bytes(b"x" * 700_000)
+    said = refused(tmp_path, asked(small, mounted=True, bytes=900_000))
+    assert "GB, and the artifacts of the sweep have 0.0009 GB at least, by their min. Free some of it" in said
+    assert not (small / "sweepstack").exists()
+    places.claim(tmp_path, "box-0", asked(small, mounted=True, bytes=100_000))
+    places.claim(tmp_path, "box-1", asked(small, mounted=True, bytes=900_000))
+    assert "has room for 0.00105 GB" in refused(tmp_path, asked(small, mounted=True, bytes=2_000_000))
+
+
 def test_an_empty_mount_point_is_not_the_tier(tmp_path: Path) -> None:
     place = tmp_path / "autodl-fs"
     assert "is not there: make it ready in the platform's console" in refused(tmp_path, asked(place))

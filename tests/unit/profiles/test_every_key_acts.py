@@ -284,6 +284,15 @@ def test_another_value_of_a_key_has_an_effect(worlds: list[World], key: str) -> 
     assert acts(worlds, key, KEYS[key]), f"{key}: no code reads it; let it act, or take it out of model and profiles"
 
 
+@pytest.mark.parametrize("moves", ["never", "create", "start", None])
+def test_whether_an_address_moves_goes_into_the_state(tmp_path: Path, moves: str | None) -> None:
+    """By it a command knows whether to look an address up again: also of a host by a name, of which no note tells."""
+    world = World(tmp_path / "autodl", "autodl")
+    profile = Profile.model_validate({**changed(world.raw, ("ssh", "moves"), moves), "sections": (), "gotchas": ()})
+    far = next(one for one in world.configs if isinstance(one, StackConfig) and one.boxes["box-0"].host == "far")
+    assert resolve(far, {"autodl": profile}).teardown.as_inputs().get("moves") == moves
+
+
 @pytest.mark.parametrize("change", TOGETHER, ids=lambda change: change.__name__)
 def test_keys_that_say_the_same_have_an_effect_together(worlds: list[World], change: Callable[[Any], None]) -> None:
     world = next(world for world in worlds if world.name == ("gpushare" if change is another_proxy else "autodl"))

@@ -61,6 +61,12 @@ def test_traffic_that_is_billed_is_told_with_what_a_pull_brings(tmp_path: Path) 
     assert "vastai bills each byte in and out of a box, at its host's price (`sweepctl place`, $/GB)" in said
     assert "a pull of all 6 cells brings 0.3 GB at least" in said
     assert "each byte" not in notes(tmp_path, "runpod")
+    priced = notes(tmp_path, "runpod", "{price_per_hour: 0.12}", "{price_per_hour: 0.12, egress_per_gb: 0.09}")
+    assert "runpod bills each byte in and out of a box, at $0.09/GB: a pull of all 6 cells brings 0.3 GB at" in priced
+    assert "at least, about $0.03 at $0.09/GB, besides what the job itself moves" in priced
+    free = notes(tmp_path, "vastai", "{price_per_hour: 0.12}", "{price_per_hour: 0.12, egress_per_gb: 0}")
+    assert "each byte" not in free
+    assert "once some are sealed (`sweepctl status`)" in notes(tmp_path, "vastai", ", min: 50MB", "")
     assert "whether generic-ssh bills the bytes of a pull is not known" in notes(tmp_path, "generic-ssh")
     assert "bytes" not in notes(tmp_path, "generic-ssh", price="0")
 

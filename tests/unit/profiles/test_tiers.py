@@ -11,7 +11,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from tests.unit.config.helpers import write
+from tests.unit.config.helpers import GOOD, write
 from tests.unit.profiles.test_rentals import MOUNTS, plan, text, there
 
 FILES = 6 * (1 + 4 + 1)
@@ -32,7 +32,13 @@ def test_boxes_lie_on_the_data_tier_and_seal_on_the_surviving_one(tmp_path: Path
     assert found.site.places_input() == {"data": "/root/autodl-tmp", box_layout.DURABLE: "/root/autodl-fs"}
     assert found.site.claims_input() == {
         "data": {"tier": "data"},
-        box_layout.DURABLE: {"tier": "durable", "mounted": True, "files": FILES, "region_locked": True},
+        box_layout.DURABLE: {
+            "tier": "durable",
+            "mounted": True,
+            "files": FILES,
+            "bytes": 6 * 50_000_000,
+            "region_locked": True,
+        },
     }
 
 
@@ -90,6 +96,57 @@ def test_the_room_that_a_volume_needs_is_told_in_the_preview(tmp_path: Path) -> 
     (said,) = resolve(StackConfig.load(tmp_path, "x"), {"autodl": there("autodl")}).checked
     assert said.startswith("room: the durable tier has to hold 30.0 GB at least (6 cells of 5 GB")
     assert "two checkpoints of each cell" in said
+
+
+SMALL_DISK = ("cpu: 1", "cpu: 1\n        disk: 20GB")
+
+
+def sized(root: Path, name: str, least: str, *changes: tuple[str, str]) -> Plan:
+    """The plan of six cells there whose artifact has at least so much."""
+    own = there(name)
+    said = (
+        text(name)
+        if own.ssh is not None
+        else GOOD.replace("[local]", f"[{name}]").replace(
+            "overrides: {local: {price_per_hour: 0.12}}", "budget: {usd: 9}\n    when_done: keep\n    lease: none"
+        )
+    )
+    if own.by_hand is not None:
+        said = said.replace("{want: running}", "{want: running, returns: ~/r}")
+    for old, new in (("min: 50MB", f"min: {least}"), *changes):
+        assert old in said
+        said = said.replace(old, new, 1)
+    write(root, said)
+    return resolve(StackConfig.load(root, "x"), {name: own})
+
+
+def test_what_one_box_alone_holds_has_to_fit_there(tmp_path: Path) -> None:
+    """Kaggle keeps 20 GB of a session; each box has its share of the cells."""
+    with pytest.raises(ConfigError, match=r"holds 20 GB, and the artifacts of one box's cells have 24 GB"):
+        sized(tmp_path, "kaggle", "4GB")
+    two = ("boxes: {", "boxes: {box-1: {want: running, returns: ~/r2}, ")
+    assert (
+        sized(tmp_path, "kaggle", "4GB", two)
+        .checked[-1]
+        .startswith("room: the disk of each box has to hold 12.0 GB at least (its share of 6 cells of 4 GB")
+    )
+
+
+def test_a_disk_that_is_asked_for_has_to_hold_what_stays_on_it(tmp_path: Path) -> None:
+    said = [note for note in sized(tmp_path, "runpod", "4GB", SMALL_DISK).notes if "queue waits" in note]
+    assert said[0].startswith("job.resources.disk asks for 20GB, and the artifacts of one box's cells have 24 GB at")
+    assert not [note for note in sized(tmp_path, "runpod", "3GB", SMALL_DISK).notes if "queue waits" in note]
+    mount = ("    boxes:", "    mounts: {/ckpt: {source: abl-store}}\n    boxes:")
+    found = sized(tmp_path, "runpod", "4GB", SMALL_DISK, mount)
+    assert not [note for note in found.notes if "queue waits" in note], "the volume holds them"
+    assert found.durable is not None
+    assert found.durable.least == 24 * 10**9
+
+
+def test_a_host_is_told_what_its_tier_has_to_hold(tmp_path: Path) -> None:
+    site = sized(tmp_path, "autodl", "5GB").site
+    assert site is not None
+    assert site.claims[box_layout.DURABLE]["bytes"] == 30 * 10**9
 
 
 def test_several_boxes_hear_of_the_region(tmp_path: Path) -> None:

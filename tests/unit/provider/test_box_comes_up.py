@@ -98,6 +98,7 @@ def test_the_bid_is_what_it_costs_from_then_on(spot: Spot) -> None:
     birth = spot.sweep.store.birth("box-0", 1)
     assert birth is not None
     assert birth.price_per_hour == spot.state.price_per_hour
+    assert birth.egress_per_gb == 0.002, "as it was offered: the platform names it in offers alone"
 
 
 def test_a_platform_that_takes_its_time_is_not_told_to_start_it(spot: Spot) -> None:

@@ -52,6 +52,20 @@ def test_a_volume_where_nothing_fits(harness: Harness, tmp_path: Path) -> None:
     assert market.preview(op, asked | {"volume": "of-nobody"}) == []
 
 
+def test_a_volume_that_is_too_small_is_refused_before_anything_is_rented(harness: Harness, tmp_path: Path) -> None:
+    """By what the artifacts of all cells have at least; a sweep that has begun there is warned."""
+    said = Said()
+    op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
+    harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
+    mounted = {"name": "abl", "adapter": "runpod", "kept": True, "least_bytes": 100_000_000_000}
+    assert volume_lifecycle.say(op, mounted, new=True) == []
+    (failure,) = volume_lifecycle.say(op, mounted | {"least_bytes": 240_000_000_000}, new=True)
+    assert "it holds 100 GB, and the artifacts of all cells have 240 GB at least" in failure.reason
+    assert "holds 100 GB" not in said.text()
+    assert volume_lifecycle.say(op, mounted | {"least_bytes": 240_000_000_000}, new=False) == []
+    assert "volume abl: it holds 100 GB, and the artifacts" in said.warnings
+
+
 def test_its_price_is_the_profile_s_where_the_platform_names_none(harness: Harness, tmp_path: Path) -> None:
     said = Said()
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")

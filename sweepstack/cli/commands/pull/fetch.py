@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.accepted_facts import profiles_of
+from sweepstack.billing.egress import Egress, egress_words
+from sweepstack.cli.egress import prices
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
@@ -257,6 +258,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     left = [cell.name for cell in roster.cells if cell.name not in summary.cells]
     why_left = {why: [name for name in left if summary.why_left(name) == why] for why in LEFT}
     code = UNSURE if summary.problems else NO if summary.bad else YES
+    billed = _billed(sources, summary)
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
     elif code == NO and (wrong := [result.cell for result in summary.bad if not result.for_now]):
@@ -270,6 +272,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
             "evidence": sources.evidence,
             "bytes": brought,
             "moved": moved_json(sources.store.traffic if sources.store else None),
+            "egress": [one.as_json() for one in billed],
             "cells": [
                 {
                     "name": name,
@@ -307,7 +310,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     out.line(f"{count(len(here), 'cell')} here, {size(brought)} copied to {sources.evidence}")
     if sources.store and sources.store.traffic:
         out.line(moved(sources.store.traffic))
-    for line in (*_traffic(sources, summary), *_unsealed(summary, sources.evidence or "")):
+    for line in (*_traffic(billed, stack), *_unsealed(summary, sources.evidence or "")):
         out.line(line)
     for why, names in why_left.items():
         if names:
@@ -322,17 +325,27 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     return code
 
 
-def _traffic(sources: Sources, summary: PullSummary) -> Iterator[str]:
-    """What was copied out of boxes whose platform bills traffic: our ledger does not count it, and its bill does."""
-    for box in sources.state.boxes:
-        copied = sum(result.bytes for name, result in summary.cells.values() if name == box.name)
-        for profile in profiles_of(sources.target, [(box.platform, box.adapter)]).values() if copied else ():
-            if profile.free_egress is False:
-                stack = sources.target.stack
-                yield (
-                    f"{profile.platform} bills the {size(copied)} that left {box.name}: `sweepctl ledger --stack "
-                    f"{stack} --against-bill` shows its traffic"
-                )
+def _billed(sources: Sources, summary: PullSummary) -> list[Egress]:
+    """What this pull copied out of boxes whose platform bills that."""
+    copied = {box.name: 0 for box in sources.state.boxes}
+    for name, result in summary.cells.values():
+        copied[name] = copied.get(name, 0) + result.bytes
+    boxes = [box for box in sources.state.boxes if copied[box.name]]
+    births = sources.store.births() if sources.store and boxes else []
+    known = prices(sources.target, [(box.native_id, box.platform, box.adapter) for box in boxes], births)
+    return [
+        Egress(box.name, box.native_id, copied[box.name], known[box.native_id])
+        for box in boxes
+        if box.native_id in known
+    ]
+
+
+def _traffic(billed: Sequence[Egress], stack: str) -> Iterator[str]:
+    """What its platform bills of this pull: our ledger does not count it."""
+    for one in billed:
+        yield f"{size(one.bytes)} left box {one.box}, which is billed {egress_words(one.bytes, one.per_gb)}"
+    if billed:
+        yield f"the ledger shows it beside its total: sweepctl ledger --stack {stack}"
 
 
 def _words(result: PullResult) -> str:
