@@ -35,6 +35,7 @@ from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
+from sweepstack.onbox.runner.order import Order
 from sweepstack.onbox.runner.records import Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
@@ -64,6 +65,7 @@ class Worker(Runner):
         self._ends = _number(os.environ.get(ENDS, ""))
         super().__init__(home)
         self.proofs.journal = self.journal
+        self.order = Order(self.schedule.queue, self.journal)
 
     # -- set-up
 
@@ -153,10 +155,12 @@ class Worker(Runner):
         yield True  # whose lock is flock, which other hosts may not see: who appends waits for the journal's turn
 
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
+        self.order.learn()
         with self.journal.turn(TURN_SECONDS) as held:
             if not held:
                 return None
             self._read_all()
+            self.order.arrange(self.schedule.ready, max(1, int(spec.get("slots") or 1)))
             attempt = self._claim_next(spec, slot)
         self._claimed += attempt is not None
         return attempt
