@@ -314,6 +314,23 @@ def split_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def makespan_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """The median decides where costs are unknown: of one draw, luck does."""
+    for costs, name, statistic in (("unknown", "one FIFO queue", "median"), ("known", "LPT", "max")):
+        limit = found["limits"][costs]
+        for way, words in (("one_queue", "one queue"), ("own_queues", "own queues and tend")):
+            ours, plain = found[costs][way], found[costs]["fifo_again"]
+            yield Row(
+                f"makespan, {found['boxes']} boxes of speeds 1 to 4, costs {costs}, {words}, {found['draws']} draws",
+                f"{ours['median']:.3f}×",
+                f"{ours['max']:.2f}×",
+                f"{name} 1×; FIFO in another order {plain['median']:.3f}×, max {plain['max']:.2f}×",
+                f"{ours[statistic]:.3f}×, {ours['box_hours']:.0%} of the box-hours until the end",
+                f"≤ {limit}×",
+                ours[statistic] <= limit,
+            )
+
+
 def lease_rows(found: dict[str, Any]) -> Iterator[Row]:
     """Months in simulated time. Which faults they are of: `python -m bench.lease_bench`."""
     for name, one in found["platforms"].items():
@@ -357,6 +374,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "hosts": hosts_rows,
     "start": start_rows,
     "split": split_rows,
+    "makespan": makespan_rows,
     "lease": lease_rows,
 }
 

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.core.cell_durations import Took
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
 from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, shares
+from sweepstack.onbox.common.cell_durations import Took
 
 DRAWS = 20
 LIMIT = 1.1

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sweepstack.core.cell_durations import Took, durations
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import BoxName, Cell, CellText, Record
 from sweepstack.launch.entries import finished
 from sweepstack.launch.split import Worker, by_count, by_time
+from sweepstack.onbox.common.cell_durations import Took, durations
 
 FUNCTION = "sweepstack:index:shares"
 """The token by which the program asks. Both sides pass one JSON text: the engine is slow with 10,000 values."""
@@ -138,22 +138,22 @@ def _placed(
     work = _at_work(asked)
     if all(cell.name in held for cell in free):  # a box that rests is not woken for what others have
         work = [box for box in work if not known.boxes.get(box, BoxSeen()).resting] or work
-    expected = durations(asked.cells, known.took)
+    params = {cell.name: cell.params for cell in asked.cells}
+    expected = durations(params, known.took)
     if expected is None:
         return by_count((cell.name for cell in free), work, held, {box: len(at) for box, at in running.items()})
-    cells = {cell.name: cell for cell in asked.cells}
     workers = {}
     for box in work:
         seen = known.boxes.get(box, BoxSeen(there=False))
         speed = expected.speed(seen.machine) if seen.there else 1.0  # the next one of this name is another machine
         there = known.now + timedelta(seconds=seen.skew)  # cells were started by the clock of their box
         busy = [
-            _remaining(expected.of(cells[one.name]) / speed, (there - one.started_at).total_seconds())
+            _remaining(expected.of(params[one.name]) / speed, (there - one.started_at).total_seconds())
             for one in running[box]
             if one.started_at is not None
         ]
         workers[box] = Worker(asked.boxes[box].slots, speed, tuple(busy))
-    return by_time({cell.name: expected.of(cell) for cell in free}, workers, held)
+    return by_time({cell.name: expected.of(cell.params) for cell in free}, workers, held)
 
 
 def _remaining(expected: float, elapsed: float) -> float:

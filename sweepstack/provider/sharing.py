@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweepstack.core.cell_durations import Took
 from sweepstack.core.cell_times import cell_times
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
@@ -26,6 +25,7 @@ from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
 from sweepstack.launch.entries import verified_cells
 from sweepstack.launch.retries import on_record
+from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources import versions

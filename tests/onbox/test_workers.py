@@ -261,6 +261,28 @@ def test_what_a_host_proves_of_its_own_workers(tmp_path: Path, change: dict[str,
     assert bool(proofs.proof("there")) is ended
 
 
+@pytest.mark.parametrize("memory", ["it took more than it asked for: raise resources.memory", ""])
+def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
+    make_box: Callable[..., Box], memory: str
+) -> None:
+    """A worker that is killed can't write that down. The next one counts it, where the scheduler says why it ended; a
+    worker that was killed for another reason is no failure of its cells."""
+    says = json.dumps({"state": "ended", "why": "it is FAILED", "memory": memory})
+    state = {"worker_state": [INTERPRETER, "-c", f"print({says!r})"]}
+    shared = Shared(make_box(shared=state, artifacts=[], min_free=ROOM, retries=1))
+    run = "[ $SWEEPSTACK_ATTEMPT = 3 ] || kill -9 $PPID; echo 1 > {out}/result.json"
+    shared.box.add("greedy", run, n=1)
+    for number in range(3):
+        shared.start(f"w{number}", SWEEPSTACK_WORKER_JOB=f"7_{number}")
+        code = shared.ended(f"w{number}")
+    cell = shared.journal().cells["greedy"]
+    if memory:
+        assert (code, cell.state, cell.attempts, cell.final) == (1, "failed", 2, True), shared.said()
+        assert (cell.reason, cell.failure_class) == (memory, "oom")
+    else:
+        assert (code, cell.state, cell.attempts) == (0, "sealed", 3), shared.said()
+
+
 def test_near_its_wall_a_worker_starts_nothing_that_would_not_end(shared: Shared) -> None:
     fill(shared, 30)
     shared.start("short", SWEEPSTACK_WORKER_ENDS=str(time.time() + 5))

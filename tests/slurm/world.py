@@ -23,6 +23,7 @@ flock -n 9 || echo "$cell" >> "$control/overlap"
 hostname > "$control/node-$cell"
 echo "$cell $word" >> "$control/started"
 trap 'echo "$cell" >> "$control/told"; exit 143' TERM
+[ ! -e "$control/eat-$cell" ] || python3 -c "x = bytearray(600_000_000); import time; time.sleep(600)"
 while [ -e "$control/hold-$cell" ]; do sleep 0.1; done
 if [ -e "$control/fail-$cell" ]; then echo "the last words of $cell"; exit 1; fi
 printf '{"word": "%s"}' "$word" > "$out/result.json"
@@ -117,6 +118,10 @@ class SlurmSweep(Sweep):
 
     def state_of(self, box: BoxState, task: str) -> str:
         return next((state for name, state, _ in self.tasks(box) if name == task), "")
+
+    def worker_of(self, box: BoxState, cell: str) -> str:
+        """The worker that has begun a cell last."""
+        return str([e["worker"] for e in self.events(box, "cell-started") if e["cell"] == cell][-1])
 
     def node_of(self, cell: str) -> str:
         """The node on which a cell has begun last."""

@@ -24,16 +24,16 @@ class Schedule:
         self.held: set[str] = set()
         self.again: set[str] = set()
         self.announced = self.settled = False
-        self._queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
+        self.queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
     def take_in(self, busy: Container[str]) -> dict[str, str]:
         """Reads new lines of the queue. Returns what `touch` returns. Raises Fatal when the queue can't be read."""
         try:
-            names = [*self._queue.refresh(), *self._journal.changed()]
+            names = [*self.queue.refresh(), *self._journal.changed()]
         except OSError as error:
             raise Fatal(6, f"the queue can't be read: {error}") from error
-        while self._queue.refused:
-            self._refuse(*self._queue.refused.pop())
+        while self.queue.refused:
+            self._refuse(*self.queue.refused.pop())
         return self.touch(names, busy)
 
     def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
@@ -112,20 +112,20 @@ class Schedule:
 
     def open_cells(self) -> list[str]:
         """The cells of the queue that are not through, and that some runner may take on."""
-        names = [name for name in self._queue.cells if not isinstance(self.wanted(name), str)]
+        names = [name for name in self.queue.cells if not isinstance(self.wanted(name), str)]
         return [n for n in names if self._version(n) is not None or self._journal.elsewhere(self._journal.cells[n])]
 
     def verdict(self) -> int:
         """The exit code of a drained queue."""
-        cells = [self._journal.cells[name] for name in {*self._queue.cells, *self._journal.cells}]
+        cells = [self._journal.cells[name] for name in {*self.queue.cells, *self._journal.cells}]
         if self.held:
             return 7
         bad = any(one.state == "failed" or (one.state == "pending" and one.refused) for one in cells)
-        return 1 if bad or self._queue.unreadable else 0
+        return 1 if bad or self.queue.unreadable else 0
 
     def wanted(self, name: str) -> list[Entry] | str:
         """The versions of a cell that count, oldest first; or why it was dropped, or released before it started."""
-        lines = self._queue.cells.get(name, [])
+        lines = self.queue.cells.get(name, [])
         if isinstance(lines, str):
             return lines
         if self._journal.cells[name].state in ("pending", "dropped"):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.link_lock import LinkLock
 from sweepstack.onbox.runner.records import Fatal, Journal, Progress, now, say
 
@@ -39,8 +40,9 @@ class SharedJournal(Journal):
     """The journal as the worker `worker` reads and appends to it; "" reads, and appends what a person says.
 
     `ended`: workers whose end the journal has; `begun`: all that started, with their cells or not. `took`: seconds of
-    the sealed cells, sorted. `moved`: whether a turn has read lines of others; for the caller to set back. `stop_at`:
-    when a wait for a turn is given up (monotonic), once this worker is to stop. Safe to use from several threads.
+    the sealed cells, sorted; `times`: the same by cell, with the worker. `moved`: whether a turn has read lines of
+    others; for the caller to set back. `stop_at`: when a wait for a turn is given up (monotonic), once this worker is
+    to stop. Safe to use from several threads.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class SharedJournal(Journal):
         self.begun: dict[str, None] = {}
         self.preparing: dict[str, str] = {}
         self.took: list[float] = []
+        self.times: dict[str, Took] = {}
         self.last_turn = 0.0
         self._failed: dict[str, str] = {}
         self._changed: dict[str, None] = {}
@@ -272,6 +275,7 @@ class SharedJournal(Journal):
             self.begun[worker] = None
         elif event == "cell-sealed" and "seconds" in entry:
             bisect.insort(self.took, float(entry["seconds"]))
+            self.times[entry["cell"]] = Took(entry["cell"], worker, float(entry["seconds"]))
         elif event == "setup-started":
             self.preparing[entry["setup"]] = worker
             self._failed.pop(entry["setup"], None)

@@ -33,7 +33,9 @@ from typing import Any
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
+from sweepstack.onbox.runner.order import Order
 from sweepstack.onbox.runner.records import Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
@@ -63,6 +65,7 @@ class Worker(Runner):
         self._ends = _number(os.environ.get(ENDS, ""))
         super().__init__(home)
         self.proofs.journal = self.journal
+        self.order = Order(self.schedule.queue, self.journal)
 
     # -- set-up
 
@@ -152,10 +155,12 @@ class Worker(Runner):
         yield True  # whose lock is flock, which other hosts may not see: who appends waits for the journal's turn
 
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
+        self.order.learn()
         with self.journal.turn(TURN_SECONDS) as held:
             if not held:
                 return None
             self._read_all()
+            self.order.arrange(self.schedule.ready, max(1, int(spec.get("slots") or 1)))
             attempt = self._claim_next(spec, slot)
         self._claimed += attempt is not None
         return attempt
@@ -197,13 +202,26 @@ class Worker(Runner):
         proved = {worker: proof for worker in self.journal.holders() if (proof := self.proofs.proof(worker))}
         if not proved:
             return False
+        memory = {worker: self.proofs.memory(worker) for worker in proved}
         with self.journal.turn() as _:
             for worker, proof in proved.items():
                 if worker not in self.journal.ended:
                     self.schedule.announce()
                     self.journal.append("worker-ended", worker=worker, proof=proof, by=self.name)
                     say(f"worker {worker} has ended ({proof}): its cells are taken on")
+                    if memory[worker]:
+                        self._failed_for_memory(worker, memory[worker])
         return True
+
+    def _failed_for_memory(self, worker: str, reason: str) -> None:
+        """Counts what ended a worker as a failure of its cells: else one that needs too much would end one worker
+        after the other. Which of several cells it was is not known."""
+        for name, attempt in self.journal.cells_of(worker).items():
+            cell = self.journal.cells[name]
+            final = is_final("oom", cell.failures[cell.version] + 1, int(self.spec().get("retries", 2)))
+            details: dict[str, Any] = {"exit_code": None, "reason": reason, "class": "oom", "final": final}
+            self.journal.append("cell-failed", cell=name, attempt=attempt, **details)
+            say(f"{name} attempt {attempt} failed{' for good' if final else ''} (oom): {reason}")
 
     def _say_end(self, why: str, **more: Any) -> None:
         if self.schedule.announced:

@@ -41,6 +41,8 @@ ASK_SECONDS = 20.0
 """The scheduler's answer about one worker takes no longer, else it is unknown."""
 AGAIN_SECONDS = 10.0
 """It is asked about one worker no more often."""
+LOOKS, LOOK_AGAIN_SECONDS = 4, 2.0
+"""It is asked so often why a worker ended, while it takes that worker for running still."""
 LEFT_SECONDS = 10.0
 """Between SIGTERM and SIGKILL of what a dead worker's cells left running here."""
 
@@ -117,8 +119,23 @@ class Proofs:
             return ""
         if self._process_ended(record) == "":
             return f"process {record.get('pid')} of host {record.get('host')}"
-        state, why = self._asked(record)
-        return f"the scheduler says so: {why}" if state == "running" else ""
+        said = self._asked(record)
+        return f"the scheduler says so: {said['why']}" if said["state"] == "running" else ""
+
+    def memory(self, worker: str) -> str:
+        """Of a worker that is proved to have ended: that the scheduler ended it for want of memory, in its words; ""
+        where it does not say so. Blocks: a scheduler may know it only once it knows of the end, too."""
+        try:
+            record = json.loads((self._home / WORKERS / worker / RECORD).read_bytes())
+        except (OSError, ValueError):
+            return ""
+        for look in range(LOOKS):
+            if look:
+                time.sleep(LOOK_AGAIN_SECONDS)
+            said = self._asked(record)
+            if said["state"] != "running" or said["memory"]:
+                break
+        return said["memory"]
 
     def was_here(self, worker: str) -> bool:
         """Whether it ran on this host, and its process is gone."""
@@ -161,12 +178,12 @@ class Proofs:
     def _scheduler(self, worker: str, record: Mapping[str, Any]) -> str:
         if time.monotonic() < self._next.get(worker, 0.0):
             return ""
-        state, why = self._asked(record)
+        said = self._asked(record)
         self._next[worker] = time.monotonic() + AGAIN_SECONDS
-        return f"scheduler: {why}" if state == "ended" else ""
+        return f"scheduler: {said['why']}" if said["state"] == "ended" else ""
 
-    def _asked(self, record: Mapping[str, Any]) -> tuple[str, str]:
-        """What the scheduler says of a worker's job, and why; unknown where it does not say."""
+    def _asked(self, record: Mapping[str, Any]) -> dict[str, str]:
+        """What the scheduler says of a worker's job: `state`, `why` and `memory`; unknown where it does not say."""
         argv = (self._spec().get("shared") or {}).get("worker_state") or []
         if argv and record.get("job"):
             asked = [*map(str, argv), str(record["job"]), str(record.get("try", ""))]
@@ -176,8 +193,9 @@ class Proofs:
                 )
                 said = json.loads(done.stdout)
                 if said["state"] in ("running", "ended"):
-                    return str(said["state"]), str(said["why"])
-        return "unknown", ""
+                    more = str(said.get("memory", ""))  # a program that an older version sent does not say that
+                    return {"state": str(said["state"]), "why": str(said["why"]), "memory": more}
+        return {"state": "unknown", "why": "", "memory": ""}
 
 
 def _runs(pid: int, start: str) -> bool:

@@ -1,9 +1,12 @@
 """Says whether a worker of a box may still run, as Slurm sees it: one line of JSON.
 
-    worker_state.py NATIVE_ID HOME JOB TRY      {"state": "running" | "ended" | "unknown", "why": "…"}
+    worker_state.py NATIVE_ID HOME JOB TRY      {"state": "running" | "ended" | "unknown", "why": "…", "memory": "…"}
 
 Ended is only said when Slurm proves it: the task is at a later try, or has ended, or is listed no more while this
 worker's own task is; and its node answers. A node that does not answer may still run what Slurm has given up.
+
+`memory`: that Slurm ended it, or one of its cells, for want of memory, and what to do about it; "" where nothing says
+so. Slurm forgets a task some minutes after its end; what it wrote into the task's log stays.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from sweepstack.onbox.slurm.cluster import pairs
 
 ASK_SECONDS = 8.0
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FOR_MEMORY = re.compile(rb"slurmstepd[^:\n]*: error: .*(?:exceeded (?:\w+ )?memory limit|oom[-_ ]kill)", re.IGNORECASE)
+"""What Slurm writes into the log of a task, by polling (the first) or where the kernel watches."""
+LOG_BYTES = 1 << 20
 
 
 def state(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str]:
@@ -79,11 +85,30 @@ def _silent_node(home: Path, worker: str) -> str:
     return ""
 
 
+def memory(home: Path, job: str, tries: int) -> str:
+    """What the log of the task says of this try; see above. Never raises."""
+    try:
+        with open(home / "jobs" / f"{job}.log", "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            text = log.read()
+    except OSError:
+        return ""
+    _, begun, after = text.rpartition(f" {job}.{tries} begins on ".encode())
+    mine = after.partition(f" {job}.{tries + 1} begins on ".encode())[0]
+    if not begun or not _FOR_MEMORY.search(mine):
+        return ""
+    return (
+        f"the cluster ended its worker {job}.{tries} for want of memory: raise resources.memory, or run fewer cells at "
+        "once (job.slots)"
+    )
+
+
 def main(argv: list[str]) -> int:
     """Prints the line. Returns 0; 2 for wrong arguments."""
     if len(argv) != 5 or not argv[4].isdigit() or not _NAME.fullmatch(argv[3]):
         print(json.dumps({"state": "unknown", "why": "four arguments: NATIVE_ID HOME JOB TRY"}))
         return 2
-    found, why = state(argv[1], Path(argv[2]), argv[3], int(argv[4]))
-    print(json.dumps({"state": found, "why": why}))
+    home, job, tries = Path(argv[2]), argv[3], int(argv[4])
+    found, why = state(argv[1], home, job, tries)
+    print(json.dumps({"state": found, "why": why, "memory": memory(home, job, tries)}))
     return 0

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.core.cell_durations import Took, durations
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
 from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, Shares, by_names_alone, shares
+from sweepstack.onbox.common.cell_durations import Took, durations
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -178,10 +178,11 @@ def test_the_factor_of_each_axis_is_found() -> None:
     took = [
         Took(cell.name, "a", 10.0 * cell.params["w"] + cell.params["s"] / 10) for cell in cells if cell.params["s"] < 2
     ]
-    found = durations(cells, took)
+    params = {cell.name: cell.params for cell in cells}
+    found = durations(params, took)
     assert found is not None
     for cell in cells:
-        assert found.of(cell) == pytest.approx(10.0 * cell.params["w"], rel=0.1)
+        assert found.of(cell.params) == pytest.approx(10.0 * cell.params["w"], rel=0.1)
     assert found.speed("a") == found.speed("b") == 1.0
-    assert durations(cells, []) is None
-    assert durations(cells, [Took("another", "a", 3.0)]) is None
+    assert durations(params, []) is None
+    assert durations(params, [Took("another", "a", 3.0)]) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
@@ -71,6 +73,28 @@ def test_a_task_that_is_listed_no_more_has_ended_if_this_one_is_listed(
     assert worker_state.state("slurm-x", tmp_path, "1_7", 0)[0] == "ended"  # type: ignore[arg-type]
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "9")
     assert worker_state.state("slurm-x", tmp_path, "1_7", 0)[0] == "unknown"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "tries", "found"),
+    [
+        ("slurmstepd: error: StepId=7.batch exceeded memory limit (541118464 > 209715200), being killed", 1, True),
+        ("slurmstepd-n1: error: Exceeded job memory limit", 1, True),
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.batch. Some of your processes", 1, True),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step tasks", 1, True),
+        ("slurmstepd: error: Exceeded job memory limit", 0, False),  # another try of the task
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-24T12:41:01 DUE TO PREEMPTION ***", 1, False),
+        ("my model exceeded memory limit: oom-kill", 1, False),
+    ],
+)
+def test_the_log_of_a_task_says_that_it_took_too_much_memory(
+    tmp_path: Path, said: str, tries: int, found: bool
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    begins = "2026-11-24T12:40:59Z 7_0.{} begins on n1\n"
+    (tmp_path / "jobs/7_0.log").write_text(f"{begins.format(0)}7_0.0 ended with 138\n{begins.format(1)}{said}\n")
+    assert ("raise resources.memory" in worker_state.memory(tmp_path, "7_0", tries)) is found
+    assert worker_state.memory(tmp_path, "8_0", tries) == ""
 
 
 def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:

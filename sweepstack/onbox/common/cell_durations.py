@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweepstack.core.records import Cell
-
 ROUNDS = 30
 CLOSE = 1e-3
 """A change of all factors by less than this ends the rounds."""
@@ -22,7 +20,7 @@ _BOX = "\0box"
 
 @dataclass(frozen=True)
 class Took:
-    """A measured cell: the native id of the box that ran it, and seconds."""
+    """A measured cell: the box that ran it (by its native id, or one of its workers), and seconds."""
 
     cell: str
     box: str
@@ -36,10 +34,11 @@ class Durations:
     overall: float
     effects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def of(self, cell: Cell) -> float:
-        """Seconds that it takes on a box of speed 1. A value that was never measured counts as a typical one."""
+    def of(self, params: Mapping[str, object]) -> float:
+        """Seconds that a cell of these parameters takes on a box of speed 1. A value that was never measured counts as
+        a typical one."""
         return self.overall * math.prod(
-            known.get(_text(cell.params.get(axis)), 1.0) for axis, known in self.effects.items() if axis != _BOX
+            known.get(_text(params.get(axis)), 1.0) for axis, known in self.effects.items() if axis != _BOX
         )
 
     def speed(self, box: str) -> float:
@@ -47,11 +46,11 @@ class Durations:
         return 1.0 / self.effects.get(_BOX, {}).get(box, 1.0)
 
 
-def durations(cells: Iterable[Cell], measured: Sequence[Took]) -> Durations | None:
-    """None while no cell of `cells` was measured. Least squares on logarithms, an axis at a time (backfitting): the
-    mean of what the others leave unexplained, until that moves no more. Values of an axis may so differ by orders of
-    magnitude."""
-    params = {cell.name: cell.params for cell in cells}
+def durations(params: Mapping[str, Mapping[str, object]], measured: Iterable[Took]) -> Durations | None:
+    """`params`: cell → its parameters. None while none of these cells was measured.
+
+    Least squares on logarithms, an axis at a time (backfitting): the mean of what the others leave unexplained, until
+    that moves no more. Values of an axis may so differ by orders of magnitude."""
     rows = sorted((one for one in measured if one.cell in params), key=lambda one: (one.cell, one.box, one.seconds))
     if not rows:
         return None
