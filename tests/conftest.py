@@ -12,7 +12,7 @@ import pytest
 
 from tests.oldest_python import onbox_python
 from tests.proof.plugin import Proof
-from tests.scheduling import Sharing, in_order
+from tests.scheduling import Sharing, import_share, in_order
 
 TESTS = Path(__file__).resolve().parent
 LIVE = TESTS / "live"
@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.live.run import begin
 
         begin(config, config.getoption("--live"), config.getoption("--spend"))
+    elif worker := getattr(config, "workerinput", None):
+        import_share(TESTS, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,7 +7,9 @@ alone, between the others: a process that waits leaves its core to them, and no 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -76,6 +78,22 @@ def _spread(together: list[pytest.Item], alone: list[pytest.Item]) -> Iterator[p
             yield from alone[given : (given := len(alone) * begun // files)]
         yield item
     yield from alone[given:]
+
+
+def import_share(tests: Path, number: int, count: int) -> None:
+    """Imports every `count`-th test module below `tests`, before this process collects all of them.
+
+    pytest rewrites the asserts of a module that is imported for the first time and keeps what it made, which is most of
+    the time of a first collection. The processes begin at once: without this each of them would rewrite all modules, in
+    the same order at the same time. A module that does not import is left to the collection, which says why.
+    """
+    if not (tests / "__init__.py").is_file():
+        return
+    files = (file for file in tests.rglob("test_*.py") if file.relative_to(tests).parts[0] != "live")
+    for file in sorted(files, key=lambda file: (-file.stat().st_size, file))[number::count]:
+        name = ".".join(file.relative_to(tests.parent).with_suffix("").parts)
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 class Sharing(LoadFileScheduling):

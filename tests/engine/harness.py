@@ -36,6 +36,8 @@ LEFT_OUT = {"tests", "docs", "bench", "results", "dist"}
 COMPILED = ("components", "sweepstack")
 
 TRAIN = Path(__file__).with_name("train.py")
+PIP_ONCE = Path(__file__).with_name("pip_once")
+"""On the path of Python of each command: see `pip_once/pip/__main__.py`."""
 
 
 @dataclass
@@ -72,13 +74,14 @@ class Stack:
             "PULUMI_BACKEND_URL": f"file://{self.base / 'backend'}",
             "NO_COLOR": "1",
             "PATH": f"{self.checkout / '.venv' / 'bin'}:{kept['PATH']}",
+            "PYTHONPATH": str(PIP_ONCE),
         }
         stand_in = os.environ.get("SWEEPSTACK_TEST_ENGINE")
         if stand_in:  # before the launcher is installed: an engine, and what the launcher would set
             own["PATH"] = f"{self.checkout / '.venv' / 'bin'}:{stand_in}:{kept['PATH']}"
             own |= {"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
         if os.environ.get("SWEEPSTACK_TEST_TREE"):  # a mutant: its code, not the installed one
-            own["PYTHONPATH"] = str(self.checkout)
+            own["PYTHONPATH"] = f"{self.checkout}:{PIP_ONCE}"
         return kept | own
 
     @property

@@ -137,7 +137,7 @@ def become_program(stack: Stack, *, slots: int = 1) -> None:
     (stack.project / "base.py").write_text(BASE)
     write_settings(stack, slots=slots)
     write_program(stack, WHOLE)
-    stack.env["PYTHONPATH"] = str(stack.checkout)
+    stack.env["PYTHONPATH"] = f"{stack.checkout}:{stack.env['PYTHONPATH']}"
     ok(stack.run("pulumi", "stack", "init", stack.name, "--non-interactive"))
 
 

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.scheduling import import_share
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTES = """
 import os, pathlib, time, pytest
@@ -64,3 +68,25 @@ def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(t
         folders = [line.split()[1] for line in lines if line.startswith(worker)]
         assert list(dict.fromkeys(folders)) == sorted(set(folders), key=["engine", "week", "s3", "unit"].index)
     assert "$(PYTEST_SHARING)" in (ROOT / "Makefile").read_text().split("\ntest:")[1].split("\n\n")[0]
+
+
+def test_each_worker_imports_a_share_of_the_modules_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they are all modules, one that does not import keeps none from the others, and `live` is left out."""
+    package = tmp_path / "shared_modules"
+    for name, text in {"a": "", "b": "", "c": "raise OSError", "d": "", "live": ""}.items():
+        (package / name).mkdir(parents=True)
+        (package / name / f"test_{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    imported: list[set[str]] = []
+    import_share(package, 0, 1)
+    assert not [name for name in sys.modules if name.startswith("shared_modules.")], "these are no package"
+    for folder in (package, *(package / name for name in "abcd"), package / "live"):
+        (folder / "__init__.py").touch()
+    for number in range(2):
+        import_share(package, number, 2)
+        found = {name for name in sys.modules if name.startswith("shared_modules.") and ".test_" in name}
+        imported.append({name.rpartition("_")[2] for name in found})
+        for name in [name for name in sys.modules if name.startswith("shared_modules")]:
+            del sys.modules[name]
+    assert not imported[0] & imported[1]
+    assert imported[0] | imported[1] == {"a", "b", "d"}
