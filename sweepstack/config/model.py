@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from sweepstack.billing.budget import NOTIFY, Budget
 from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
-from sweepstack.config.network import NetworkOverride
+from sweepstack.config.override import Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
 from sweepstack.config.types import (
     BoxKey,
@@ -24,8 +24,6 @@ from sweepstack.config.types import (
     FilePath,
     Flag,
     Fraction,
-    HostPath,
-    HostProgram,
     HostText,
     Hours,
     LeaseText,
@@ -33,7 +31,6 @@ from sweepstack.config.types import (
     PeerText,
     PlatformName,
     Price,
-    PriceOrZero,
     ReturnsFolder,
     Shape,
     SizeText,
@@ -286,36 +283,6 @@ def _usd_or_hours(value: BudgetConfig | None) -> BudgetConfig | None:
     if value is not None and value.usd is None and value.hours is None:
         raise wrong("usd, hours, or both, such as {usd: 60, hours: 30}")
     return value
-
-
-class Override(Shape):
-    """Facts that replace those of the platform's profile."""
-
-    anchor: ClassVar[str] = "overrides"
-    price_per_hour: PriceOrZero | None = None
-    """USD per hour and box, for a platform that quotes no price (`local`), so that costs are shown; needed if boxes
-    cost money without a quoted price, such as hosts that are entered by SSH"""
-    stopped_price_per_hour: PriceOrZero | None = None
-    """the same while the box is stopped"""
-    egress_per_gb: PriceOrZero | None = None
-    """USD per GB that leaves its boxes, where its traffic costs and the platform names no price: what a pull costs is
-    then shown. 0: nothing"""
-    purge_days: Count | None = None
-    """after how many days the site of a cluster removes files that were not used"""
-    price_per_gpu_hour: PriceOrZero | None = None
-    """on a cluster: USD for an hour of one GPU that its jobs hold: the preview and `status` show what that comes to"""
-    gpu_hours: Hours | None = None
-    """on a cluster: how many GPU-hours of your allocation the sweep may take. `status` counts them; it stops nothing"""
-    network: NetworkOverride | None = None
-    """proxy, mirrors and caches of its boxes: [network](#network)"""
-    places: dict[Literal["scratch", "data", "durable"], HostPath] = Field(default_factory=dict)
-    """tier → its path on the hosts of this platform, if it is not the one in the profile: `{durable: /data/keep}`. It
-    is checked when a box is made"""
-    python: HostProgram | None = None
-    """the Python that runs on its hosts before the queue starts: `/opt/conda/bin/python`; else the profile's"""
-    keep: Names | None = None
-    """packages of the image that `job.setup` can't replace, if they are not those in the profile (`torch`,
-    `torchvision`, `torchaudio`): `[]` for none"""
 
 
 def at_least_one(what: str) -> Callable[[Any], Any]:

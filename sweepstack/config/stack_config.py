@@ -15,7 +15,8 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 from sweepstack.config.checks import accepted, cross_checks
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, find, known_platforms
-from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, Override, SweepConfig
+from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConfig
+from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from sweepstack.config.rent import Gpu, Mount, Resources
 from sweepstack.config.store import StoreShape

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweepstack.billing.gpu_hours import HOUR, Rate
-from sweepstack.config.model import BoxConfig, Override
+from sweepstack.config.model import BoxConfig
+from sweepstack.config.override import Override
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.lease import NONE
