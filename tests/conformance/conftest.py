@@ -38,18 +38,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and (getattr(world, "spawns", True) or "machines" not in marks)
         and all(isinstance(load_platform(name), kind) for kind in kinds)
     ]
-    # One whose promises another adapter's tests prove by the same code: it is played whole in `make proof`.
-    later = {name: [pytest.mark.proof] if getattr(worlds[name], "proved_by", "") else [] for name in asked}
+    test = metafunc.function.__name__
     if "fault" not in metafunc.fixturenames:
-        metafunc.parametrize("harness", [pytest.param(name, marks=later[name]) for name in asked], indirect=True)
+        params = [pytest.param(name, marks=_later(worlds[name], test)) for name in asked]
+        metafunc.parametrize("harness", params, indirect=True)
         return
     (verbs,) = (mark.args for mark in metafunc.definition.iter_markers("verbs"))
     cases = [(name, *pair) for name in asked for pair in sorted(worlds[name].plays) if pair[1] in verbs]
     metafunc.parametrize(
         ("harness", "fault", "verb"),
-        [pytest.param(*case, marks=later[case[0]], id="-".join(case)) for case in cases],
+        [pytest.param(*case, marks=_later(worlds[case[0]], case[1:]), id="-".join(case)) for case in cases],
         indirect=["harness"],
     )
+
+
+def _later(world: Any, test: str | tuple[str, ...]) -> list[pytest.MarkDecorator]:
+    """The mark of what is played in `make proof` alone: of an adapter whose promises other tests prove, as its harness
+    says, all but the tests and the (fault, verb) pairs that it calls `quick`."""
+    return [pytest.mark.proof] if getattr(world, "proved_by", "") and test not in getattr(world, "quick", ()) else []
 
 
 @pytest.fixture

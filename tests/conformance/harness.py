@@ -77,6 +77,11 @@ class Harness(Protocol):
 
     secrets: tuple[str, ...]
     """Texts that may stand in no error."""
+    proved_by: str
+    """Where there is one: the tests of `make test` that prove its promises. Then `make proof` plays the suite; of it,
+    `make test` plays what is `quick`."""
+    quick: frozenset[str | tuple[str, str]]
+    """Where there are any: tests, and (fault, verb) pairs, that `make test` plays all the same."""
     impossible: frozenset[str]
     """Faults that this platform can't have at all, each for a reason that stands beside it."""
 
@@ -164,7 +169,8 @@ class Harness(Protocol):
 def created_at_once(adapter: str, request: BoxRequest, count: int, *, machines: bool, seconds: float = 60) -> set[str]:
     """The ids that so many processes get for the same request at the same time. `machines`: each looks whether the box
     can be reached."""
-    asked = {name: getattr(request, name) for name in ("tag", "name", "public_key", "price_per_hour", "max_price")}
+    fields = ("tag", "name", "public_key", "price_per_hour", "max_price", "resources")
+    asked = {name: getattr(request, name) for name in fields}
     command = [sys.executable, "-c", CREATE, json.dumps([adapter, asked, seconds, machines])]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
     try:

@@ -1,0 +1,33 @@
+"""Turns Paperspace's refusals into our errors.
+
+An error has a `code` of the HTTP status alone, and a `message`, which is all that tells a full region from a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sweepstack.onbox.common.errors import NoCapacity, PlatformError
+from sweepstack.platforms.common.http_client import Answer, HttpClient
+
+NO_SUCH_THING = "NOT_FOUND"
+_NO_CAPACITY = re.compile(r"capacity|out of stock|not (currently )?available|unavailable|no available", re.IGNORECASE)
+
+
+def code_of(answer: Answer) -> str:
+    """The `code` of an answer; "" when it has none."""
+    code = answer.data.get("code") if isinstance(answer.data, dict) else None
+    return code if isinstance(code, str) else ""
+
+
+def says_full(text: str) -> bool:
+    """Whether these words of Paperspace say that there is no such machine free now."""
+    return bool(_NO_CAPACITY.search(text))
+
+
+def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
+    """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
+    if answer.status in (400, 409, 412) and says_full(answer.text):
+        return NoCapacity(f"Paperspace has no room for {asked}: {answer.text}")
+    error, code = http.refusal(answer, asked), code_of(answer)
+    return type(error)(f"{error} ({code})") if code else error

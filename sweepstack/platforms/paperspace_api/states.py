@@ -1,0 +1,135 @@
+"""Turns Paperspace's answer about a machine into a record.
+
+A state that is not in the table, or a machine that can't be read, is `UNKNOWN` with the reason, never gone. That a
+machine is gone is never read from a machine: one with a `dtDeleted` may still be on its way out, and its disk bills.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import number
+
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""The form of a tag that can be a machine's name."""
+USER, PORT = "paperspace", 22
+_REGION = re.compile(r"\(([A-Za-z]+\d+)\)\s*$")
+_STARTING = "Paperspace says {state}: it is not ready yet"
+BILLS = {
+    Phase.CREATING: "its disk bills, and its compute from its start on",
+    Phase.RUNNING: "it bills in full",
+    Phase.STOPPING: "it may bill in full until it is off",
+    Phase.STOPPED: "its compute does not bill, and its disk does until it is destroyed",
+    Phase.UNKNOWN: "it may bill in full",
+}
+"""What a machine costs in each phase, for messages."""
+
+
+def identifier(row: Any) -> str:
+    """The machine's id; "" when it can't be read."""
+    found = row.get("id") if isinstance(row, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def state_of(row: Mapping[str, Any]) -> str:
+    """Paperspace's word for its state; "" when it can't be read."""
+    found = row.get("state")
+    return found if isinstance(found, str) else ""
+
+
+def is_deleted(row: Mapping[str, Any]) -> bool:
+    """Whether Paperspace says that its delete was begun."""
+    return row.get("dtDeleted") is not None
+
+
+def carries(row: Mapping[str, Any], tag: str) -> bool:
+    """Whether the machine is the box of this tag: the tag is its name, the one thing that we can write on it."""
+    return row.get("name") == tag
+
+
+def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
+    """The machine as a record. `ending`: Paperspace accepted its delete, whatever it shows. Raises nothing.
+
+    The price is the machine's `usageRate`, which Paperspace's pages call a price an hour; its API gives no unit.
+    """
+    native_id, name = identifier(row), row.get("name")
+    phase, note = _phase(row)
+    if ending and phase is not Phase.ENDING:
+        phase, note = Phase.ENDING, "its delete was accepted, and Paperspace still shows it"
+    where = row.get("region")
+    kind = row.get("machineType")
+    return BoxRecord(
+        native_id,
+        name if isinstance(name, str) else "",
+        account,
+        phase,
+        number(row.get("usageRate")) or None,
+        _made(row),
+        f"Paperspace {where if isinstance(where, str) else ''}".strip() + f", machine {native_id}",
+        note,
+        endpoint=_endpoint(row) if phase in (Phase.RUNNING, Phase.CREATING) else None,
+        gpu_count=_cards(row),
+        region=_region(where),
+        offer=kind if isinstance(kind, str) else "",
+    )
+
+
+def gone(native_id: str, account: str) -> BoxRecord:
+    """The record of a machine that is proved gone."""
+    return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Paperspace, machine {native_id}")
+
+
+def noted(record: BoxRecord, note: str) -> BoxRecord:
+    """The record with a note more."""
+    return replace(record, note="; ".join(part for part in (record.note, note) if part))
+
+
+def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
+    state = state_of(row)
+    if is_deleted(row):
+        return Phase.ENDING, "Paperspace deletes it, and still shows it"
+    if state == "ready":
+        return (Phase.RUNNING, "") if _endpoint(row) else (Phase.CREATING, "it is ready and has no address yet")
+    if state == "serviceready":
+        return Phase.CREATING, _STARTING.format(state=state) + ", or was shut down from inside; it bills"
+    if state in ("provisioning", "starting", "restarting", "upgrading"):
+        return Phase.CREATING, _STARTING.format(state=state)
+    known = {"stopping": (Phase.STOPPING, "Paperspace stops it"), "off": (Phase.STOPPED, "")}
+    said = str(row.get("state"))[:60]
+    return known.get(state) or (Phase.UNKNOWN, f"Paperspace says {said!r} of it, and what that means is not known")
+
+
+def _endpoint(row: Mapping[str, Any]) -> SshEndpoint | None:
+    """Its address, which another start does not have again; its host key stays with its disk."""
+    address = row.get("publicIp")
+    return SshEndpoint(address, PORT, USER, start=identifier(row)) if isinstance(address, str) and address else None
+
+
+def _made(row: Mapping[str, Any]) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(row.get("dtCreated")))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _cards(row: Mapping[str, Any]) -> int | None:
+    """The cards that it has; None when Paperspace does not say. Its numbers may come as texts."""
+    found = row.get("accelerators")
+    if not isinstance(found, list):
+        return None
+    counts = [str(one.get("count")) if isinstance(one, dict) else "" for one in found]
+    return sum(int(count) for count in counts) if all(count.isdecimal() for count in counts) else None
+
+
+def _region(where: Any) -> str:
+    """`ny2` of `East Coast (NY2)`: a create takes the first, and a machine shows the second."""
+    text = where if isinstance(where, str) else ""
+    short = _REGION.search(text)
+    return short[1].lower() if short else text
