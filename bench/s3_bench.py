@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import Any
 
 from bench.verify_bench import make
+from sweepstack.buckets import client
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.s3 import client
 from sweepstack.evidence.store import EvidenceStore
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World

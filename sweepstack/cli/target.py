@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root

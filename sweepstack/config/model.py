@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from sweepstack.billing.budget import NOTIFY, Budget
+from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.override import Override
@@ -43,7 +44,6 @@ from sweepstack.core import git_source
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.records import Approval, ArtifactSpec
-from sweepstack.evidence.s3.address import SCHEME, S3Address
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_size
 
@@ -255,7 +255,7 @@ class BoxConfig(Shape):
     ssh: `[ann@node-2, ann@node-3:2222]`"""
     returns: ReturnsFolder | None = None
     """the folder of this computer that a box comes back to which you run by hand, such as a synchronized Drive folder:
-    `~/Drive/sweeps` ([by hand](by-hand.md))"""
+    `~/Drive/sweeps`; or, for `manual`, a bucket's: `s3://lab/sweeps` ([by hand](by-hand.md))"""
 
 
 class BudgetConfig(Shape):

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.core.records import BoxName
-from sweepstack.evidence.s3.address import S3Address
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.onbox.nodes.peers import Peer
@@ -278,6 +278,11 @@ def _host_path(text: str) -> str:
 
 
 def _folder(text: str) -> str:
+    if text.startswith(SCHEME):
+        try:
+            return S3Address.parse(text).uri
+        except EvidenceError as error:
+            raise ValueError from error
     if not re.fullmatch(r"~?(/[^/\0\n]+)+/?", text) or ".." in text.split("/"):
         raise ValueError
     return text.rstrip("/")
@@ -307,7 +312,7 @@ ClusterWords = Annotated[
 ]
 HostPath = Annotated[str, _text("a folder of the host, such as /data or ~/keep", _host_path)]
 HostProgram = Annotated[str, _text("the whole path of a host's program, such as /opt/conda/bin/python", _host_program)]
-ReturnsFolder = Annotated[str, _text("a folder such as ~/Drive/sweeps or /mnt/returned", _folder)]
+ReturnsFolder = Annotated[str, _text("a folder such as ~/Drive/sweeps, or s3://bucket/prefix", _folder)]
 HostText = Annotated[str, _text("a host such as root@192.0.2.7:22, or root@192.0.2.7:22/folder", _host)]
 PeerText = Annotated[str, _text("a machine as the box's host enters it, such as ann@node-2 or ann@node-2:2222", _peer)]
 BoxKey = Annotated[BoxName, BeforeValidator(_box_name)]

@@ -328,6 +328,10 @@ class Birth(Record):
     rests: bool = False
     egress_per_gb: float | None = None  # USD, as it was offered
 
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_defaults(serialize(self), {"egress_per_gb": None})
+
 
 LedgerPhase = Literal["running", "stopped", "ended"]
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
+from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.core import schema, this_host
 from sweepstack.core.records import SCHEMA as SCHEMA_VERSION
 from sweepstack.core.records import Digest, Record
 from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
-from sweepstack.evidence.s3.address import SCHEME, S3Address
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import (

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sweepstack.buckets.client import PARALLEL
 from sweepstack.core.records import Record
 from sweepstack.evidence import file_index, location
 from sweepstack.evidence.cell_store import FolderCopies, Known
@@ -22,7 +23,6 @@ from sweepstack.evidence.manifest import MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT, FolderStore
 from sweepstack.evidence.pull import only_one
 from sweepstack.evidence.s3.cell_store import seal_of
-from sweepstack.evidence.s3.client import PARALLEL
 from sweepstack.evidence.s3.object_store import S3Store, Traffic
 from sweepstack.evidence.s3.objects import Head, fits, head, upload
 from sweepstack.evidence.store import EvidenceStore

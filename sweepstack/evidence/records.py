@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from sweepstack.buckets.client import PARALLEL
 from sweepstack.core.records import Record
 from sweepstack.evidence import location
 from sweepstack.evidence.location import RecordT, parse_record
 from sweepstack.evidence.object_store import ABSENT, Held, ObjectStore
-from sweepstack.evidence.s3.client import PARALLEL
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged
 

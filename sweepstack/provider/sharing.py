@@ -14,12 +14,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sweepstack.buckets.address import evidence_uri
+from sweepstack.core.cell_durations import Took
 from sweepstack.core.cell_times import cell_times
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares

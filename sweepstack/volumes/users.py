@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state

@@ -16,6 +16,7 @@ import pytest
 from tests.engine.commands import COMMAND_SECONDS, assert_failed, assert_refused, ok
 from tests.engine.conftest import ended
 from tests.engine.harness import Stack
+from tests.s3.server import S3Server
 
 
 @dataclass
@@ -174,6 +175,54 @@ def test_its_folder_and_the_state_are_lost(hand: HandStack) -> None:
     assert not hand.state().get("resources")
     assert [birth["ended_at"] is not None for birth in hand.births()] == [True]
     assert hand.sweepctl("status", "--json").json()["bills"] == "nothing"
+
+
+@dataclass
+class BucketHand(HandStack):
+    """The same, and its results come back to a bucket."""
+
+    uri = "s3://lab/returned/t"
+
+    def write_config(self) -> None:
+        super().write_config()
+        self.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(returns=self.uri))
+
+
+@pytest.mark.proof  # on the platform, with the same server: tests/s3/test_by_hand.py
+def test_the_loop_by_a_bucket(tmp_path: Path) -> None:
+    """Bundle out of the bucket, results back into it; refused while they are not verified, then ended."""
+    server = S3Server(tmp_path / "server")
+    server.start()
+    server.sdk().create_bucket(Bucket="lab")
+    try:
+        with ended(BucketHand(tmp_path / "stack")) as hand:
+            hand.env |= server.environment()
+            hand.write_config()
+            hand.init()
+            assert "python3 box-0.manual-" in ok(hand.up()).text
+            (key,) = [one["Key"] for one in server.sdk().list_objects_v2(Bucket="lab")["Contents"]]
+            hand.returned.mkdir()
+            server.sdk().download_file("lab", key, str(hand.returned / Path(key).name))
+            assert_refused(hand.destroy())
+            said, _ = hand.session().communicate(timeout=COMMAND_SECONDS)
+            assert "every cell is done" in said
+            for path in sorted(one for one in hand.carried.rglob("*") if one.is_file()):
+                name = f"returned/t/{path.relative_to(hand.carried).as_posix()}"
+                server.sdk().upload_file(str(path), "lab", name)
+            assert_refused(hand.destroy())
+            server.stop()
+            down = hand.destroy()
+            assert down.rc != 0
+            assert hand.native_ids()
+            server.start()
+            ok(hand.sweepctl("pull"))
+            assert hand.verify()["cells"]
+            hand.approve()
+            ok(hand.up())
+            ok(hand.destroy())
+            assert hand.native_ids() == []
+    finally:
+        server.stop()
 
 
 def states(hand: HandStack) -> dict[str, str]:

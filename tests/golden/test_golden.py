@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
 from sweepstack.provider import dispatch

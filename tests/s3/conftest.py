@@ -7,7 +7,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from sweepstack.evidence.s3 import client
+from sweepstack.buckets import client
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 

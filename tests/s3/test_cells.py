@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets import client
+from sweepstack.buckets.address import S3Address
 from sweepstack.core.records import Receipt
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.s3 import client
-from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.s3.objects import head, upload

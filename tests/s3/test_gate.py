@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.evidence.s3 import client
+from sweepstack.buckets import client
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from tests.s3.conftest import BUCKET

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.buckets import client
+from sweepstack.buckets.address import S3Address
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.location import resolve
 from sweepstack.evidence.object_store import ObjectStore
-from sweepstack.evidence.s3 import client
-from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets import client
+from sweepstack.buckets.address import S3Address
 from sweepstack.core.records import Lease
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.publish import publish, succession_problem
-from sweepstack.evidence.s3 import client
-from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, EvidenceMoved

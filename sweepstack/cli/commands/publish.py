@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
@@ -14,7 +15,6 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder
-from sweepstack.evidence.s3.address import SCHEME, S3Address
 from sweepstack.evidence.s3.policy import box_policy
 from sweepstack.onbox.common.errors import EvidenceError
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.buckets.client import PARALLEL, NotThere
 from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Facts, Fetching, Folder, Known, Sealed, Stamp, each
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
-from sweepstack.evidence.s3.client import PARALLEL, NotThere
 from sweepstack.evidence.s3.object_store import Item, S3Store
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
 from sweepstack.onbox.common.canonical import file_sha256, hex_of

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweepstack.buckets.address import S3Address
+from sweepstack.buckets.client import NotThere, Precondition, asking
 from sweepstack.evidence.object_store import ABSENT, Held, changed
-from sweepstack.evidence.s3.address import S3Address
-from sweepstack.evidence.s3.client import NotThere, Precondition, asking
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 
 PART_BYTES = 64 << 20

@@ -18,8 +18,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sweepstack.buckets.client import NotThere, Precondition, asking
 from sweepstack.evidence.object_store import changed
-from sweepstack.evidence.s3.client import NotThere, Precondition, asking
 from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 

@@ -19,11 +19,15 @@ from sweepstack.onbox.host.box_folders import answering, default_root
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.manual.bucket import Bucket, is_bucket
+from sweepstack.platforms.manual.bucket_channel import BucketChannel
 from sweepstack.platforms.manual.channel import CLOSED, HandChannel
-from sweepstack.platforms.manual.returns import folder_of, take_in
+from sweepstack.platforms.manual.returns import Returned, folder_of, take_in
 
 CLOSED_BOXES = "closed"
 """Folder below the platform's root: one file for each box whose end we began, after the gate had allowed it."""
+MIRRORS = "returned"
+"""Folder below the platform's root: a mirror of what is small in each bucket that boxes come back to."""
 NO_ADDRESS = "no machine of it has an address: only a person can see whether its session still runs"
 
 
@@ -33,15 +37,19 @@ def connect() -> HandPlatform:
 
 
 def connect_to(address: str, moves: Moves | None = None) -> HandPlatform:
-    """The platform whose boxes come back to the folder `address`, which does not move. Looks at nothing yet. Raises
-    ConfigError."""
+    """The platform whose boxes come back to `address`, a folder of this computer or s3://bucket/prefix. Looks at
+    nothing yet. `moves` has no meaning here. Raises ConfigError."""
     return HandPlatform(spelled(address))
 
 
 def spelled(address: str, known: str = "") -> str:
     """See `sweepstack.platforms.registry.spelled`. `~/` stays as it is written: it fits more than one machine."""
+    if is_bucket(address):
+        return Bucket(address, Path()).address.uri
     if not address.startswith(("/", "~/")):
-        raise ConfigError(f"{address!r} is no folder that results come back to: write /folder or ~/folder")
+        raise ConfigError(
+            f"{address!r} is no folder that results come back to: write /folder, ~/folder or s3://bucket/prefix"
+        )
     return address
 
 
@@ -59,14 +67,18 @@ class HandPlatform(LocalPlatform, IsHost):
         super().__init__(default_root().parent / "manual", prefix="manual", own=(box_layout.DURABLE,), remote=True)
         self.returns = returns
         self.name = f"manual:{returns}" if returns else "manual"
+        self.bucket = Bucket(returns, self._store.root / MIRRORS) if is_bucket(returns) else None
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if not self.returns:
             raise ConfigError("a box that is run by hand names the folder that it comes back to: boxes.<name>.returns")
-        folder = Path(self.returns).expanduser()
-        if folder.parent.is_dir() and not folder.exists():
-            folder.mkdir()
-        folder_of(self.returns)
+        if self.bucket is not None:
+            self.bucket.look()
+        else:
+            folder = Path(self.returns).expanduser()
+            if folder.parent.is_dir() and not folder.exists():
+                folder.mkdir()
+            folder_of(self.returns)
         return super().create(request, wait=wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
@@ -74,7 +86,7 @@ class HandPlatform(LocalPlatform, IsHost):
         if record.phase is not Phase.RUNNING or record.note or not self.returns:
             return record
         try:
-            note = take_in(self.returns, self._box(native_id), native_id).note
+            note = self._taken_in(self._box(native_id), native_id).note
         except Unreachable as error:
             note = str(error)
         return replace(record, note=note)
@@ -95,7 +107,22 @@ class HandPlatform(LocalPlatform, IsHost):
         box, mounts = self.where(native_id, account)
         if not self.returns:
             raise Unreachable(f"{native_id} names no folder that it comes back to")
-        return HandChannel(native_id, box, mounts, self.returns, take_in(self.returns, box, native_id))
+        returned = self._taken_in(box, native_id)
+        if self.bucket is not None:
+            return BucketChannel(native_id, box, mounts, self.bucket, returned)
+        return HandChannel(native_id, box, mounts, self.returns, returned)
+
+    def _taken_in(self, box: Path, native_id: str) -> Returned:
+        """See `returns.take_in`; of a bucket, by what is there now."""
+        if self.bucket is None:
+            return take_in(self.returns, box, native_id)
+        self.bucket.look()
+        mirror, uri = str(self.bucket.mirror), self.returns
+        try:
+            returned = take_in(mirror, box, native_id)
+        except Unreachable as error:
+            raise Unreachable(str(error).replace(mirror, uri)) from error
+        return replace(returned, note=returned.note.replace(mirror, uri))
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         return super().list_tagged(prefix) if self.returns else []

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from sweepstack.buckets.address import SCHEME, S3Address, evidence_uri
 from sweepstack.core.records import Birth
 from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.publish import arrival_problem, succession_problem
-from sweepstack.evidence.s3.address import SCHEME, S3Address, evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sweepstack.buckets.address import SCHEME
 from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.evidence.s3.address import SCHEME
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.platforms.common.single_flight import SingleFlight

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets.address import S3Address
 from sweepstack.cli.commands.audit import other_backend
 from sweepstack.cli.commands.audit.assess import adopts
 from sweepstack.cli.commands.audit.known_boxes import Known
@@ -20,7 +21,6 @@ from sweepstack.core.records import Lease
 from sweepstack.evidence import location
 from sweepstack.evidence.backend_lease import Takeover, take_over
 from sweepstack.evidence.object_store import FolderStore, ObjectStore
-from sweepstack.evidence.s3.address import S3Address
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout

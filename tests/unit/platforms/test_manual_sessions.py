@@ -35,7 +35,7 @@ class HandSite(Site):
     def __init__(self, folder: Path) -> None:
         self.folder, self.name, self.said = folder, "box-0", []
         self.returned, self.away = folder / "returned", folder / "away"
-        self.platform = self.hand = connect_to(str(self.returned))
+        self.platform = self.hand = connect_to(self.returns)
         uri = f"file://{socket.gethostname()}{folder / 'evidence'}"
         self.store = EvidenceStore.found(uri, IDENTITY, "project", "sweep-t")
         self.control, self.job = folder / "control", folder / "job"
@@ -47,6 +47,11 @@ class HandSite(Site):
         self.native_id = self.record.native_id
         self.root = self.hand._box(self.native_id)
         self.store.write_birth(self.birth())
+
+    @property
+    def returns(self) -> str:
+        """Where it comes back to, as a stack file has it."""
+        return str(self.returned)
 
     @property
     def channel(self) -> LocalChannel:  # type: ignore[override]

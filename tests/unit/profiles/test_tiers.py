@@ -132,6 +132,18 @@ def test_what_one_box_alone_holds_has_to_fit_there(tmp_path: Path) -> None:
     )
 
 
+def test_a_bucket_is_where_hand_made_sessions_come_back_to(tmp_path: Path) -> None:
+    """A notebook's results are carried to a folder."""
+    bucket = ("returns: ~/r", "returns: 's3://lab/sweeps/t/'")
+    with pytest.raises(ConfigError, match=r"boxes.box-0.returns is a bucket.*Write candidates: \[manual\]"):
+        sized(tmp_path, "colab", "1GB", bucket)
+    found = sized(tmp_path, "manual", "1GB", bucket)
+    assert found.adapter_of(found.boxes[0]) == "manual:s3://lab/sweeps/t"
+    for wrong in ("s3://lab", "s3://lab/../x", "s3://key@lab/x"):
+        with pytest.raises(ConfigError, match="a folder such as ~/Drive/sweeps, or s3://bucket/prefix"):
+            sized(tmp_path, "manual", "1GB", ("returns: ~/r", f"returns: '{wrong}'"))
+
+
 def test_a_disk_that_is_asked_for_has_to_hold_what_stays_on_it(tmp_path: Path) -> None:
     said = [note for note in sized(tmp_path, "runpod", "4GB", SMALL_DISK).notes if "queue waits" in note]
     assert said[0].startswith("job.resources.disk asks for 20GB, and the artifacts of one box's cells have 24 GB at")

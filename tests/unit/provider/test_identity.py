@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets import client
 from sweepstack.core.records import Lease, Teardown
-from sweepstack.evidence.s3 import client
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.held_by import Answer
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Birth
-from sweepstack.evidence.s3.address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError

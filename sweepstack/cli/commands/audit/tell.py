@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.events import PATIENCE, channels
 from sweepstack.cli.output import note
@@ -15,7 +16,6 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.events.deliver import Delivery, deliver
 from sweepstack.events.event import Event
 from sweepstack.events.stray import stray
-from sweepstack.evidence.s3.address import evidence_uri
 
 
 class Found(Protocol):

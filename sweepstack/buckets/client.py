@@ -113,7 +113,7 @@ def explained(error: ClientError, where: str) -> EvidenceError:
     if code == "NoSuchKey":
         return NotThere(f"{where} is not there")
     if code == "NoSuchBucket":
-        return EvidenceError(f"{where}: the bucket is not there. Make it, or correct pull_to (or AWS_ENDPOINT_URL)")
+        return EvidenceError(f"{where}: the bucket is not there. Make it, or correct its name (or AWS_ENDPOINT_URL)")
     if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchUpload"):
         return Precondition(f"{where} is not what it was")
     if status == 403 or code in ("ExpiredToken", "InvalidToken", "TokenRefreshRequired"):
