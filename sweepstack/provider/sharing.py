@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweepstack.buckets.address import evidence_uri
-from sweepstack.core.cell_durations import Took
 from sweepstack.core.cell_times import cell_times
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel

@@ -12,6 +12,10 @@ from tests.engine.commands import assert_refused, ok
 from tests.rented.slurm_stack import SlurmStack
 
 
+SAME = ("same", "refresh")
+"""Steps of a preview that change nothing."""
+
+
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[SlurmStack]:
     made = SlurmStack(tmp_path / "s")
@@ -50,9 +54,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert float(used.replace(",", "")) > 1, "two workers hold a GPU each, at a dollar a second"
     assert_refused(stack.destroy(timeout=180))
     planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
-    changed = [
-        (step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in ("same", "refresh")
-    ]
+    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
     said = [told["message"] for told in planned.get("diagnostics", [])]
     assert not changed, (changed, said, stack.sweepctl("status", timeout=120).text)
     stack.release()
