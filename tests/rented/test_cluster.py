@@ -11,7 +11,6 @@ import pytest
 from tests.engine.commands import assert_refused, ok
 from tests.rented.slurm_stack import SlurmStack
 
-
 SAME = ("same", "refresh")
 """Steps of a preview that change nothing."""
 
