@@ -52,7 +52,7 @@ def job_input(
         "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
         "by_hand": dict(by_hand or {}),
         "scheduler": dict(box.scheduler),
-        "nodes": {"peers": list(box.peers), **({"restores": True} if job.restores else {})} if box.peers else {},
+        "nodes": _nodes(job, box),
     }
     nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
     return {
@@ -64,6 +64,14 @@ def job_input(
         "code": code,
         **{key: value for key, value in asked.items() if value or (key in ZERO and value is not None)},
     }
+
+
+def _nodes(job: JobPlan, box: BoxPlan) -> dict[str, Any]:
+    """Where the other nodes of its cells are; empty where a cell has one."""
+    if job.nodes < 2:
+        return {}
+    where: dict[str, Any] = {"allocated": True} if box.scheduler else {"peers": list(box.peers)}
+    return {**where, **({"restores": True} if job.restores else {})}
 
 
 def queue(

@@ -102,6 +102,16 @@ def earliest(facts: Iterable[ClockFact], box: str, native_id: str, seen: datetim
     return sorted(found, key=lambda one: (one.at or now, one.what))
 
 
+def lying(facts: Iterable[ClockFact], box: str, native_id: str, since: datetime, now: datetime) -> list[Countdown]:
+    """The clocks of files that were not used, of a box whose oldest file that has no copy lies there `since` then."""
+    found = []
+    for fact in facts:
+        if fact.unused and fact.days is not None:
+            at = since + fact.days * DAY
+            found.append(Countdown(box, native_id, fact.what, since, at, max(at - now, timedelta()), fact.kills))
+    return sorted(found, key=lambda one: (one.at or now, one.what))
+
+
 def stopped_since(bill: Bill | None) -> datetime | None:
     """When the box came to rest, at whatever prices since; None while it runs, and when it has ended."""
     since = None

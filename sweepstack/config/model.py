@@ -152,7 +152,7 @@ class Job(Shape):
     run with the new one. `allow`: cells of both versions are wanted. See [versions](#versions)"""
     nodes: Count = 1
     """on how many machines one cell runs, by torchrun: [nodes.md](nodes.md). The box's host is the first, and
-    `boxes.<name>.peers` names the others"""
+    `boxes.<name>.peers` names the others; on a cluster each worker asks for so many nodes"""
     restores: Flag = False
     """with `nodes`: `true` says that the job goes on from its checkpoint without our helper and without
     `{checkpoints}`; else a job on several nodes that is tried again and keeps no state is refused"""

@@ -39,11 +39,10 @@ def _peers(name: str, box: dict[str, Any], count: int) -> Found:
     loc = ("boxes", name, "peers")
     if count < 2 and listed:
         yield loc, "are for cells on several nodes: say job.nodes, or take them out", None
-    elif count > 1 and box.get("want") != "gone" and len(listed) != count - 1:
-        where = loc if listed else ("boxes", name)
+    elif count > 1 and box.get("want") != "gone" and listed and len(listed) != count - 1:  # none: a cluster has them
         other = "machine" if count == 2 else "machines"
         fix = f"job.nodes is {count}: peers has to name {count - 1} {other} besides the host, and names {len(listed)}"
-        yield where, fix, None
+        yield loc, fix, None
     for index, peer in enumerate(listed):
         if peer in listed[:index]:
             yield (*loc, index), "is listed twice", None

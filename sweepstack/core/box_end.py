@@ -22,12 +22,14 @@ class ClockFact(Record):
     """`what` happens to a stopped box after so many `days` (None: unknown), and the tiers that it kills.
 
     `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
+    `unused`: it strikes files that were not used for so long, on a box that runs, too.
     """
 
     what: str
     days: float | None = Field(default=None, gt=0)
     kills: tuple[str, ...] = ()
     first_stop: bool | None = None
+    unused: bool | None = None
 
 
 class IssueFacts(Record):

@@ -75,7 +75,7 @@ def _issue(verb: VerbFacts) -> IssueFacts | None:
 
 
 def _clocks(config: StackConfig, profile: Profile) -> tuple[ClockFact, ...]:
-    """Those that can strike a box that stands still."""
+    """Those that can strike a box that stands still, or files that lie still."""
     volume, override = bool(config.volume_mounts), config.overrides.get(profile.platform)
     purge = override.purge_days if override is not None else None
     return tuple(
@@ -93,7 +93,8 @@ def _clock(clock: Clock, *, volume: bool) -> ClockFact:
     if clock.starts == "arrears":  # when they began is not ours to know
         after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
         return ClockFact(what=f"{clock.what}{after}", kills=kills)
-    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=None if clock.in_a_row else True)
+    first, unused = None if clock.in_a_row else True, True if clock.starts == "use" else None
+    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=first, unused=unused)
 
 
 def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:

@@ -29,6 +29,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
     grace, override = config.job.grace, config.overrides.get(profile.platform)
     asked: dict[str, Any] = {
         "workers": box.workers,
+        "nodes": config.job.nodes if config.job.nodes > 1 else None,
         **{key: told.get(key) for key in ("partition", "account", "qos", "constraint", "gres")},
         "wall_seconds": parse_duration(told["time"]) if "time" in told else None,
         "gpus": gpu.count if gpu is not None else None,
@@ -72,7 +73,7 @@ def gpu_hour_words(config: StackConfig, profile: Profile, boxes: Sequence[Mappin
     if not profile.scheduled or override is None:
         return []
     rate = Rate(override.price_per_gpu_hour, override.gpu_hours)
-    at_once = sum(int(box.get("workers", 1)) * int(box.get("gpus", 0)) for box in boxes)
+    at_once = sum(int(box.get("workers", 1)) * int(box.get("gpus", 0)) * config.job.nodes for box in boxes)
     if rate == Rate() or not at_once:
         return []
     words = f"{profile.platform}: its workers hold {at_once} GPUs while all run: {at_once} GPU-hours an hour"
@@ -80,7 +81,7 @@ def gpu_hour_words(config: StackConfig, profile: Profile, boxes: Sequence[Mappin
     if rate.most is not None:
         words += f"; {rate.most:g} of the allocation last {rate.most / at_once:.1f} h of that"
     cells, timeout = len(config.roster.cells), config.job.timeout
-    gpus = max(int(box.get("gpus", 0)) for box in boxes)
+    gpus = max(int(box.get("gpus", 0)) for box in boxes) * config.job.nodes
     if timeout is not None:
         most = cells * parse_duration(timeout) / HOUR * gpus / slots_of(config, gpus)
         words += (

@@ -16,10 +16,13 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
     """Why cells can't run on several nodes there; empty when they can, or when each has one."""
     if config.job.nodes < 2:
         return []
+    wanted = {name: box for name, box in config.boxes.items() if box.want != "gone"}
     if profile.scheduled:
         return [
-            f"job.nodes is {config.job.nodes}, and cells over several nodes run on hosts that enter each other by ssh "
-            "(candidates: [generic-ssh], docs/nodes.md), not inside the jobs of a cluster: write job.nodes: 1"
+            f"boxes.{name}.peers are for hosts that enter each other by ssh; a cluster gives each worker its nodes: "
+            "leave peers out"
+            for name, box in wanted.items()
+            if box.peers
         ]
     if profile.ssh is None:
         how = "its boxes are run by hand" if profile.by_hand is not None else "its boxes have no network to each other"
@@ -28,10 +31,13 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
             "each other by ssh (candidates: [generic-ssh], docs/nodes.md)"
         ]
     taken: dict[str, str] = {}
-    problems = []
-    for name, box in config.boxes.items():
-        if box.want == "gone":
-            continue
+    problems = [
+        f"boxes.{name}.peers is missing: job.nodes is {config.job.nodes}, so it has to name {config.job.nodes - 1} "
+        "other machines, as the host enters them by ssh"
+        for name, box in wanted.items()
+        if not box.peers
+    ]
+    for name, box in wanted.items():
         for machine in (HostAddress.parse(address).login for address in (box.host, *box.peers) if address):
             if machine in taken:
                 problems.append(

@@ -99,6 +99,8 @@ class SchedulerInput(Record):
 
     workers: int = Field(default=1, ge=1)
     """how many workers run at the same time"""
+    nodes: int | None = None
+    """how many nodes each has; absent: one"""
     partition: str | None = None
     """the partition; absent: the cluster's default"""
     account: str | None = None
@@ -130,8 +132,10 @@ class SchedulerInput(Record):
 class NodesInput(Record):
     """The other nodes of a box whose cells run on several."""
 
-    peers: tuple[str, ...]
+    peers: tuple[str, ...] = ()
     """the other nodes, as the first one enters them: `user@host:port`"""
+    allocated: bool = False
+    """true: the scheduler gives each worker its nodes"""
     restores: bool = False
     """true: a cell that is started again goes on from a checkpoint of its own"""
 

@@ -15,7 +15,7 @@ def lines(snapshot: Snapshot, median: float | None) -> Iterator[str]:
     for box_snapshot in snapshot.box_snapshots:
         scheduler = box_snapshot.queue.job.scheduler if box_snapshot.queue is not None else None
         if scheduler is not None and scheduler.gpus and scheduler.rate != Rate():
-            boxes.setdefault(scheduler.rate, []).append((box_snapshot, scheduler.gpus))
+            boxes.setdefault(scheduler.rate, []).append((box_snapshot, scheduler.gpus * scheduler.nodes))
     for rate, found in boxes.items():
         used = sum(_held(snapshot, one, gpus) for one, gpus in found)
         left = [_left(one, gpus, median) for one, gpus in found]

@@ -44,7 +44,7 @@ def compose(snapshot: Snapshot) -> SweepView:
     eta = timing.eta()
     costs = projected(snapshot, meter(things(snapshot), snapshot.now), eta)
     budget = budget_view(snapshot, costs, eta)
-    clocks = tuple(running_clocks(snapshot))
+    clocks = tuple(running_clocks(snapshot, cells))
     lasts = tuple(runways(snapshot, eta))
     view = SweepView(
         stack=snapshot.state.stack,

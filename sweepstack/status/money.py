@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from sweepstack.billing.balance import MONTH_HOURS, Runway
 from sweepstack.billing.budget import Use, use_of
 from sweepstack.billing.cost import Meter
-from sweepstack.billing.deadlines import Countdown, last_seen, running
+from sweepstack.billing.deadlines import Countdown, last_seen, lying, running
 from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
@@ -17,7 +18,7 @@ from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.platforms.registry import payer
-from sweepstack.status.model import BudgetView
+from sweepstack.status.model import BudgetView, CellView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
@@ -56,8 +57,10 @@ def budget_view(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> 
     )
 
 
-def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
-    """The clocks that platforms have running for stopped boxes, or may have for those that end themselves."""
+def running_clocks(snapshot: Snapshot, cells: Iterable[CellView] = ()) -> Iterator[Countdown]:
+    """The clocks that platforms have running for stopped boxes, or may have for those that end themselves; and for
+    files that lie still, of `cells` that are sealed and not verified."""
+    oldest = _oldest_sealed(snapshot, cells)
     for box_snapshot in snapshot.box_snapshots:
         if snapshot.spent is not None and not box_snapshot.gone and box_snapshot.box.teardown.clocks:
             bill, box = snapshot.spent.of(box_snapshot.box.native_id), box_snapshot.box
@@ -65,7 +68,24 @@ def running_clocks(snapshot: Snapshot) -> Iterator[Countdown]:
             may_be_off = box_snapshot.seen.stopped or (box_snapshot.phase == "unknown" and box.ends_itself)
             seen = last_seen(box_snapshot.journal, box_snapshot.since)
             off, named = seen if may_be_off else None, {"box": box.name, "native_id": box.native_id}
-            yield from running(box.teardown.clocks, bill, snapshot.now, **named, off=off, seen=seen)
+            clocks, since = box.teardown.clocks, oldest.get(box.name)
+            if since is not None:
+                now = box_snapshot.there(snapshot.now)
+                yield from lying(clocks, box.name, box.native_id, since, now)
+                clocks = tuple(clock for clock in clocks if not clock.unused)
+            yield from running(clocks, bill, snapshot.now, **named, off=off, seen=seen)
+
+
+def _oldest_sealed(snapshot: Snapshot, cells: Iterable[CellView]) -> dict[str, datetime]:
+    """Box → when the first of its cells was sealed that is not verified."""
+    found: dict[str, datetime] = {}
+    for cell in cells:
+        holder = snapshot.holder_of(cell.name) if cell.state == "sealed" else None
+        progress = holder.progress(cell.name) if holder is not None else None
+        if holder is not None and progress is not None and progress.ended_at is not None:
+            name = holder.box.name
+            found[name] = min(found.get(name, progress.ended_at), progress.ended_at)
+    return found
 
 
 def _leases(snapshot: Snapshot) -> Iterator[str]:

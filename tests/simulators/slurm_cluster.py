@@ -149,6 +149,15 @@ class SlurmCluster:
     """A running cluster. `login`: where a user logs in by SSH; `nodes`: by name; `shared`: the host's folder of the
     shared tier. All waits are bounded. One thread's at a time."""
 
+    seen: Mapping[str, Path] = {}
+    """What all machines see besides: absolute path → folder of this host."""
+    part: type[Part] = Part
+    login_kind: type[Login] = Login
+
+    def at(self, name: str) -> str:
+        """The address of a machine, as the others know it."""
+        return "127.0.0.1"
+
     def __init__(self, keep: Path, settings: Mapping[str, str], partitions: Sequence[str]) -> None:
         self.keep = keep
         self.shared = keep / "scratch"
@@ -335,7 +344,7 @@ class SlurmCluster:
         for name, text in {**self._config(names, cpus, memory_mb, gpus), "epilog.sh": _EPILOG, **files}.items():
             (self.etc / name).write_text(text)
         (self.etc / "epilog.sh").chmod(0o755)
-        binds = {"/etc/slurm": self.etc, "/run/munge": munge, SHARED: self.shared}
+        binds = {"/etc/slurm": self.etc, "/run/munge": munge, SHARED: self.shared, **self.seen}
 
         def machine(kind: type[Machine], name: str, command: str | None, **more: object) -> Machine:
             keep = self.keep / name
@@ -345,7 +354,7 @@ class SlurmCluster:
 
         def part(name: str, daemon: str, first: str, command: str, **more: object) -> Part:
             loop = f"exec </dev/null; {first}; while :; do [ -e /run/down ] || {command}; sleep 0.05; done"
-            made = machine(Part, name, loop, **more)
+            made = machine(self.part if name in names else Part, name, loop, **more)
             assert isinstance(made, Part)
             made.daemon = daemon
             return made
@@ -366,7 +375,7 @@ class SlurmCluster:
                 binds={**binds, "/root": home},
                 gpus=gpus,
             )
-        login = machine(Login, "login", None, authorized_keys=authorized_keys, outlets=[self.port])
+        login = machine(self.login_kind, "login", None, authorized_keys=authorized_keys, outlets=[self.port])
         assert isinstance(login, Login)
         self.login = login
         self._await_nodes()
@@ -376,11 +385,12 @@ class SlurmCluster:
         etc.mkdir(parents=True)
         (etc / "passwd").write_text(Path("/etc/passwd").read_text() + _USERS)
         (etc / "group").write_text(Path("/etc/group").read_text() + f"{OTHER_USER}:x:2001:\n")
-        (etc / "hosts").write_text(f"127.0.0.1 localhost ctl login {' '.join(nodes)}\n")
+        known = [f"{self.at(name)} {name}" for name in ("ctl", "login", *nodes)]
+        (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known, ""]))
 
     def _config(self, nodes: Sequence[str], cpus: int, memory_mb: int, gpus: int) -> dict[str, str]:
         lines = [f"{key}={value}" for key, value in self.settings.items()]
-        lines += ["SlurmctldHost=ctl(127.0.0.1)", f"SlurmctldPort={self.port}"]
+        lines += [f"SlurmctldHost=ctl({self.at('ctl')})", f"SlurmctldPort={self.port}"]
         gres = f" Gres=gpu:{gpus}" if gpus else ""
         taken = {self.port}
         for name in nodes:
@@ -388,7 +398,7 @@ class SlurmCluster:
                 pass
             taken.add(port)
             size = f"CPUs={cpus} RealMemory={memory_mb}{gres}"
-            lines.append(f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {size} State=UNKNOWN")
+            lines.append(f"NodeName={name} NodeAddr={self.at(name)} Port={port} {size} State=UNKNOWN")
         lines += [f"PartitionName={one}{'' if 'Nodes=' in one else ' Nodes=ALL'} State=UP" for one in self.partitions]
         cards = f"NodeName={','.join(nodes)} Name=gpu File=/dev/nvidia[0-{gpus - 1}]\n" if gpus else ""
         return {

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.nodes.peers import Peer, last_words
+from sweepstack.onbox.nodes.peers import Carrier, last_words
 
 RECEIVE = Path(__file__).with_name("receive.py")
 COPY_SECONDS = 3600.0
@@ -57,7 +57,7 @@ class Mirror:
                 with contextlib.suppress(OSError):
                     mark.unlink()
 
-    def bring(self, peer: Peer, nonce: str, paths: Sequence[str], again: bool = False) -> There:
+    def bring(self, peer: Carrier, nonce: str, paths: Sequence[str], again: bool = False) -> There:
         """Makes the box's folder on the peer, and brings these files and folders of it where they differ; with `again`
         all. Blocks as long as that takes. Raises Unreachable, RequestRefused."""
         there = self._there(peer, nonce, b"")
@@ -71,11 +71,11 @@ class Mirror:
         words = [str(self.box), self.native_id, nonce, os.path.realpath(self.durable)]
         return [self.python, "-I", "-S", "-c", RECEIVE.read_text(encoding="utf-8"), *words]
 
-    def _there(self, peer: Peer, nonce: str, order: bytes) -> There:
+    def _there(self, peer: Carrier, nonce: str, order: bytes) -> There:
         answer = peer.ask(self._argv(nonce), order, ASK_SECONDS)
         return _understood(peer, self.python, answer.code, answer.out, answer.err)
 
-    def _send(self, peer: Peer, nonce: str, wanted: Mapping[str, str]) -> There:
+    def _send(self, peer: Carrier, nonce: str, wanted: Mapping[str, str]) -> There:
         process = subprocess.Popen(
             peer.command(self._argv(nonce)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -143,7 +143,7 @@ def signature(path: Path) -> str:
     return hashlib.sha256(json.dumps(sorted(found)).encode()).hexdigest()
 
 
-def _understood(peer: Peer, python: str, code: int, out: bytes, err: str) -> There:
+def _understood(peer: Carrier, python: str, code: int, out: bytes, err: str) -> There:
     try:
         said = json.loads(out.splitlines()[-1])
         if "refused" in said:

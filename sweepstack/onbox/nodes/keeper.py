@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,14 +32,16 @@ BEAT_SECONDS, SILENT_SECONDS = 2.0, 30.0
 LOCK_SECONDS, KILL_SECONDS = 60.0, 5.0
 LOCK = "keeper.lock"
 MOST_LEFT = 20
+DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class Keeper:
-    """One part of one attempt. `order`: box, native_id, cell, code, home, argv, env, folders, out, shared, grace."""
+    """One part of one attempt. `order`: box, native_id, cell, code, home, argv, env, folders, out, shared, grace;
+    `worker`: whose it is, where several share the box; `allocated`: this node belongs to an allocation of that one."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.order = order
-        self.grace = float(order["grace"])
+        self.grace, self.worker = float(order["grace"]), str(order.get("worker") or "")
         self.heard, self.gone, self.unread = time.monotonic(), False, b""
         self.kill_at: float | None = None
         os.set_blocking(0, False)
@@ -46,8 +49,9 @@ class Keeper:
     def run(self) -> None:
         """Blocks until the part has ended and nothing of it is left."""
         box, native_id = Path(self.order["box"]), str(self.order["native_id"])
-        lock = os.open(box / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        left = end_cells(native_id, None, {}, KILL_SECONDS)  # an earlier attempt's: it lets go of the lock then
+        lock = os.open(self._lock(box), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # an earlier attempt's: it lets go of the lock then
+        left = end_cells(native_id, None, {}, KILL_SECONDS, self.worker)
         if left or not take(lock, LOCK_SECONDS, lambda: self._hear() == "gone"):
             self._say({"refused": f"processes of an earlier attempt can't be ended there: {left or 'its keeper'}"})
             return
@@ -61,6 +65,8 @@ class Keeper:
         for folder in self.order["folders"]:
             os.makedirs(folder, exist_ok=True)
         env = {**self.order["env"], "HOME": os.path.expanduser("~"), BOX_ID_VARIABLE: native_id}
+        if self.order.get("allocated") and DEVICES in os.environ:  # which cards are its own differs from node to node
+            env[DEVICES] = os.environ[DEVICES]
         process = subprocess.Popen(
             self.order["argv"],
             cwd=Path(self.order["home"]) / "code" / self.order["code"].rpartition(":")[2],
@@ -81,10 +87,16 @@ class Keeper:
             if word in ("term", "gone") and self.kill_at is None:
                 self.kill_at = time.monotonic() + (self.grace if word == "term" else KILL_SECONDS)
                 signal_group(process.pid, signal.SIGTERM)
-        left = end_cells(native_id, {self.order["cell"]}, {process.pid: started}, 0.0)
+        left = end_cells(native_id, {self.order["cell"]}, {process.pid: started}, 0.0, self.worker)
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(KILL_SECONDS)
         self._say({"ended": -9 if code is None else code, "survive": left, "left": self._written()})
+
+    def _lock(self, box: Path) -> Path:
+        """Where several workers share the box's folder, each has a keeper on each node: a lock on this node alone."""
+        if not self.order.get("allocated"):
+            return box / LOCK
+        return Path(tempfile.gettempdir()) / f"sweepstack-{os.getuid()}-{self.order['native_id']}-{self.worker}.lock"
 
     def _written(self) -> list[str]:
         """What the cell wrote into its results' folder here: of a folder that is not shared, it is on no other node."""

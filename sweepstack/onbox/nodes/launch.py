@@ -25,7 +25,7 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes.command import on_each_node
 from sweepstack.onbox.nodes.copying import Mirror
 from sweepstack.onbox.nodes.keeper import BEAT_SECONDS, KILL_SECONDS, SILENT_SECONDS
-from sweepstack.onbox.nodes.peers import Peer, last_words
+from sweepstack.onbox.nodes.peers import Allocation, Carrier, last_words, peer_of
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.failure import last_exception
 
@@ -68,12 +68,12 @@ class Part:
     """What runs on one peer, seen from the first node. `code`: how it ended, None while it runs. `last`: the last line
     that it printed; `told`: the last one that says what went wrong."""
 
-    def __init__(self, number: int, peer: Peer, argv: Sequence[str], order: Mapping[str, Any]) -> None:
+    def __init__(self, number: int, peer: Carrier, argv: Sequence[str], order: Mapping[str, Any]) -> None:
         self.number, self.name = number, peer.name
         self.code: int | None = None
         self.why = self.last = self.told = ""
         self.left: list[str] = []
-        self.heard = time.monotonic()
+        self.heard = self.told_at = time.monotonic()
         env = {name: os.environ[name] for name in CARRIED if name in os.environ}
         self._process = subprocess.Popen(
             peer.command(argv), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -84,7 +84,10 @@ class Part:
             thread.start()
 
     def tell(self, word: str) -> None:
-        """Sends a line to its keeper."""
+        """Sends a line to its keeper. One that is lost hears nothing more, so that it ends by itself."""
+        if self.why:
+            return
+        self.told_at = time.monotonic()
         with contextlib.suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.write(word.encode() + b"\n")
@@ -150,7 +153,8 @@ class Launch:
         """Returns the exit code."""
         for one in (signal.SIGTERM, signal.SIGINT):
             signal.signal(one, self._on_signal)
-        peers = [Peer(node["name"]) for node in self.nodes[1:]]
+        allocation = Allocation.of(self.order["allocation"]) if self.order.get("allocation") else None
+        peers = [peer_of(node["name"], allocation) for node in self.nodes[1:]]
         try:
             self._bring_checkpoint(peers)
         except SweepstackError as error:
@@ -171,7 +175,7 @@ class Launch:
     def _on_signal(self, number: int, _frame: Any) -> None:
         self.asked = number
 
-    def _bring_checkpoint(self, peers: Sequence[Peer]) -> None:
+    def _bring_checkpoint(self, peers: Sequence[Carrier]) -> None:
         """What the cell goes on from, to the peers that don't see its folder: all ranks read it."""
         lacking = [peer for peer, node in zip(peers, self.nodes[1:]) if not node["durable"]]
         box, checkpoint = Path(self.order["box"]), Path(self.order["checkpoint"])
@@ -192,7 +196,8 @@ class Launch:
         kept = {name: self.order[name] for name in ("box", "native_id", "cell", "code", "home", "out", "grace")}
         folders = [self.order["out"], self.order["scratch"]]
         argv = ["/bin/sh", "-c", self._command(number, port)]
-        return {**kept, "argv": argv, "env": env, "folders": folders, "shared": self.nodes[number]["shared"]}
+        order = {**kept, "argv": argv, "env": env, "folders": folders, "shared": self.nodes[number]["shared"]}
+        return {**order, "worker": self.order.get("worker", ""), "allocated": bool(self.order.get("allocation"))}
 
     def _watch(self, own: subprocess.Popen[bytes]) -> tuple[int, str]:
         """Until all ended well, one failed, or a signal came. Returns the exit code, and what failed."""
@@ -247,6 +252,8 @@ class Launch:
                 part.look()
         for part in self.parts:
             part.tell("kill")
+        if self.order.get("allocation"):
+            self._outlive_lost()
         if own.poll() is None:
             own.kill()
         own.wait()
@@ -269,6 +276,13 @@ class Launch:
         if why:
             _say(why)
         return code
+
+    def _outlive_lost(self) -> None:
+        """Waits until the keepers of lost nodes have ended what runs there: in another allocation the next attempt may
+        begin as soon as this one has ended, and would not meet them."""
+        lost = [part.told_at for part in self.parts if part.why]
+        while lost and not self.asked and time.monotonic() < max(lost) + SILENT_SECONDS + 2 * KILL_SECONDS:
+            time.sleep(LOOK_SECONDS)
 
 
 def _code(code: int) -> int:

@@ -1,18 +1,21 @@
 """How the first node reaches its peers: the one place that knows what carries it.
 
 A peer runs a program whose stdin, stdout and stderr are those of the process that is started here. All else (copying,
-signals, waiting) is made of that, so another carrier (`srun` inside an allocation) is another `Peer`.
+signals, waiting) is made of that. ssh carries it, or what starts programs on the nodes of an allocation (`srun`): the
+`Allocation` says which nodes those are, and by which command.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import os
 import re
 import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +29,8 @@ CONNECT_SECONDS = 10
 LET_IN = "This node has to enter it without a question: try `ssh-copy-id {0}` and `ssh {0} true` here"
 SILENT_SECONDS = 15
 LAST_WORDS = 300
+ALLOCATION, NODE = "SWEEPSTACK_WORKER_NODES", "{node}"
+"""The variable of a worker that describes its allocation; what stands in its command where a node's name belongs."""
 
 
 class Answer(NamedTuple):
@@ -36,7 +41,86 @@ class Answer(NamedTuple):
     err: str
 
 
-class Peer:
+class Allocation(NamedTuple):
+    """The nodes that a scheduler gave to a worker. `nodes`: name → address, the worker's own first. `start`: the
+    command behind which a program's words stand so that it runs on `{node}`; stdin and its end reach it."""
+
+    nodes: Mapping[str, str]
+    start: Sequence[str]
+
+    @classmethod
+    def of_environment(cls) -> Allocation | None:
+        """This worker's; None where it is not in one of several nodes. Raises ValueError, KeyError, TypeError."""
+        text = os.environ.get(ALLOCATION)
+        return cls.of(json.loads(text)) if text else None
+
+    @classmethod
+    def of(cls, known: Mapping[str, object]) -> Allocation:
+        """Made again from `as_json`. Raises KeyError, TypeError."""
+        nodes, start = known["nodes"], known["start"]
+        if not isinstance(nodes, dict) or not isinstance(start, list):
+            raise TypeError("no allocation")
+        return cls({str(name): str(at) for name, at in nodes.items()}, [str(word) for word in start])
+
+    def as_json(self) -> dict[str, object]:
+        """For a file."""
+        return {"nodes": dict(self.nodes), "start": list(self.start)}
+
+
+class Carrier:
+    """A node besides the first one. `name`: for people, and of the journal."""
+
+    name: str
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """What to start here so that `argv` runs there. Whatever runs there ends by itself when its stdin closes:
+        ending the process here does not end it."""
+        raise NotImplementedError
+
+    def address(self) -> str:
+        """Its IPv4 address, as this machine resolves the name that is connected to. Raises Unreachable."""
+        raise NotImplementedError
+
+    def lost(self, code: int, words: str) -> str:
+        """Why a program that ended so was not reached, or was cut off; "" where it ended by itself."""
+        raise NotImplementedError
+
+    def ask(self, argv: Sequence[str], stdin: bytes = b"", seconds: float = 60.0) -> Answer:
+        """Runs a program there until it ends. Blocks for `seconds` at most. Raises Unreachable when it did not end in
+        time, or when it was not reached."""
+        process = subprocess.Popen(
+            self.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            out, err = process.communicate(stdin, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Unreachable(f"{self.name} gave no answer within {seconds:g} s") from None
+        words = last_words(err)
+        if why := self.lost(process.returncode, words):
+            raise Unreachable(f"{self.name} {why}")
+        return Answer(process.returncode, out, words)
+
+
+class AllocatedPeer(Carrier):
+    """A node of the worker's allocation, on which the scheduler starts programs."""
+
+    def __init__(self, name: str, allocation: Allocation) -> None:
+        self.name, self._at, self._start = name, allocation.nodes[name], allocation.start
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        return [*(word.replace(NODE, self.name) for word in self._start), *argv]
+
+    def address(self) -> str:
+        return _resolved(self.name, self._at)
+
+    def lost(self, code: int, words: str) -> str:
+        broken = re.search(r"(?:srun|stepd): error: (?!\S+: tasks? \d)(.*)", words)
+        return f"can't be reached from here: {broken[1]}" if code and broken is not None else ""
+
+
+class Peer(Carrier):
     """A node besides the first one, entered by the first node's own ssh: its keys, its known hosts, its configuration.
 
     `name`: what the stack config says, `[user@]host[:port]`.
@@ -53,8 +137,6 @@ class Peer:
         self._login = f"{found['user']}@{found['host']}" if found["user"] else found["host"]
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What to start here so that `argv` runs there. Whatever runs there ends by itself when its stdin closes:
-        ending the process here does not end it."""
         settings = [
             *("BatchMode=yes", f"ConnectTimeout={CONNECT_SECONDS}", "LogLevel=ERROR"),
             *(f"ServerAliveInterval={SILENT_SECONDS // 3}", "ServerAliveCountMax=3"),
@@ -78,31 +160,24 @@ class Peer:
         return {name: value for name, value in pairs if value != "none"}
 
     def address(self) -> str:
-        """Its IPv4 address, as this machine resolves the name that ssh connects to. Raises Unreachable."""
-        host = self._configured.get("hostname", "")
-        try:
-            return str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
-        except (OSError, IndexError) as error:
-            raise Unreachable(f"{self.name}: {host} has no IPv4 address that this node knows: {error}") from error
+        return _resolved(self.name, self._configured.get("hostname", ""))
 
-    def ask(self, argv: Sequence[str], stdin: bytes = b"", seconds: float = 60.0) -> Answer:
-        """Runs a program there until it ends. Blocks for `seconds` at most. Raises Unreachable when it did not end in
-        time, or when it was not reached."""
-        process = subprocess.Popen(
-            self.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        try:
-            out, err = process.communicate(stdin, timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise Unreachable(f"{self.name} gave no answer within {seconds:g} s") from None
-        words = last_words(err)
-        if process.returncode == 255:
-            raise Unreachable(
-                f"{self.name} can't be entered from here: {words or 'ssh said nothing'}. {LET_IN.format(self.name)}"
-            )
-        return Answer(process.returncode, out, words)
+    def lost(self, code: int, words: str) -> str:
+        if code != 255:
+            return ""
+        return f"can't be entered from here: {words or 'ssh said nothing'}. {LET_IN.format(self.name)}"
+
+
+def peer_of(name: str, allocation: Allocation | None, careful: bool = False) -> Carrier:
+    """A node besides the first: of an allocation, else one that ssh enters. `careful`: as in `Peer`."""
+    return Peer(name, careful) if allocation is None else AllocatedPeer(name, allocation)
+
+
+def _resolved(name: str, host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+    except (OSError, IndexError) as error:
+        raise Unreachable(f"{name}: {host} has no IPv4 address that this node knows: {error}") from error
 
 
 def last_words(err: bytes) -> str:

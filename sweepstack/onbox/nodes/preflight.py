@@ -6,7 +6,9 @@ node and its fix.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +21,12 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.nodes import facts, network, release
 from sweepstack.onbox.nodes.copying import Mirror, There
 from sweepstack.onbox.nodes.network import NOT_A_WAY, Interface
-from sweepstack.onbox.nodes.peers import Peer
+from sweepstack.onbox.nodes.peers import Allocation, Carrier, peer_of
 
 NETWORK = Path(network.__file__)
 CLOCK_SECONDS = 10.0
 ASK_SECONDS = 300.0
+SEEN_SECONDS, END_SECONDS = 60, 5.0
 WORDS = ("sweepstack_checkpoint", "SWEEPSTACK_CHECKPOINT_DIR")
 T = TypeVar("T")
 
@@ -61,8 +64,9 @@ class Preflight:
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self.asked = asked
         self.home, self.box = Path(asked["home"]), Path(asked["home"]).parent.parent
-        self.peers = [Peer(name) for name in asked["peers"]]
-        self.careful = [Peer(name, careful=True) for name in asked["peers"]]
+        self.allocation = Allocation.of(asked["allocation"]) if asked.get("allocation") else None
+        self.peers = [peer_of(name, self.allocation) for name in asked["peers"]]
+        self.careful = [peer_of(name, self.allocation, careful=True) for name in asked["peers"]]
         self.names = [asked["first"], *asked["peers"]]
         self.program = str(Path(asked["runner"]) / "nodes.py")
         self.mirror = Mirror(self.box, asked["native_id"], Path(asked["durable"]), asked["python"])
@@ -96,7 +100,7 @@ class Preflight:
         """How each node sees the others: the interface that leads from a peer to this node, and from this node to the
         first peer. This is also the first contact: a name that leads nowhere is not in the box's record."""
 
-        def way(peer: Peer) -> tuple[Interface, Interface]:
+        def way(peer: Carrier) -> tuple[Interface, Interface]:
             address = peer.address()
             try:
                 own = network.towards(address)
@@ -113,7 +117,11 @@ class Preflight:
         return [found[0][0], *(its for _, its in found)]
 
     def _bring(self, again: bool = False) -> list[There]:
-        """What the cells need, to each peer; with `again` the code alone, also where it was brought before."""
+        """What the cells need, to each peer; with `again` the code alone, also where it was brought before. To nodes of
+        an allocation nothing is brought, and so nothing is to be removed there: they see the box's folder."""
+        if self.allocation is not None:
+            with self.mirror.marked() as nonce:
+                return self._each(lambda peer: self._sees(peer, nonce))
         home = "data/sweep"
         sent = [f"{home}/shipped", f"{home}/code/{hex_of(self.asked['code'])}"]
         if not again:
@@ -126,10 +134,23 @@ class Preflight:
         with self.mirror.marked() as nonce:
             return self._each(lambda peer: self.mirror.bring(peer, nonce, sent, again))
 
+    def _sees(self, peer: Carrier, nonce: str) -> There:
+        """Proves that a peer sees the box's folder. A network file system may show a new file some seconds later."""
+        marks = [str(folder / f"node-{nonce}") for folder in (self.box, self.mirror.durable)]
+        looks = " && ".join(f"test -e {shlex.quote(mark)}" for mark in marks)
+        wait = f"n=0; until {looks}; do n=$((n+1)); [ $n -le {SEEN_SECONDS} ] || exit 3; sleep 1; done"
+        answer = peer.ask(["/bin/sh", "-c", wait], seconds=2 * SEEN_SECONDS)
+        if answer.code:
+            raise SweepstackError(
+                f"{peer.name} does not see {self.box}, where the box lies: name a folder on a tier that all nodes see "
+                f"(host: user@login/folder){f' ({answer.err})' if answer.err else ''}"
+            )
+        return There(True, True, {})
+
     def _network_argv(self, verb: str, words: str) -> list[str]:
         return [self.asked["python"], "-I", "-S", "-c", NETWORK.read_text(encoding="utf-8"), verb, words]
 
-    def _each(self, do: Callable[[Peer], T], careful: bool = False) -> list[T]:
+    def _each(self, do: Callable[[Carrier], T], careful: bool = False) -> list[T]:
         """The result for each peer, at once; raises all that was raised as one error."""
         futures = [self.pool.submit(do, peer) for peer in (self.careful if careful else self.peers)]
         results, wrong = [], []
@@ -142,7 +163,7 @@ class Preflight:
             raise SweepstackError("; ".join(wrong))
         return results
 
-    def _facts(self, peer: Peer) -> dict[str, Any]:
+    def _facts(self, peer: Carrier) -> dict[str, Any]:
         asked = {name: self.asked[name] for name in ("home", "code")}
         words = json.dumps({**asked, "python": self.asked["cell_python"]})
         began = time.time()
@@ -172,6 +193,8 @@ class Preflight:
             except (ValueError, KeyError) as error:
                 problems.append(f"{self.names[here]} can't listen on {ways[here].address}: {error}")
             finally:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    listening.communicate(timeout=END_SECONDS)  # it ends when its stdin closes
                 listening.kill()
                 listening.communicate()
         return problems

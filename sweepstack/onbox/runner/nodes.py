@@ -1,7 +1,7 @@
 """Cells over several nodes, as the runner sees them: the look at the nodes, and a cell's command.
 
 How many nodes a cell has is a variable of its version (`SWEEPSTACK_NODES`): a cell that has started keeps it. The peers
-that are there are in spec.json, `nodes`.
+that are there are in spec.json, `nodes`, or in the environment of a worker that has an allocation of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes import preflight
 from sweepstack.onbox.nodes.command import NODES
 from sweepstack.onbox.nodes.launch import argv
+from sweepstack.onbox.nodes.peers import Allocation
+from sweepstack.onbox.runner.cell_processes import WORKER
 from sweepstack.onbox.runner.environment import folder_of, python_of
 from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.sealing import CellFailure
@@ -41,7 +43,9 @@ def count_of(entry: Entry) -> int:
 
 def key_of(entry: Entry, spec: Mapping[str, Any]) -> str:
     """The key of a look at the nodes: what they need differs by code, set-up and peers."""
-    return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec)])
+    found = _allocation(spec)  # with its command, which names the job: another worker's look proves nothing here
+    own = [found.as_json()] if found is not None else []
+    return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec), *own])
 
 
 def result_of(home: Path, entry: Entry, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -61,6 +65,8 @@ def check(
     """Brings the peers what a version's cells need, and looks whether the nodes fit together. Returns why not; "" when
     cells may start. Blocks, for an hour where an environment is copied."""
     count, peers = count_of(entry), _peers(entry, spec)
+    if len(peers) < count - 1 and (spec.get("nodes") or {}).get("allocated"):
+        return f"a cell of it runs on {count} nodes, and this worker has {len(peers) + 1}: `pulumi up` submits others"
     if len(peers) < count - 1:
         return (
             f"a cell of it runs on {count} nodes, and boxes.{spec['box']}.peers names {len(peers)} besides the first: "
@@ -85,6 +91,7 @@ def check(
         "environment": str(folder) if folder is not None else "",
         "code": entry.code,
         "peers": peers,
+        **_allocated(spec),
         "first": platform.node() or "the first node",
         "runner": str(_folder()),
         "result": str(result),
@@ -128,6 +135,8 @@ def command(
         "code": entry.code,
         "run": run,
         "nodes": nodes,
+        **_allocated(spec),
+        "worker": os.environ.get(WORKER, ""),
         "processes": max(1, processes),
         "grace": max(1.0, grace - 4),  # the rest is for its own end
         **{name: str(paths[name]) for name in ("out", "scratch", "checkpoint")},
@@ -144,7 +153,23 @@ def _folder() -> Path:
 
 def _peers(entry: Entry, spec: Mapping[str, Any]) -> list[str]:
     """The peers of this version's cells: the first ones of the box's."""
-    return [str(name) for name in (spec.get("nodes") or {}).get("peers") or []][: count_of(entry) - 1]
+    found = _allocation(spec)
+    named = (spec.get("nodes") or {}).get("peers") or [] if found is None else list(found.nodes)[1:]
+    return [str(name) for name in named][: count_of(entry) - 1]
+
+
+def _allocation(spec: Mapping[str, Any]) -> Allocation | None:
+    """The nodes of this worker's allocation; None where the box's peers are named."""
+    if not (spec.get("nodes") or {}).get("allocated"):
+        return None
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return Allocation.of_environment() or Allocation({}, [])
+    return Allocation({}, [])
+
+
+def _allocated(spec: Mapping[str, Any]) -> dict[str, Any]:
+    found = _allocation(spec)
+    return {"allocation": found.as_json()} if found is not None else {}
 
 
 def _result(home: Path, entry: Entry, spec: Mapping[str, Any]) -> Path:

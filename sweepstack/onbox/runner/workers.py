@@ -28,6 +28,7 @@ from typing import Any
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.processes import start_of, stat_fields
+from sweepstack.onbox.nodes.peers import Allocation
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.records import Fatal, now, say
@@ -70,12 +71,22 @@ def begin(home: Path, me: Mapping[str, Any]) -> Path:
         folder.mkdir()
         asked = {"job": os.environ.get(JOB, ""), "try": os.environ.get(TRY, ""), "ends": os.environ.get(ENDS, "")}
         program = os.path.abspath(sys.argv[0])
-        write_json_atomically(folder / RECORD, {**me, **asked, "began": now(), "program": program})
+        write_json_atomically(folder / RECORD, {**me, **asked, **_nodes(), "began": now(), "program": program})
     except FileExistsError:
         raise Fatal(3, f"worker {me['worker']} was here before: a start of a worker needs a name of its own") from None
     except OSError as error:
         raise Fatal(6, f"{folder} can't be written: {error}") from error
     return folder
+
+
+def _nodes() -> dict[str, Any]:
+    """All hosts on which processes of this worker's cells may run, where it has an allocation of several. Raises
+    OSError where that does not read: then an end of this worker could not be proved."""
+    try:
+        found = Allocation.of_environment()
+    except (ValueError, KeyError, TypeError) as error:
+        raise OSError(f"its allocation does not read: {error}") from error
+    return {"nodes": list(found.nodes)} if found is not None else {}
 
 
 class Proofs:

@@ -22,7 +22,7 @@ from typing import Any
 
 from sweepstack.onbox.common.errors import SweepstackError, Unreachable
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.slurm import commands, queue
+from sweepstack.onbox.slurm import allocation, commands, queue
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 MOST_TRIES = 200
@@ -121,6 +121,7 @@ class Pilot:
             "SWEEPSTACK_WORKER_ENDS": "" if ends is None else str(int(ends)),
             "SWEEPSTACK_WORKER_GPUS": cards,
             "SWEEPSTACK_NODE_SCRATCH": os.environ.get("SLURM_TMPDIR") or "",
+            **allocation.variables(),
         }
 
     def _own(self) -> queue.Task | None:
@@ -170,6 +171,6 @@ def main(argv: list[str]) -> int:
         return 2
     try:
         return Pilot(Path(argv[1]), argv[2]).run()
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SweepstackError) as error:
         say(f"no worker could be started: {error!r}")
         return 2

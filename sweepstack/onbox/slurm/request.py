@@ -27,10 +27,11 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class Asked:
-    """What one worker asks for. `wall`: seconds, None for the partition's own. `grace`: seconds that a cell gets to
-    save. `gres`: further generic resources, as sbatch takes them."""
+    """What one worker asks for, on each of its `nodes`. `wall`: seconds, None for the partition's own. `grace`: seconds
+    that a cell gets to save. `gres`: further generic resources, as sbatch takes them."""
 
     workers: int = 1
+    nodes: int = 1
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -51,6 +52,7 @@ class Asked:
             words = {key: str(facts.get(key) or "") for key in ("partition", "account", "qos", "constraint", "gres")}
             return cls(
                 workers=int(facts.get("workers") or 1),
+                nodes=int(facts.get("nodes") or 1),
                 **words,
                 wall=None if not facts.get("wall_seconds") else float(facts["wall_seconds"]),
                 gpus=int(facts.get("gpus") or 0),
@@ -84,6 +86,9 @@ def refusals(asked: Asked, cluster: Cluster) -> list[str]:
         if not left:
             return [*found, what]
         fitting = left
+    if sum(nodes.count for nodes in fitting) < asked.nodes:
+        most = sum(nodes.count for nodes in fitting)
+        found.append(f"job.nodes is {asked.nodes}, and {partition.name} has {most} nodes with the rest: ask for less")
     return found
 
 
@@ -188,8 +193,8 @@ def options(asked: Asked, cluster: Cluster) -> list[str]:
         "mem": f"{asked.memory_mb}M" if asked.memory_mb is not None else "",
     }
     return [
-        "--nodes=1",
-        "--ntasks=1",
+        f"--nodes={asked.nodes}",
+        *(["--ntasks=1"] if asked.nodes == 1 else ["--ntasks-per-node=1", "--no-kill"]),
         f"--cpus-per-task={asked.cpus}",
         *(f"--{key}={value}" for key, value in said.items() if value),
         "--requeue",

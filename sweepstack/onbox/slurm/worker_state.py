@@ -57,9 +57,10 @@ def state(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str]:
 
 
 def _silent_node(home: Path, worker: str) -> str:
-    """Why the worker's node does not prove that it ended; "" when it does."""
+    """Why the worker's nodes do not prove that it ended; "" when all of them do."""
     try:
-        host = str(json.loads((home / "workers" / worker / "worker.json").read_bytes())["host"])
+        record = json.loads((home / "workers" / worker / "worker.json").read_bytes())
+        hosts = [str(record["host"]), *map(str, record.get("nodes") or [])]
     except FileNotFoundError:
         return ""  # it had not begun
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -72,7 +73,10 @@ def _silent_node(home: Path, worker: str) -> str:
     for fields in map(pairs, said.splitlines()):
         for key in ("NodeHostName", "NodeName"):
             nodes[fields.get(key, "").split(".")[0]] = fields.get("State", "")
-    found = nodes.get(host.split(".")[0])
+    return next(filter(None, (_silent(host, nodes.get(host.split(".")[0]), worker) for host in hosts)), "")
+
+
+def _silent(host: str, found: str | None, worker: str) -> str:
     if found is None:
         return f"Slurm has no node {host}, where it ran"
     words = re.split(r"[+ ]", found)

@@ -17,6 +17,7 @@ class Scheduler(Seen):
     """What each worker of a box asks for, as far as its cost goes."""
 
     workers: int = 1
+    nodes: int = 1
     gpus: int | None = None
     price_per_gpu_hour: float | None = None
     gpu_hours: float | None = None

@@ -62,11 +62,6 @@ def test_without_nodes_nothing_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (
-            ', peers: ["ann@two:2222"]',
-            "",
-            "line 13 boxes.a job.nodes is 2: peers has to name 1 machine besides the host",
-        ),
         ("peers: four", "peers: [four, five]", "line 14 boxes.b.peers job.nodes is 2: peers has to name 1 machine"),
         ("nodes: 2", "nodes: 3", "line 13 boxes.a.peers job.nodes is 3: peers has to name 2 machines besides the host"),
         ("nodes: 2", "nodes: 0", "line 5 job.nodes: 0 expected a whole number from 1 on"),
@@ -95,6 +90,24 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, wor
     assert words in " ".join(str(caught.value).split())
 
 
+CLUSTER = (
+    TWO.replace("generic-ssh", "slurm")
+    .replace(', peers: ["ann@two:2222"]', "")
+    .replace(", peers: four", ", workers: 3")
+)
+
+
+def test_on_a_cluster_each_worker_is_given_its_nodes(tmp_path: Path) -> None:
+    made = plan(tmp_path, CLUSTER.replace("timeout: 12h", "timeout: 12h\n      restores: true"))
+    told = JobInput.model_validate(job_input(made.job, made.boxes[1], "sha256:" + "0" * 64))
+    assert told.nodes is not None
+    assert (told.nodes.allocated, told.nodes.peers, told.nodes.restores) == (True, (), True)
+    assert told.scheduler is not None
+    assert (told.scheduler.nodes, told.scheduler.workers, told.slots) == (2, 3, 1)
+    with pytest.raises(ConfigError, match="a cluster gives each worker its nodes: leave peers out"):
+        plan(tmp_path, TWO.replace("generic-ssh", "slurm"))
+
+
 def test_restores_is_for_several_nodes(tmp_path: Path) -> None:
     text = (
         TWO.replace("nodes: 2", "restores: true").replace(', peers: ["ann@two:2222"]', "").replace(", peers: four", "")
@@ -110,6 +123,11 @@ def test_restores_is_for_several_nodes(tmp_path: Path) -> None:
         ("[generic-ssh]", "[runpod]", "runpod: job.nodes is 2, and its boxes have no network to each other"),
         ("[generic-ssh]", "[colab]", "colab: job.nodes is 2, and its boxes are run by hand"),
         ("peers: four", 'peers: "ann@two:2222"', "boxes.b and boxes.a both have ann@two:2222"),
+        (
+            ', peers: ["ann@two:2222"]',
+            "",
+            "boxes.a.peers is missing: job.nodes is 2, so it has to name 1 other machines",
+        ),
         ("peers: four", "peers: ann@three", "boxes.b names ann@three:22 as its host and as a peer"),
     ],
 )

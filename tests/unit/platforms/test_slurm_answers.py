@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.slurm import cluster, commands, queue, request, states, worker_state
+from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
+from sweepstack.onbox.slurm import allocation, cluster, commands, queue, request, states, worker_state
 from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition
 from sweepstack.onbox.slurm.request import Asked
 
@@ -62,6 +63,56 @@ def test_only_a_proof_says_that_a_worker_ended(
 ) -> None:
     says(monkeypatch, RUNNING, AGAIN, WAITS)
     assert worker_state.state("slurm-x", tmp_path, job, tries)[0] == is_  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("second", "is_"), [("IDLE", "ended"), ("DOWN", "unknown"), ("IDLE*", "unknown")])
+def test_each_node_of_a_worker_has_to_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: str, is_: str
+) -> None:
+    """On the second one a rank may still run, although the first has ended."""
+    record = tmp_path / "workers" / "1_3.0" / "worker.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"host": "n1", "nodes": ["n1", "n2"]}')
+    nodes = f"NodeName=n1 NodeHostName=n1 State=IDLE\nNodeName=n2 NodeHostName=n2 State={second}"
+    monkeypatch.setattr(commands, "ask", lambda program, *_, **__: nodes if program == "scontrol" else WAITS)
+    said, why = worker_state.state("slurm-x", tmp_path, "1_3", 0)
+    assert said == is_, why
+    assert ("n2" in why) is (is_ == "unknown")
+
+
+def test_a_worker_of_several_nodes_is_told_them_its_own_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(program: str, *words: str, **_: object) -> str:
+        if "hostnames" in words:
+            return "n1\nn2\n"
+        return "NodeName=n1 NodeAddr=10.0.0.1 State=MIXED\nNodeName=n2 NodeAddr=10.0.0.2 State=MIXED\n"
+
+    for name, text in {"NUM_NODES": "2", "NODELIST": "n[1-2]", "ID": "17"}.items():
+        monkeypatch.setenv(f"SLURM_JOB_{name}", text)
+    monkeypatch.setenv("SLURMD_NODENAME", "n2")
+    monkeypatch.setattr(commands, "ask", ask)
+    monkeypatch.setattr(commands, "program", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv(ALLOCATION, allocation.variables()[ALLOCATION])
+    found = Allocation.of_environment()
+    assert found is not None
+    assert list(found.nodes.items()) == [("n2", "10.0.0.2"), ("n1", "10.0.0.1")]
+    argv = peer_of("n1", found).command(["echo", "a b"])
+    assert argv[-3:] == ["--nodelist=n1", "echo", "a b"]
+    assert {"--jobid=17", "--overlap"} <= set(argv)
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
+    assert allocation.variables() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "lost"),
+    [
+        (1, "srun: error: Unable to confirm allocation for job 17: Invalid job id specified", True),
+        (1, "srun: error: Node failure on n2", True),
+        (1, "srun: error: n2: task 0: Exited with exit code 1", False),
+        (0, "", False),
+    ],
+)
+def test_a_program_that_failed_is_no_node_that_is_lost(code: int, said: str, lost: bool) -> None:
+    assert bool(AllocatedPeer("n2", Allocation({"n2": "10.0.0.2"}, [])).lost(code, said)) is lost
 
 
 def test_a_task_that_is_listed_no_more_has_ended_if_this_one_is_listed(
@@ -137,6 +188,7 @@ def test_no_limit_is_none_and_nonsense_is_refused() -> None:
         ({"memory_bytes": 10**12}, "resources.memory"),
         ({"wall_seconds": 10**6}, "resources.time"),
         ({"wall_seconds": 120}, "too short"),
+        ({"nodes": 3, "gpus": 1}, "job.nodes is 3, and gpu has 2 nodes with the rest"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_refused(facts: dict[str, object], said: str) -> None:
@@ -149,6 +201,11 @@ def test_what_it_has_is_spelled_for_sbatch() -> None:
     said = request.options(asked, LAB)
     assert {"--gres=gpu:a100:2", "--mem=4096M", "--time=60", "--cpus-per-task=4", "--requeue"} <= set(said)
     assert f"--signal=B:USR1@{asked.lead}" in said
+    assert {"--nodes=1", "--ntasks=1"} <= set(said)
+    several = request.options(Asked.of({"nodes": 2}), LAB)
+    assert {"--nodes=2", "--ntasks-per-node=1", "--no-kill"} <= set(several), (
+        "a lost node does not take the worker along"
+    )
 
 
 @pytest.mark.parametrize(

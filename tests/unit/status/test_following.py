@@ -9,11 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from sweepstack.billing.balance import Left
+from sweepstack.billing.ledger import Spent
 from sweepstack.cli.render import trouble
-from sweepstack.core.box_end import StopFacts, TeardownFacts
-from sweepstack.core.journal import Journal, WorkerProgress, parse_journal
+from sweepstack.core.box_end import ClockFact, StopFacts, TeardownFacts
+from sweepstack.core.journal import CellProgress, Journal, ProgressState, WorkerProgress, parse_journal
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Teardown
+from sweepstack.core.records import Cell, Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
@@ -266,4 +267,36 @@ def test_what_the_jobs_of_a_cluster_used_stands_among_the_lines_of_money() -> No
 
     assert said(price_per_gpu_hour=1.25)[0].startswith("used 8.0 GPU-hours ($10.00); about 8.0 ($10.00) when")
     assert said(gpu_hours=8.0)[0].startswith("ALLOCATION USED UP: used 8.0 GPU-hours of 8; ")
+    assert said() == []
+
+
+def test_a_purge_counts_from_the_oldest_cell_that_lies_there_alone() -> None:
+    """The box runs: no stop has begun any clock."""
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    clock = ClockFact(what="the site removes old files", days=30, kills=("data",), unused=True)
+    box = box_snapshot.box.model_copy(
+        update={"teardown": TeardownFacts(verb="destroy", kills=(), keeps=(), clocks=(clock,))}
+    )
+
+    def said(*days: float, state: ProgressState = "sealed") -> list[str]:
+        cells = [Cell(name=f"c{number}", params={}) for number in range(len(days))]
+        progress = {
+            cell.name: CellProgress(cell.name, state, 1, ended_at=NOW - timedelta(days=day))
+            for cell, day in zip(cells, days, strict=True)
+        }
+        seen = replace(
+            box_snapshot,
+            box=box,
+            handed=None,
+            phase="running",
+            journal=Journal(cells=progress),
+            seen=Observation(Existence.EXISTS, Journal(cells=progress), True),
+        )
+        made = replace(asked, roster=tuple(cells), spent=Spent((), NOW), box_snapshots=(seen,))
+        return [line for line in compose(made).money_lines if line.startswith("clock")]
+
+    (line,) = said(28, 3)
+    assert line == "clock  box box-0: the site removes old files in 2 d (2026-11-24 09:00 UTC): kills data"
+    assert said(28, state="failed") == []
     assert said() == []
