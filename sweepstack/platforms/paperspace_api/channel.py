@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.paperspace_api.login_script import ROOT
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel
 
-ROOT = "/home/paperspace/sweepstack"
-"""The box's folder: `paperspace` may write there, and it lies on the machine's one disk."""
 PROBE_SECONDS = 10.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -447,8 +448,12 @@ def test_the_startup_script_lets_the_key_in_once_and_keeps_those_that_are_there(
     keys = tmp_path / ".ssh/authorized_keys"
     keys.parent.mkdir()
     keys.write_text("ssh-rsa AAAAtheirs")  # without an end of line
-    for _ in range(2):
-        subprocess.run(["sh", "-c", text], check=True)
+    subprocess.run(["sh", "-c", text], check=True)
+    root = tmp_path / "sweepstack"
+    assert sorted(str(one.relative_to(root)) for one in root.rglob("*")) == ["data", "mnt", "mnt/durable", "scratch"]
+    shutil.rmtree(root)  # they are made once: a later boot must not put empty ones in the place of lost ones
+    subprocess.run(["sh", "-c", text], check=True)
+    assert not root.exists()
     lines = [line for line in keys.read_text().splitlines() if line]
     assert lines == ["ssh-rsa AAAAtheirs", " ".join(OWN.split()[:2])]
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600
