@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sweepstack.config.model import BoxConfig
@@ -10,6 +11,9 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources
+
+WIPED = re.compile(r"\$\{?(SLURM_)?TMPDIR\b")
+"""The folder that a node gives a job, and takes away with it."""
 
 
 def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resources: Resources) -> dict[str, Any]:
@@ -43,6 +47,10 @@ def problems(config: StackConfig, profile: Profile) -> list[str]:
     ]
 
 
+def _of_env(config: StackConfig) -> dict[str, str]:
+    return {f"job.env.{name}": str(text) for name, text in config.job.env.items()}
+
+
 def notes(config: StackConfig, profile: Profile) -> list[str]:
     """What was asked of a cluster and has no effect here, and what a cluster does by itself."""
     if profile.scheduled:
@@ -50,6 +58,12 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         purge = override.purge_days if override is not None else None
         found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
         found = found if purge is not None else []
+        found += [
+            f"{profile.platform}: {where} speaks of $TMPDIR, which a node wipes when a worker ends, also at its wall: "
+            "what has to outlast that goes to {out}, checkpoints to $SWEEPSTACK_CHECKPOINT_DIR"
+            for where, text in {"job.run": config.job.run, **_of_env(config)}.items()
+            if WIPED.search(text)
+        ]
         return found + [
             f"{profile.platform}: {where}.gpu.{key} is not asked of a cluster: name the GPU (gpu.name), or a "
             "constraint of its nodes"
