@@ -10,6 +10,9 @@ import pytest
 from tests.engine.commands import assert_refused, ok
 from tests.rented.slurm_stack import SlurmStack
 
+SAME = ("same", "refresh")
+"""Steps of a preview that change nothing."""
+
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[SlurmStack]:
@@ -46,7 +49,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert "workers run" in status.text, status
     assert_refused(stack.destroy(timeout=180))
     planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
-    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] != "same"]
+    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
     said = [told["message"] for told in planned.get("diagnostics", [])]
     assert not changed, (changed, said, stack.sweepctl("status", timeout=120).text)
     stack.release()

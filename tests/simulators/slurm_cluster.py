@@ -14,12 +14,13 @@ code 0:9, and with OUT_OF_MEMORY only where a test has the kernel watch it (`CGR
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -62,6 +63,7 @@ _SETTINGS = {
     "ReturnToService": "1",  # an answer that was under way does not bring a node back that the controller gave up
     "KillWait": "2",
     "MinJobAge": "300",
+    "Epilog": "/etc/slurm/epilog.sh",
     "SlurmctldTimeout": "120",
     "SlurmdTimeout": "300",  # a busy machine must not lose a node; a test that wants it says so to the controller
     "TreeWidth": "100",
@@ -70,6 +72,7 @@ _SETTINGS = {
 }
 CGROUPS = {"TaskPlugin": "task/cgroup", "JobAcctGatherParams": "NoOverMemoryKill"}
 """Settings for a cluster whose kernel ends what takes too much memory: where `memory_cgroups()` says that it can."""
+_EPILOG = f"#!/bin/sh\nwhile [ -e {SHARED}/hold-epilog ]; do sleep 0.1; done\n"
 LIMITED = {"JobSubmitPlugins": "lua"}
 """Settings for a cluster that refuses jobs as one with accounting does; with `at_most` as its job_submit.lua."""
 PARTITIONS = (
@@ -290,6 +293,16 @@ class SlurmCluster:
                 done = machine.run("sh", "-c", way.format(SHARED))
                 assert done.returncode == 0, done.stderr
 
+    @contextlib.contextmanager
+    def slow_ends(self) -> Iterator[None]:
+        """Jobs that end meanwhile stay COMPLETING: the epilog of their node is not through."""
+        hold = self.shared / "hold-epilog"
+        hold.touch()
+        try:
+            yield
+        finally:
+            hold.unlink()
+
     def shadow(self, program: str, script: str | None) -> None:
         """Puts a shell script before a program of the login node's PATH; `$REAL` in it is the real one. None: takes it
         away. So an answer is lost, late or strange, and the real thing still happens."""
@@ -319,8 +332,9 @@ class SlurmCluster:
         (munge / "key").write_bytes(os.urandom(64))
         (munge / "key").chmod(0o400)
         names = [f"n{number}" for number in range(1, nodes + 1)]
-        for name, text in {**self._config(names, cpus, memory_mb, gpus), **files}.items():
+        for name, text in {**self._config(names, cpus, memory_mb, gpus), "epilog.sh": _EPILOG, **files}.items():
             (self.etc / name).write_text(text)
+        (self.etc / "epilog.sh").chmod(0o755)
         binds = {"/etc/slurm": self.etc, "/run/munge": munge, SHARED: self.shared}
 
         def machine(kind: type[Machine], name: str, command: str | None, **more: object) -> Machine:

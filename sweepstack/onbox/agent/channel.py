@@ -247,6 +247,6 @@ class Scheduled(Protocol):
 
     def workers(self) -> Mapping[str, Any]:
         """What the scheduler says of each: `tasks`, a list of `name`, `state`, `try`, `starts` (epoch seconds, or
-        None), `node`, `words`; `before`, how many jobs wait before the first of them, or None; and `words`, all of it
-        in one line. Raises Unreachable."""
+        None), `node`, `words`; `before`, how many jobs wait before the first of them, or None; `at_work`, how many take
+        cells or will by themselves; and `words`, all of it in one line. Raises Unreachable."""
         ...

@@ -17,7 +17,7 @@ from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, queue, request
+from sweepstack.onbox.slurm import commands, queue, request, states
 from sweepstack.onbox.slurm.cluster import Cluster
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -134,16 +134,20 @@ def _until_none(native_id: str, ends: float) -> None:
                 return
 
 
-def hasten(tasks: Sequence[Task]) -> None:
-    """Lets requeued tasks begin now: Slurm makes them wait for two minutes, and holds those that a node could not
-    start. A failure changes nothing."""
+def hasten(tasks: Sequence[Task]) -> int:
+    """Lets tasks begin that Slurm keeps waiting: after a requeue for two minutes, and those that are held, because a
+    node could not start them or a person said so. Returns how many it released. A failure changes nothing: what an
+    administrator holds, only they release."""
+    released = 0
     for task in tasks:
-        if task.waits and task.reason.replace("_", " ") == "launch failed requeued held":
+        if task.waits and states.is_held(task.state, task.reason):
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "release", task.name, seconds=10)
+                released += 1
         if task.waits and task.restarts and task.reason == "BeginTime":
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
+    return released
 
 
 @contextlib.contextmanager

@@ -17,10 +17,11 @@ from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, jobs, queue, request, states
+from sweepstack.onbox.slurm import commands, jobs, queue, request, standing, states
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
+from sweepstack.onbox.slurm.standing import Standing
 
 PREFIX = "slurm"
 """The ids of its boxes, and the names of their jobs, begin with this."""
@@ -54,17 +55,24 @@ class SlurmPlatform(LocalPlatform):
 
     def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
-        `before`: how many jobs wait before the first that waits; None where Slurm does not say. Reads only."""
+        `before`: how many jobs wait before the first that waits; None where Slurm does not say. `at_work`: how many
+        take cells, or will by themselves. Reads only."""
         self._store.require(account)
         tasks = queue.tasks(native_id)
-        waiting = [task for task in tasks if task.waits]
+        found = standing.judged([task for task in tasks if not task.ended], self._box(native_id) / box_layout.HOME)
+        waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:
             try:
                 before = queue.position(waiting[0].partition, [task.name for task in waiting])
             except Unreachable:
                 before = None
-        return {"tasks": [_told(task) for task in tasks], "before": before, "words": _words(tasks, before)}
+        return {
+            "tasks": [_told(task) for task in tasks],
+            "before": before,
+            "at_work": len(found.at_work),
+            "words": _words(tasks, found, before),
+        }
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
@@ -86,7 +94,8 @@ class SlurmPlatform(LocalPlatform):
         runner: str,
     ) -> str:
         """Submits the workers that are missing: as many as there are cells to do, and `workers` at most, less those
-        that Slurm has already. Idempotent. Returns in words what there is now.
+        that Slurm has already (`standing`). Releases those that are held. Idempotent. Returns in words what there is
+        now. Call it once the queue has its cells: a worker that ends later has read them.
 
         `python`, `pilot`: absolute paths; `runner`: below the box's home. Raises RequestRefused with what the cluster
         says against it; OutcomeUnknown when an answer was lost: called again, it looks first."""
@@ -95,22 +104,23 @@ class SlurmPlatform(LocalPlatform):
         asked = Asked.of(scheduler)
         with jobs.alone(home):
             (box / CLOSED).unlink(missing_ok=True)
-            tasks = queue.live(native_id)
-            jobs.hasten(tasks)
-            missing = min(asked.workers, cells) - len(tasks)
-            notes: list[str] = []
+            released = jobs.hasten(queue.live(native_id))
+            found, wanted = standing.look(native_id, home), min(asked.workers, cells)
+            notes = [f"released {released} that were held"] if released else []
+            # Those that will not begin are replaced; but where all end so, each call would submit as many again.
+            missing = min(wanted - len(found.at_work), 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
-                found = clusters.look()
-                if lacks := request.refusals(asked, found):
+                cluster = clusters.look()
+                if lacks := request.refusals(asked, cluster):
                     raise RequestRefused("nothing was submitted:\n" + "\n".join(f"  {lack}" for lack in lacks))
-                count = jobs.allowed(asked, found, missing)
+                count = jobs.allowed(asked, cluster, missing)
                 if count:
-                    made = jobs.submit(native_id, home, asked, found, count, python, pilot, runner)
+                    made = jobs.submit(native_id, home, asked, cluster, count, python, pilot, runner)
                     notes.append(f"submitted as {', '.join(made)}")
-                tasks = queue.live(native_id)
-                if (less := min(asked.workers, cells) - len(tasks)) > 0:
+                found = standing.look(native_id, home)
+                if (less := wanted - len(found.at_work)) > 0 and not found.stuck:
                     notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")
-        return "; ".join([_counted(tasks), *notes])
+        return "; ".join([found.words(), *notes])
 
 
 def _name_of_cluster(root: Path) -> str:
@@ -162,13 +172,12 @@ def _told(task: Task) -> dict[str, Any]:
     }
 
 
-def _words(tasks: list[Task], before: int | None) -> str:
+def _words(tasks: list[Task], found: Standing, before: int | None) -> str:
     """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
-    live = [task for task in tasks if not task.ended]
-    parts = [_counted(live)]
+    parts = [found.words()]
     if before is not None:
         parts.append(f"{before} jobs are before it" if before else "it is the next one")
-    starts = [task.starts for task in live if task.waits and task.starts is not None]
+    starts = [task.starts for task in found.at_work if task.waits and task.starts is not None]
     if starts:
         parts.append(f"Slurm expects it to begin at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(min(starts)))}")
     bad: dict[str, str] = {}
@@ -177,10 +186,3 @@ def _words(tasks: list[Task], before: int | None) -> str:
             bad.setdefault(task.state, task.name)
     parts += [f"{name} ended as {state}: {states.remedy(state, name)}" for state, name in bad.items()]
     return "; ".join(parts)
-
-
-def _counted(tasks: list[Task]) -> str:
-    waiting = sum(task.waits for task in tasks)
-    reasons = sorted({states.reason(task.reason, task.name) for task in tasks if task.waits and task.reason})
-    why = f" ({'; '.join(reasons[:2])})" if reasons else ""
-    return f"{len(tasks) - waiting} workers run, {waiting} wait{why}" if tasks else "no worker is there"

@@ -95,7 +95,8 @@ def tasks(native_id: str, *, ended: bool = True) -> list[Task]:
         f"--user={os.geteuid()}",
         f"--Format={_FORMAT}",
     )
-    return [_task(line) for line in said.splitlines() if line.strip()]
+    rows = (_fields(line) for line in said.splitlines() if line.strip())
+    return [_task(row) for row in rows if not _is_ended_array(row)]
 
 
 def live(native_id: str) -> list[Task]:
@@ -103,11 +104,21 @@ def live(native_id: str) -> list[Task]:
     return [task for task in tasks(native_id) if not task.ended]
 
 
-def _task(line: str) -> Task:
+def _fields(line: str) -> dict[str, str]:
     fields, at = {}, 0
     for name, width in _FIELDS:
         fields[name] = line[at : at + width].strip()
         at += width
+    return fields
+
+
+def _is_ended_array(fields: dict[str, str]) -> bool:
+    """Whether a row stands for an array that was cancelled before any more of its tasks began: for some minutes Slurm
+    lists it without them."""
+    return fields[_TASK] == "N/A" and fields["State"] in ENDED
+
+
+def _task(fields: dict[str, str]) -> Task:
     try:
         job, task = fields["ArrayJobID"], fields[_TASK]
         if not (job.isdigit() and task.isdigit() and fields["State"].replace("_", "").isalpha()):
@@ -124,7 +135,7 @@ def _task(line: str) -> Task:
             _reason(fields),
         )
     except ValueError as error:
-        raise Unreachable(f"squeue answered what can't be read ({error}): {line.strip()[:200]!r}") from error
+        raise Unreachable(f"squeue answered what can't be read ({error}): {list(fields.values())}") from error
 
 
 def _reason(fields: dict[str, str]) -> str:

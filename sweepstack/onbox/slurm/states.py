@@ -46,16 +46,37 @@ REASONS: dict[str, str] = {
     "JobHeldAdmin": "is held by an administrator: ask them",
     "launch failed requeued held": "its node could not start it, so Slurm holds it: `scontrol release {task}`, or ask",
     "JobHoldMaxRequeue": "was requeued as often as the site allows, and is held: `scontrol release {task}`",
+    "DependencyNeverSatisfied": "never starts: a job that it waits for has failed; cancel it: `scancel {task}`",
     "Licenses": "waits for a licence",
     "Reservation": "waits for its reservation",
 }
 """Reason why a task waits → what that means. Others that begin as in `_BEGINNINGS` are limits of the site."""
+HELD = frozenset(["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue"])
+"""Reasons of a task that is held: Slurm starts it once it is released."""
+_HELD_STATES = frozenset(["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"])
+_NEVER = "never starts"
 _BEGINNINGS = {
     "QOS": "a limit of the QOS holds it back",
     "Assoc": "a limit of the account holds it back",
     "MaxJobs": "a limit of the site holds it back",
     "Nodes_required": "the nodes that it may use are down, drained or reserved",
 }
+
+
+def is_held(state: str, reason: str) -> bool:
+    """Whether a task that waits is held."""
+    return state in _HELD_STATES or _word(reason) in HELD
+
+
+def is_stuck(state: str, reason: str) -> bool:
+    """Whether a task that waits does not begin by itself: it is held, or asks for what it never gets."""
+    return is_held(state, reason) or REASONS.get(_word(reason), "").startswith(_NEVER)
+
+
+def _word(reason: str) -> str:
+    """A reason as `REASONS` spells it."""
+    word = reason.strip("()")
+    return next((one for one in (word, word.replace("_", " "), word.split(",")[0]) if one in REASONS), word)
 
 
 def remedy(state: str, task: str) -> str:
@@ -66,7 +87,7 @@ def remedy(state: str, task: str) -> str:
 def reason(text: str, task: str) -> str:
     """Why it waits: Slurm's own word, and what that means where it is known."""
     word = text.strip("()")
-    means = REASONS.get(word) or REASONS.get(word.replace("_", " ")) or REASONS.get(word.split(",")[0])
+    means = REASONS.get(_word(text))
     if means is None:
         means = next((words for begin, words in _BEGINNINGS.items() if word.startswith(begin)), "")
     return f"{word}: {means.format(task=task)}" if means else word

@@ -17,11 +17,17 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import finished
 from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
-from sweepstack.onbox.agent.channel import ByHand, Channel
+from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    JournalDamaged,
+    PlatformError,
+    StillCreating,
+    SweepstackError,
+)
 from sweepstack.operations.lease import look
-from sweepstack.operations.observe import observe
+from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
@@ -243,6 +249,10 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if waiting:
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
+            if told := _said_of_workers(box):
+                words = (
+                    f"queue of {state.box_name}: {wait} and no worker takes {them}: {told}; `pulumi up` sees to that"
+                )
             if state.job.by_hand:
                 words = f"queue of {state.box_name}: {wait} for a session that you start by hand"
             return Seen(inputs, state, (words,))
@@ -270,16 +280,26 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
     def _idle_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that this queue was given and that are not finished, while no runner is alive. Empty if the box may
         end."""
-        if seen.runner_alive or seen.journal is None:
-            return []
-        if may_end(box, state.approval, seen, full=False).allowed:
+        if seen.journal is None:
             return []
         try:
             record = box.store.launch(state.box_name, state.generation)
         except EvidenceError:
             return []
         given = record.cells if record else {}
-        return [name for name in given if not finished(seen.journal.cells.get(name), _retry(state, name))]
+
+        def left(journal: Journal) -> list[str]:
+            return [name for name in given if not finished(journal.cells.get(name), _retry(state, name))]
+
+        found = left(seen.journal)
+        if not found or (seen.runner_alive and not _none_at_work(box)):
+            return []
+        if may_end(box, state.approval, seen, full=False).allowed:
+            return []
+        try:  # the journal was read before the lock: the runner may have sealed its last cell and ended in between
+            return left(read_journal(box.channel()))
+        except (PlatformError, JournalDamaged, OSError):
+            return found
 
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
@@ -341,6 +361,25 @@ def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
         return False
     state = QueueState(**new.model_dump(), launched_at=datetime.now(UTC))
     return may_end(teardown.context_of(state), new.approval, seen, full=False).allowed
+
+
+def _none_at_work(box: BoxContext) -> bool:
+    """Whether a scheduler has workers of the box, and none of them takes cells or will by itself: each just ends, is
+    held, or asks for what it never gets. False where that is not known."""
+    try:
+        channel = box.channel()
+        return isinstance(channel, Scheduled) and channel.workers().get("at_work") == 0
+    except (PlatformError, OSError):
+        return False
+
+
+def _said_of_workers(box: BoxContext) -> str:
+    """What the scheduler says of the box's workers; "" where there is none, or that is not known."""
+    try:
+        channel = box.channel()
+        return str(channel.workers().get("words") or "") if isinstance(channel, Scheduled) else ""
+    except (PlatformError, OSError):
+        return ""
 
 
 def _secrets_on(channel: Channel) -> dict[str, str] | None:

@@ -1,0 +1,89 @@
+"""Which tasks of a box are its workers: those that take cells now, or will.
+
+A task that is just ending takes none, and Slurm lists it for some time yet: until its epilog is through, minutes on
+some sites. One that is held, or asks for what the cluster never gives, takes none either. Whoever counts them as
+workers leaves cells without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Sequence
+
+from sweepstack.onbox.slurm import queue, states
+from sweepstack.onbox.slurm.queue import Task
+
+JOURNAL, WORKERS = "journal.jsonl", "workers"
+GOES_ON = ("wall", "signal")
+"""Why a worker ended whose task may be requeued: for it the next try counts already."""
+_ENDS = (b'"runner-stopped"', b'"worker-ended"')
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
+    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts."""
+
+    at_work: Sequence[Task]
+    ending: Sequence[Task]
+    stuck: Sequence[Task]
+
+    def words(self) -> str:
+        """All of it, for people."""
+        if not (self.at_work or self.ending or self.stuck):
+            return "no worker is there"
+        waiting = [task for task in self.at_work if task.waits]
+        parts = [f"{len(self.at_work) - len(waiting)} workers run, {len(waiting)} wait{_reasons(waiting)}"]
+        parts += [f"{len(self.ending)} just end"] if self.ending else []
+        parts += [f"{len(self.stuck)} will not begin{_reasons(self.stuck)}"] if self.stuck else []
+        return ", ".join(parts)
+
+
+def look(native_id: str, home: Path) -> Standing:
+    """The tasks now. `home`: of the box's runner. Reads only. Raises Unreachable."""
+    return judged(queue.live(native_id), home)
+
+
+def judged(live: Sequence[Task], home: Path) -> Standing:
+    """The same for tasks that were read already, those that ended left out."""
+    ended = ends(home)
+    at_work: list[Task] = []
+    ending: list[Task] = []
+    stuck: list[Task] = []
+    for task in live:
+        if task.waits:
+            (stuck if states.is_stuck(task.state, task.reason) else at_work).append(task)
+        elif _is_ending(task, ended, home):
+            ending.append(task)
+        else:
+            at_work.append(task)
+    return Standing(at_work, ending, stuck)
+
+
+def ends(home: Path) -> dict[str, str]:
+    """Worker → why it ended, by the journal; empty where that can't be read. The chain is not proved here: a wrong line
+    could only cost a worker that finds nothing to do."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError), open(home / JOURNAL, "rb") as lines:
+        for line in lines:
+            if any(word in line for word in _ENDS):
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    if entry["event"] in ("runner-stopped", "worker-ended"):
+                        found[str(entry["worker"])] = str(entry.get("why", ""))
+    return found
+
+
+def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:
+    if task.state == "COMPLETING":
+        # A requeued one counts its next try at once: then that is not the try that ends.
+        return task.restarts == 0 or (home / WORKERS / task.worker).is_dir()
+    return ended.get(task.worker, GOES_ON[0]) not in GOES_ON
+
+
+def _reasons(tasks: Sequence[Task]) -> str:
+    found = sorted({states.reason(task.reason, task.name) for task in tasks if task.reason})
+    return f" ({'; '.join(found[:2])})" if found else ""

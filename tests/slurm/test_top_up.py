@@ -1,0 +1,74 @@
+"""Who counts as a worker when an `up` looks what is missing: none that ends, and none that will not begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweepstack.provider.models import BoxState, QueueState
+from sweepstack.provider.resources.base import Gone
+from tests.simulators.slurm_cluster import SHARED, until
+from tests.slurm.world import SlurmSweep
+from tests.unit.provider.support import QUEUE
+
+DENIED = f"""\
+[ "$1" = release ] && [ -e {SHARED}/no-release ] && {{ echo "Access/permission denied" >&2; exit 1; }}
+exec "$REAL" "$@"
+"""
+
+
+def up(sweep: SlurmSweep, box: BoxState, queue: QueueState) -> QueueState:
+    return QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box, *sweep.roster))
+
+
+def unhealthy(sweep: SlurmSweep, queue: QueueState) -> str:
+    """What a preview would plan an update for."""
+    seen = QUEUE.read(sweep.op("Queue"), "q", queue)
+    assert not isinstance(seen, Gone)
+    return "; ".join(seen.unhealthy)
+
+
+def test_a_cell_that_comes_while_the_last_worker_ends_gets_one(make_sweep: Callable[..., SlurmSweep]) -> None:
+    sweep = make_sweep(workers=1)
+    with sweep.cluster.slow_ends():
+        sweep.roster = ("a",)
+        box = sweep.box()
+        queue = sweep.queue(box)
+        until(lambda: [state for _, state, _ in sweep.tasks(box)] == ["COMPLETING"], "an end", sweep.picture)
+        assert unhealthy(sweep, queue) == ""
+        sweep.roster = ("a", "b")
+        up(sweep, box, queue)
+        assert len(sweep.tasks(box)) == 2, sweep.picture()
+    sweep.until_sealed(box)
+    sweep.until_idle(box)
+    sweep.assert_honest(box)
+
+
+def test_tasks_that_are_held_are_released_and_else_replaced(sweep: SlurmSweep) -> None:
+    sweep.cluster.shadow("scontrol", DENIED)
+    for node in sweep.cluster.nodes:
+        sweep.cluster.drain(node)
+    box = sweep.box()
+    queue = sweep.queue(box)
+    held = sorted(sweep.live(box))
+    assert len(held) == 2
+    assert unhealthy(sweep, queue) == ""
+    sweep.cluster.ask("scontrol", "hold", *held)
+    assert "2 will not begin (JobHeldAdmin" in unhealthy(sweep, queue)
+
+    denied = sweep.cluster.shared / "no-release"
+    denied.touch()
+    for _ in range(2):  # replaced once, and not once more at each `up`
+        queue = up(sweep, box, queue)
+        assert len(sweep.live(box)) == 4, sweep.picture()
+    assert unhealthy(sweep, queue) == ""
+    sweep.cluster.ask("scancel", *(task for task in sweep.live(box) if task not in held))
+    denied.unlink()
+    queue = up(sweep, box, queue)
+    assert sorted(sweep.live(box)) == held, sweep.picture()
+    assert unhealthy(sweep, queue) == ""
+    sweep.cluster.shadow("scontrol", None)
+    for node in sweep.cluster.nodes:
+        sweep.cluster.resume(node)
+    sweep.until_sealed(box)
+    sweep.until_idle(box)
+    sweep.assert_honest(box)
