@@ -25,7 +25,7 @@ _ENDS = (b'"runner-stopped"', b'"worker-ended"')
 @dataclass(frozen=True)
 class Standing:
     """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
-    begin; `ending`: take no cell any more; `stuck`: wait, and don't begin before someone acts."""
+    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts."""
 
     at_work: Sequence[Task]
     ending: Sequence[Task]
