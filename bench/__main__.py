@@ -106,11 +106,50 @@ def slurm_rows(found: dict[str, Any]) -> Iterator[Row]:
         f"a cell of one second on Slurm, {found['workers']} workers, {counts} cells: what it costs beyond its second",
         f"{extra['ours']:.0f} ms",
         "",
-        f"sbatch --array {extra['plain']:.0f} ms",
+        f"sbatch --array {extra['plain']:.0f} ms"
+        + (
+            f", submitit {extra['submitit']:.0f} ms"
+            if "submitit" in extra
+            else f", no submitit: {found['no_submitit']}"
+        ),
         f"{extra['ours'] / 10:.1f} %",
         "≤ 2 %",
         extra["ours"] <= 20,
     )
+
+
+def seconds_rows(found: dict[str, Any]) -> Iterator[Row]:
+    extra, counts = found["extra_ms_per_cell"], " and ".join(f"{count}" for count in found["counts"])
+    tune = f"Ray Tune {extra['tune']:.0f} ms" if "tune" in extra else f"no Ray Tune: {found['no_tune']}"
+    yield Row(
+        f"a cell of one second here, {found['slots']} at once, {counts} cells: what it costs beyond its second",
+        f"{extra['ours']:.0f} ms",
+        "",
+        f"xargs -P {extra['xargs']:.0f} ms, {tune}",
+        f"{extra['ours'] / 10:.1f} %",
+        "≤ 2 %",
+        extra["ours"] <= 20,
+    )
+
+
+def scale_rows(found: dict[str, Any]) -> Iterator[Row]:
+    few = found["4"]
+    for count in (10_000, 100_000):
+        one, words = found[str(count)], f"{count:,} cells on Slurm"
+        limits = {what: limit.get(count) for what, limit in found["limits"].items() if isinstance(limit, dict)}
+        for what in ("preview", "status"):
+            if what in one and limits[what] is not None:
+                baseline = f"of 4 cells {seconds(few[what])}"
+                ratio, limit = f"{one[what] / few[what]:.2f}×", f"≤ {limits[what]:g} s"
+                yield Row(
+                    f"{what} of {words}", seconds(one[what]), "", baseline, ratio, limit, one[what] <= limits[what]
+                )
+        if "resources" in one:
+            same = one["resources"] == few["resources"]
+            yield Row(f"  resources of {words}", str(one["resources"]), "", f"of 4 cells {few['resources']}", ok=same)
+        most = found["limits"]["memory"]
+        size, plain = f"{one['memory'] / 1e6:.0f} MB", f"of 4 cells {few['memory'] / 1e6:.0f} MB"
+        yield Row(f"  largest process, {words}", size, "", plain, "", "≤ 1 GB", one["memory"] <= most)
 
 
 def verify_rows(found: dict[str, Any]) -> Iterator[Row]:
@@ -354,12 +393,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
 SECONDS = 300.0
 """How long one of them may take. What takes longer has no figure, and the others are still measured."""
-LONGER = {"renting": 600.0, "pull": 600.0, "lease": 600.0}
+LONGER = {"slurm": 900.0, "slurm_scale": 900.0, "seconds": 900.0, "renting": 600.0, "pull": 600.0, "lease": 600.0}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,
     "queue": queue_rows,
     "slurm": slurm_rows,
+    "slurm_scale": scale_rows,
+    "seconds": seconds_rows,
     "verify": verify_rows,
     "small": small_rows,
     "status": status_rows,

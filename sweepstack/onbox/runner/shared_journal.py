@@ -57,7 +57,7 @@ class SharedJournal(Journal):
         self.last_turn = 0.0
         self._failed: dict[str, str] = {}
         self._changed: dict[str, None] = {}
-        self._depth, self._dirty, self._size = 0, False, 0
+        self._depth, self._size, self._dirty, self._unsynced = 0, 0, False, False
         self._mutex = LinkLock(home / LOCK, owner, ended)
         super().__init__(home / "journal.jsonl")
 
@@ -70,8 +70,9 @@ class SharedJournal(Journal):
     @contextlib.contextmanager
     def turn(self, seconds: float | None = None) -> Iterator[bool]:
         """Holds the lock, with the journal read to its end. False when it is not had within `seconds`; None: raises
-        Fatal when it is not had for very long. Turns of one thread may be nested. What was appended is on the disk, and
-        is seen by other hosts, when the outermost ends. Raises Fenced, Fatal."""
+        Fatal when it is not had for very long. Turns of one thread may be nested. What was appended is seen by other
+        hosts when the outermost ends, and is on the disk, unless all of it was not to be waited for: then `sync` does
+        that. Raises Fenced, Fatal."""
         most = WAIT_SECONDS if seconds is None else seconds
         if not self._lock.acquire(timeout=most):
             if seconds is None:
@@ -121,7 +122,8 @@ class SharedJournal(Journal):
             except OSError as error:
                 raise Fatal(6, f"the journal can't be written: {error}") from error
             self._size += len(line)
-            self._dirty = True
+            self._dirty = self._dirty or wait
+            self._unsynced = True
             self._follow(entry, said)
 
     def _written(self, line: bytes) -> bool:
@@ -136,7 +138,18 @@ class SharedJournal(Journal):
         return False
 
     def sync(self) -> None:
-        """Nothing is left to do: the end of a turn has written all."""
+        """Takes no turn: others may append meanwhile."""
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise Fatal(6, f"the journal can't be written: {error}") from error
 
     def changed(self) -> list[str]:
         names = list(self._changed)
@@ -187,13 +200,15 @@ class SharedJournal(Journal):
     def _end(self) -> None:
         self.last_turn = time.monotonic()
         try:
-            if self._dirty:
-                self._dirty = False
-                os.fsync(self._file)
+            try:
+                if self._dirty:
+                    self._dirty = self._unsynced = False
+                    os.fsync(self._file)
+            finally:
+                os.close(self._file)  # an NFS client sends now what it has: before another one may read
         except OSError as error:
             raise Fatal(6, f"the journal can't be written: {error}") from error
         finally:
-            os.close(self._file)
             try:
                 self._mutex.give_back()
             except OSError as error:

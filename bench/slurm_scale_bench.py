@@ -1,0 +1,84 @@
+"""How far a sweep on Slurm goes: `python -m bench.slurm_scale_bench [cells …]`.
+
+A sweep of many cells on a real cluster of one node, through `pulumi` and `sweepctl`: a preview of the sweep to be made,
+an `up`, a status while its workers are at work, and the resources that the engine has of it. Beside it, in the same
+run, the same sweep of four cells. `memory`: of the largest process of a preview.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.engine.commands import ok
+from tests.rented.slurm_stack import SlurmStack
+
+FEW = 4
+LIMITS = {"preview": {10_000: 10.0, 100_000: 30.0}, "status": {10_000: 5.0}, "memory": 1e9}
+LIMIT_SECONDS = 240.0
+LOOKS = 3
+LARGEST = """\
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+sys.exit(code)
+"""
+
+
+def least(times: list[float]) -> float:
+    """Of a few rounds on a machine with neighbours, the one that they hindered least."""
+    return min(times)
+
+
+def of(cells: int, *, made: bool) -> dict[str, Any]:
+    """`made`: also the `up` and what follows from it."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("SWEEPSTACK_BENCH_DIR")) as folder:
+        stack = SlurmStack(Path(folder) / "s", nodes=1)
+        try:
+            stack.write_config()
+            stack.edit_config(lambda sweep: sweep.update(cells={"grid": {"seed": list(range(cells))}}))
+            stack.edit_config(lambda sweep: sweep["job"].update(run="sleep 5", resources={"cpu": 1, "memory": "200MB"}))
+            stack.init()
+            previews = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+            found: dict[str, Any] = {"preview": least(previews), "previews": previews, "memory": memory(stack)}
+            if made:
+                began = time.perf_counter()
+                ok(stack.up(timeout=LIMIT_SECONDS))
+                found["up"] = time.perf_counter() - began
+                looks = [ok(stack.sweepctl("status", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+                found |= {"status": least(looks), "statuses": looks}
+                state = json.loads(ok(stack.pulumi("stack", "export")).text)
+                found["resources"] = len(state["deployment"]["resources"])
+                again = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+                found["preview_again"] = least(again)
+            return found
+        finally:
+            stack.end()
+
+
+def memory(stack: SlurmStack) -> int:
+    """Bytes of the largest process of a preview."""
+    argv = [sys.executable, "-c", LARGEST, "pulumi", "preview", "--stack", stack.name, "--non-interactive"]
+    done = subprocess.run(argv, cwd=stack.project, env=stack.env, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return int(done.stdout.split()[-1])
+
+
+def measure(*cells: int) -> dict[str, Any]:
+    """Seconds of the commands, bytes, and resources, by the number of cells. Above 10,000 only the preview."""
+    found: dict[str, Any] = {"limits": LIMITS, "loads": [os.getloadavg()[0]]}
+    for count in (FEW, *(cells or (10_000, 100_000))):
+        found[str(count)] = of(count, made=count <= 10_000)
+        found["loads"].append(os.getloadavg()[0])
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:])), indent=2))
