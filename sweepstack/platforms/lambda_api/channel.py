@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.lambda_api.states import USER
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel
 
 ROOT = "/home/ubuntu/sweepstack"
 """The box's folder: `ubuntu` may write there, and it lies on the local disk."""
+FOLDERS = ("data", "scratch", "mnt/durable")
+"""The folders of the box's tiers: no runner starts without them."""
+FIRST_BOOT = (
+    f"#cloud-config\nruncmd:\n  - [install, -d, -o, {USER}, -g, {USER}, "
+    f"{', '.join([ROOT, f'{ROOT}/mnt', *(f'{ROOT}/{folder}' for folder in FOLDERS)])}]\n"
+)
+"""What cloud-init does once, at an instance's first boot: a create that was cancelled makes no folders."""
 PROBE_SECONDS = 10.0
 
 
@@ -34,10 +42,11 @@ def channel_to(record: BoxRecord) -> SshChannel:
 
 
 def why_silent(record: BoxRecord) -> str:
-    """Connects and runs a command. Returns why the box can't be used yet; "" when it can."""
+    """Connects, and makes the box's folders where they are not there. Returns why the box can't be used yet; "" when
+    it can."""
     if not probe.ON:
         return ""
     try:
-        return probe.runs(channel_to(record), ["true"], seconds=PROBE_SECONDS)
+        return probe.runs(channel_to(record), ["mkdir", "-p", *FOLDERS], seconds=PROBE_SECONDS)
     except PlatformError as error:
         return str(error)

@@ -23,7 +23,7 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, problem, session
-from sweepstack.platforms.lambda_api.channel import why_silent
+from sweepstack.platforms.lambda_api.channel import FIRST_BOOT, why_silent
 from sweepstack.platforms.lambda_api.errors import refused
 from sweepstack.platforms.lambda_api.lookup import LOOKS, by_id, by_tag, recorded
 from sweepstack.platforms.lambda_api.offers import fitting, must_be_possible
@@ -134,6 +134,7 @@ def _body(request: BoxRequest, offer: Offer, key_name: str, asked: datetime) -> 
         "instance_type_name": kind,
         "ssh_key_names": [key_name],
         "name": request.tag[:MOST_NAME],
+        "user_data": FIRST_BOOT,
         "tags": [
             {"key": TAG_KEY, "value": request.tag},
             {"key": ASKED_KEY, "value": asked.isoformat()},
