@@ -1,4 +1,4 @@
-"""What the tests need of the system's packages: an SSH server, Slurm, a browser.
+"""What the tests need of the system's packages: an SSH server, Slurm, a browser, QEMU.
 
 A user of sweepstack needs none.
 
@@ -98,5 +98,12 @@ BROWSER = SystemPackages(
     programs=("chromium", "google-chrome", "google-chrome-stable", "chromium-browser"),
     any_program=True,
 )
-OF_OPTION = {"ssh": SSH, "slurm": SLURM, "browser": BROWSER}
+NFS = SystemPackages(
+    title="QEMU",
+    of="by apt, for tests over NFS: its machines have kernels of their own",
+    tests="tests over NFS",
+    packages=("qemu-system-x86", "busybox-static", "e2fsprogs"),
+    programs=("qemu-system-x86_64", "busybox", "mke2fs"),
+)
+OF_OPTION = {"ssh": SSH, "slurm": SLURM, "browser": BROWSER, "nfs": NFS}
 """The packages of each option of set-up that has some."""

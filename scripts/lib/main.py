@@ -17,6 +17,7 @@ from scripts.lib import (
     command_plugin,
     engine_build,
     engine_download,
+    kernel,
     launchers,
     python_env,
     stamp,
@@ -33,6 +34,8 @@ from scripts.lib.processes import Together
 LOCK_DEADLINE = 2400.0
 UV_DEADLINE = 600.0
 ENGINE_DISK_GB = 5
+OPTIONAL = ("torch", "s3", "ssh", "slurm", "nfs")
+"""Options that add something beside the Python packages."""
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -42,6 +45,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
+    parser.add_argument("--nfs", action="store_true", help="also QEMU and a kernel, for tests over NFS (apt, as root)")
     parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
@@ -71,7 +75,7 @@ class Setup:
     def run(self) -> None:
         """Raises SetupError with the first cause when a step fails."""
         began = time.monotonic()
-        wanted = [*self.groups, *(name for name in ("torch", "s3", "ssh", "slurm") if getattr(self.options, name))]
+        wanted = [*self.groups, *(name for name in OPTIONAL if getattr(self.options, name))]
         last = stamp.Stamp.read(self.places.record)
         reason = "--force" if self.options.force else stamp.why_stale(last, self.places, wanted)
         if last is not None and self.options.engine not in ("auto", last.engine_source):
@@ -85,7 +89,7 @@ class Setup:
         self.console.say(f"setting up {self.places.root} ({reason})")
         # What the user has stays when the next run wants less: torch is not taken away by `make up`.
         if last is not None:
-            self.groups = sorted({*self.groups, *last.groups} - {"torch", "s3", "ssh", "slurm"})
+            self.groups = sorted({*self.groups, *last.groups} - {*OPTIONAL})
         apt = [self._apt_side] if any(getattr(self.options, option) for option in OF_OPTION) else []
         Together()([self._python_side, self._built_side, *apt])
         assert self.engine is not None
@@ -95,6 +99,7 @@ class Setup:
             "s3": S3_SERVER.binary(self.places).is_file(),
             "ssh": not OF_OPTION["ssh"].missing(),
             "slurm": not OF_OPTION["slurm"].missing(),
+            "nfs": not OF_OPTION["nfs"].missing() and kernel.is_there(self.places),
             "browser": not OF_OPTION["browser"].missing()
             and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
         }
@@ -154,6 +159,8 @@ class Setup:
             for option, packages in OF_OPTION.items():
                 if getattr(self.options, option):
                     packages.install(self.env, self.console, cancel)
+            if self.options.nfs:
+                kernel.unpack(self.places, self.env, self.console, cancel)
 
     def _engine_side(self, cancel: threading.Event) -> None:
         recipe = Recipe.read(self.places.root)

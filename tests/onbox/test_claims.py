@@ -21,64 +21,13 @@ from sweepstack.core.journal import parse_journal
 from tests.oldest_python import onbox_python
 
 SECONDS = 120.0
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = """
-import fcntl, os, sys
-sys.path.insert(0, {root!r})
-from pathlib import Path
-from sweepstack.onbox.runner.shared_journal import SharedJournal
-from sweepstack.onbox.runner.workers import Proofs, begin, who
-
-os.fsync = lambda _: None  # no power fails here: what a killed process wrote, the kernel has
-home, name, cells = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-me = who(name)
-begin(home, me)
-proofs = Proofs(home, me, lambda: {{"native_id": "claims-" + home.parent.name, "shared": {{}}}})
-journal = SharedJournal(home, name, me, proofs.lock_owner_ended)
-proofs.journal = journal
-journal.append("runner-started", pid=os.getpid())
-lowest, digest = 0, "sha256:" + "0" * 64
-facts = dict(config_digest=digest, code=digest, version=digest, retry=0)
-
-def is_free(number):
-    progress = journal.cells[str(number)]
-    return progress.state != "sealed" and not journal.elsewhere(progress)
-
-while True:
-    with journal.turn():
-        while lowest < cells and journal.cells[str(lowest)].state == "sealed":
-            lowest += 1
-        number = next((one for one in range(lowest, min(cells, lowest + 9)) if is_free(one)), None)
-        if number is not None:
-            attempt = journal.cells[str(number)].attempt + 1
-            journal.append("cell-started", cell=str(number), attempt=attempt, **facts)
-    if number is not None:
-        with open(home / "held" / str(number), "ab", 0) as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                (home / "twice").write_text(name + " " + str(number))
-            journal.append("cell-sealed", cell=str(number), attempt=attempt, manifest=digest, bytes=1, **facts)
-    elif lowest >= cells:
-        break
-    else:
-        for worker in journal.holders():
-            proof = proofs.proof(worker)
-            if proof:
-                with journal.turn():
-                    if worker not in journal.ended:
-                        journal.append("worker-ended", worker=worker, proof=proof, by=name)
-journal.append("runner-stopped", why="nothing to take")
-"""
-"""Claims cell after cell, and seals each at once. Dead workers are looked for when nothing else is to be had."""
+WORKER = Path(__file__).with_name("claiming.py")
 
 
 def play(folder: Path, seed: int, claims: int, kills: int) -> None:
     """Two workers claim all cells; `kills` times one of them is killed and replaced, after it has claimed a while."""
     home = folder / "data"
     (home / "held").mkdir(parents=True)
-    program = folder / "worker.py"
-    program.write_text(WORKER.format(root=str(ROOT)))
     chance, journal = random.Random(seed), home / "journal.jsonl"
     live: list[subprocess.Popen[bytes]] = []
     count = 0
@@ -86,7 +35,7 @@ def play(folder: Path, seed: int, claims: int, kills: int) -> None:
     def start() -> None:
         nonlocal count
         count += 1
-        argv = [onbox_python(), "-S", str(program), str(home), f"w{count}", str(claims)]
+        argv = [onbox_python(), "-S", str(WORKER), str(home), f"w{count}", str(claims)]
         with (folder / f"w{count}.log").open("wb") as log:
             live.append(subprocess.Popen(argv, stderr=log))
 
@@ -119,13 +68,13 @@ def play(folder: Path, seed: int, claims: int, kills: int) -> None:
         for one in live:
             one.kill()
             one.wait()
-    judge(home, claims, seed)
-
-
-def judge(home: Path, claims: int, seed: int) -> None:
-    """By the journal, whose chain must be whole, and by the locks that the kernel had."""
     assert not (home / "twice").exists(), f"two living workers had {(home / 'twice').read_text()}; seed {seed}"
-    entries = parse_journal((home / "journal.jsonl").read_bytes()).entries
+    judge(journal.read_bytes(), claims, seed)
+
+
+def judge(journal: bytes, claims: int, seed: int) -> None:
+    """By the journal, whose chain must be whole."""
+    entries = parse_journal(journal).entries
     holder: dict[str, str] = {}
     sealed: Counter[str] = Counter()
     gone: set[str] = set()

@@ -168,7 +168,7 @@ class LocalChannel:
         now may have read the queue before. Only a drop has to wait for that. Raises Unreachable after 60 s."""
         folder, ends = self._locate(SHARED_LOCK), time.monotonic() + APPEND_LOCK_SECONDS
         with contextlib.suppress(FileNotFoundError):  # no worker was here yet
-            first = now = standing(folder)
+            first = now = standing(folder, anew=True)
             while not now.free and now.number == first.number:
                 if time.monotonic() > ends or (self._cancelled is not None and self._cancelled()):
                     owner = owner_of(folder, now.number)
@@ -178,7 +178,7 @@ class LocalChannel:
                         f"started. Next: the same command again; if that worker is dead: sweepctl worker-ended"
                     )
                 time.sleep(locks.PAUSE_SECONDS)
-                now = standing(folder)
+                now = standing(folder, anew=True)
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
         import secrets

@@ -27,7 +27,9 @@ SHORTEST, LONGEST = 0.001, 0.05
 """Seconds between two looks, longer and longer."""
 PATIENCE = 0.1
 """Who has it for less is not asked about."""
-_RECORD = ".record-"
+ANEW_SECONDS = 1.0
+"""So often a process that waits looks anew."""
+_RECORD, _LOOK = ".record-", ".look-"
 
 
 class Standing:
@@ -37,8 +39,17 @@ class Standing:
         self.number, self.free = number, free
 
 
-def standing(folder: Path) -> Standing:
-    """Looks once. Takes no lock. Raises OSError; FileNotFoundError where there is no such lock."""
+def standing(folder: Path, anew: bool = False) -> Standing:
+    """Looks once. Takes no lock. Raises OSError; FileNotFoundError where there is no such lock.
+
+    `anew`: sees what changed a moment ago, too. An NFS client takes its own copy of a folder's names for right as long
+    as the folder's times stay the same; two changes within one tick of the server's clock leave the same times. After
+    a change of its own it reads them anew: so this makes and removes a file there.
+    """
+    if anew:
+        look = folder / f"{_LOOK}{os.urandom(8).hex()}"
+        os.close(os.open(look, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        os.unlink(look)
     numbers, freed = set(), set()
     with os.scandir(folder) as entries:  # to open the folder makes an NFS client ask its server anew
         for entry in entries:
@@ -82,9 +93,11 @@ class LinkLock:
         """Takes the lock; tries for `seconds`, with 0 once. False when another process has it, or once `cancelled()`.
         Raises OSError."""
         ends, pause = time.monotonic() + seconds, SHORTEST
-        number, since = 0, 0.0
+        number, since, looked = 0, 0.0, time.monotonic()
         while True:
-            seen = standing(self._folder)
+            anew = time.monotonic() - looked > ANEW_SECONDS
+            looked = time.monotonic() if anew else looked
+            seen = standing(self._folder, anew)
             if seen.number != number:
                 number, since = seen.number, time.monotonic()
             slow = time.monotonic() - since > PATIENCE
