@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROOT = "/home/ubuntu/sweepstack"
 """The box's folder: `ubuntu` may write there, and it lies on the local disk."""
+FOLDERS = ("data", "scratch", "mnt/durable")
+"""Its tiers, below the box's folder."""
 PROBE_SECONDS = 10.0
 
 
@@ -34,10 +36,11 @@ def channel_to(record: BoxRecord) -> SshChannel:
 
 
 def why_silent(record: BoxRecord) -> str:
-    """Connects and runs a command. Returns why the box can't be used yet; "" when it can."""
+    """Connects and makes the folders of the tiers, which nothing on the image makes; where they are, nothing happens.
+    Returns why the box can't be used yet; "" when it can."""
     if not probe.ON:
         return ""
     try:
-        return probe.runs(channel_to(record), ["true"], seconds=PROBE_SECONDS)
+        return probe.runs(channel_to(record), ["mkdir", "-p", *FOLDERS], seconds=PROBE_SECONDS)
     except PlatformError as error:
         return str(error)
