@@ -49,7 +49,7 @@ def platform(name: str, scale: float) -> Iterator[tuple[Simulator, dict[str, str
     its, clock = rental(name), VirtualClock(scale=scale)
     customers = its.open(clock, offers=OFFERS, limits=True, create_seconds=CREATE_SECONDS / scale)
     with SimServer(customers.sim) as server:
-        yield customers.sim, {its.url: server.url, its.key: customers.key}
+        yield customers.sim, {its.url: server.api, its.key: customers.key}
         customers.sim.check()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ NEXT = re.compile(
     r"[Rr]un the command again"
 )
 NOTHING = re.compile(r"nothing (of it )?(exists|bills)|nothing was (rented|made)|was not (rented|made)")
+AS_FOR = re.compile(r"^as for +box (\S+): .*\bnext\b", re.MULTILINE)
+"""In the refusal of a second box: its next command is the one that was said of the first, in the same command."""
 GENERATION = re.compile(r"-g\d+\Z")
 
 
@@ -69,7 +71,7 @@ class Judge:
                 self.broke(f"said: a key in {first}")
             if "internal error in sweepstack" in error:
                 self.broke(f"said: {error}")
-            elif not NEXT.search(error):
+            elif not NEXT.search(error) and not _told_of_another(error, outcome.errors):
                 self.broke(f"said: no next command in: {error}")
                 continue
             for one in living:
@@ -79,6 +81,12 @@ class Judge:
                     self.broke(f"said: {first!r}, and {one['id']} bills")
             if living and not any(name in error for name in self.names) and not any(r["id"] in error for r in living):
                 self.broke(f"said: {first!r} does not name what may bill ({[r['id'] for r in living]})")
+
+
+def _told_of_another(error: str, errors: Sequence[str]) -> bool:
+    """Whether the message leaves its next command to that of another box, which has one."""
+    named = AS_FOR.search(error)
+    return named is not None and any(f"Box {named[1]}:" in other and NEXT.search(other) for other in errors)
 
 
 def box_of(tag: str) -> str:

@@ -50,7 +50,7 @@ def plan(seed: int) -> Plan:
     platform = platform_of(seed)
     its = rental(platform)
     boxes = 2 if dice.random() < 0.2 else 1
-    stop = dice.random() < 0.5
+    stop = dice.random() < 0.5 and its.whole
     rules = draw(seed, its.menu, most=6, latest=6)
     faults = tuple(
         {"kind": rule.kind, "match": rule.match, "nth": rule.nth, "times": rule.times, **rule.params} for rule in rules

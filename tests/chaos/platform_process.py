@@ -160,7 +160,7 @@ def _carry_out(worlds: dict[int, World], words: dict[str, Any]) -> dict[str, Any
         number = max(worlds, default=0) + 1
         worlds[number] = world
         told: dict[str, Any] = {
-            "url": world.server.url,
+            "url": world.server.api,
             "key": world.customers.key,
             "other_key": world.customers.other_key,
             "account": world.customers.account,

@@ -17,7 +17,7 @@ from sweepstack.platforms.lambda_api.api import FRESH_SECONDS
 from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS, created_at_once
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.lambda_cloud import (
+from tests.simulators.lambda_api import (
     AT_ONCE,
     GET,
     KEY,

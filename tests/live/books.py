@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 
 SECONDS = 30.0
+MOST_PER_HOUR = 0.60
+"""USD of any box of a live run, unless the platform has none so cheap."""
 PAGES = 100
 
 
@@ -35,6 +37,9 @@ class Books:
     boxes: Callable[[Books], list[Entry]]
     volumes: Callable[[Books], list[Entry]]
     end: Callable[[Books, str], None]
+    stops: bool = True
+    """Whether the platform can stop a box and tells a balance: the whole loop (`tests.live.loop`) needs both."""
+    most_per_hour: float = MOST_PER_HOUR
 
     def client(self) -> httpx.Client:
         """A client of the platform, with the key in its header."""
@@ -46,6 +51,11 @@ class Books:
         """All boxes and volumes whose tag begins with `prefix`. Raises httpx.HTTPError when that can't be said."""
         found = [*self.boxes(self), *self.volumes(self)]
         return [entry for entry in found if entry.tag.startswith((prefix, prefix.replace("-", "_")))]
+
+
+def loop_books() -> dict[str, Books]:
+    """Those of the platforms on which the whole loop can be played."""
+    return {name: books for name, books in all_books().items() if books.stops}
 
 
 def all_books() -> dict[str, Books]:

@@ -16,8 +16,6 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platfor
 from tests.conformance.harness import created_at_once, harness_class
 from tests.live.run import LiveRun
 
-MOST_PER_HOUR = 0.60
-"""USD: no box of a live run costs more."""
 BY_HAND_SECONDS = 180.0
 NOWHERE = "http://127.0.0.1:9"
 CANNOT = frozenset(
@@ -35,7 +33,7 @@ def metered(platform: Platform, run: LiveRun) -> Platform:
     class Metered(type(platform)):  # type: ignore[misc]
         def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
             """Raises OverBudget instead of renting past the ceiling."""
-            run.purse.take(request.tag, min(request.max_price or MOST_PER_HOUR, MOST_PER_HOUR))
+            run.purse.take(request.tag, min(request.max_price or run.books.most_per_hour, run.books.most_per_hour))
             try:
                 record: BoxRecord = super().create(request, wait=wait)
             except StillCreating as error:
@@ -78,7 +76,7 @@ class LiveHarness:
 
     def request(self, tag: str, **changes: Any) -> BoxRequest:
         assert tag.startswith(self._run.prefix), f"{tag} is not of this run: nothing would end it"
-        known = {"tag": tag, "name": "live", "public_key": public_key(), "max_price": MOST_PER_HOUR}
+        known = {"tag": tag, "name": "live", "public_key": public_key(), "max_price": self._run.books.most_per_hour}
         return BoxRequest(**{**known, **changes})
 
     def volume(self, platform: Platform, tag: str) -> VolumeRecord:
@@ -115,7 +113,7 @@ class LiveHarness:
             self._patch.setenv(self._run.books.url, self._run.url)
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
-        self._run.purse.take(request.tag, MOST_PER_HOUR)
+        self._run.purse.take(request.tag, self._run.books.most_per_hour)
         return created_at_once(self.adapter, request, count, machines=True, seconds=900)
 
     def _until(self, ready: Callable[[], bool], what: str) -> None:

@@ -23,7 +23,7 @@ from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.model import Profile
 from tests.engine.commands import Result
 from tests.engine.harness import Stack
-from tests.live.harness import MOST_PER_HOUR
+from tests.live.books import MOST_PER_HOUR
 from tests.live.run import LiveRun
 from tests.live.transcript import Transcript
 

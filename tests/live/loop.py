@@ -26,8 +26,7 @@ from sweepstack.profiles import dates
 from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
 from tests.engine.harness import ROOT, Stack
-from tests.live.books import all_books
-from tests.live.harness import MOST_PER_HOUR
+from tests.live.books import MOST_PER_HOUR, loop_books
 from tests.live.journey import Failed, Journey
 from tests.live.purse import RESERVE_SECONDS, OverBudget
 from tests.live.run import LiveRun, busy, new_identity
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.live.loop", description="Costs money: docs/testing-live.md")
-    parser.add_argument("platform", nargs="?", default="", help=", ".join(all_books()))
+    parser.add_argument("platform", nargs="?", default="", help=", ".join(loop_books()))
     parser.add_argument("--spend", default="", metavar="USD", help="what it may cost at most: 0.15 to 100")
     parser.add_argument("--stack", type=Path, metavar="FILE", help="instead of the stack file that ships")
     parser.add_argument("--profiles", type=Path, metavar="FOLDER", help="instead of profiles/: which are to get stamps")
@@ -71,7 +70,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _check(told: argparse.Namespace) -> None:
     """Raises NotBegun. Asks nothing of any platform."""
-    books = all_books()
+    books = loop_books()
     if told.platform not in books:
         known = " or ".join(books)
         raise NotBegun(f"which platform? {known}: make live PLATFORM={next(iter(books))} USD=1")

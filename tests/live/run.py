@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.onbox.host.capabilities import HasBalance
+from sweepstack.onbox.host.capabilities import HasBalance, HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.platforms.registry import load_platform, need
 from tests.live.books import Entry, all_books
@@ -97,9 +97,10 @@ class LiveRun:
                 if record.tag.startswith(self.prefix) and record.phase is not Phase.GONE:
                     with suppress(PlatformError):  # what stays is listed, and tried again
                         platform.destroy(record.native_id, account)
-            for volume in platform.list_volumes(self.prefix):
-                with suppress(PlatformError):
-                    platform.delete_volume(volume.native_id, account)
+            if isinstance(platform, HasVolumes):
+                for volume in platform.list_volumes(self.prefix):
+                    with suppress(PlatformError):
+                        platform.delete_volume(volume.native_id, account)
         except PlatformError as error:
             problem = f"what is there can't be ended: {error}"
         return problem

@@ -8,10 +8,10 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.rented.world import rented
-from tests.simulators.rental import rentals, stack_of
+from tests.simulators.rental import stack_of, whole_rentals
 from tests.unit.provider.test_imports import HEAVY, imported, sdk_of
 
-FIRST, *OTHERS = rentals()
+FIRST, *OTHERS = whole_rentals()
 
 
 # Each adapter's imports: tests/unit/provider/test_imports.py.

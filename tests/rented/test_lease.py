@@ -29,14 +29,14 @@ from tests.rented.world import World, rented, without_internet
 from tests.simulators.host import Host
 from tests.simulators.ledger import HOUR, Rental
 from tests.simulators.own_keys import OWN, OWNER
-from tests.simulators.rental import rentals, stack_of
+from tests.simulators.rental import stack_of, whole_rentals
 
 __all__ = ["instance"]  # a fixture
 LEASE, MARGIN, MONTH = 3.0, 600.0, 30 * 24 * HOUR
 """Seconds: the lease of a box, what may be billed beyond it, and how long no command looks at it."""
 STOP_SECONDS = 300.0
 """How long a test waits for what a box is to do: far longer than it takes, and well within the margin."""
-FIRST, *OTHERS = rentals()
+FIRST, *OTHERS = whole_rentals()
 PLATFORMS = [FIRST, *OTHERS]
 OTHER_THAN_THE_LOOP = [pytest.param(FIRST, marks=pytest.mark.proof), *OTHERS]
 """tests/rented/test_loop.py plays the first one, in every run."""

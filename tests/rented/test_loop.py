@@ -8,9 +8,9 @@ import pytest
 
 from tests.engine.commands import assert_refused, ok
 from tests.rented.world import World, rented, without_internet
-from tests.simulators.rental import rentals, stack_of
+from tests.simulators.rental import stack_of, whole_rentals
 
-FIRST, *OTHERS = rentals()
+FIRST, *OTHERS = whole_rentals()
 
 
 # Each platform's stack file is brought up and ended by tests/chaos/test_engine.py, too.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.commands import assert_failed, ok
 from tests.rented.world import World, rented, without_internet
-from tests.simulators.rental import rentals, stack_of
+from tests.simulators.rental import stack_of, whole_rentals
 
 
 def left(world: World, usd: float) -> None:
@@ -17,7 +17,7 @@ def left(world: World, usd: float) -> None:
     account.credit = world.sim.ledger.spent(account.id) + usd
 
 
-@pytest.mark.parametrize("platform", rentals())
+@pytest.mark.parametrize("platform", whole_rentals())
 def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: Path) -> None:
     with rented(platform, tmp_path, stack_of(platform), machines=False) as world:
         stack = world.stack
@@ -32,7 +32,7 @@ def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: 
         )
         asked = [f"{call.method} {call.route}" for call in world.sim.calls]
         assert len(asked) <= 3, f"the market, the balance, and one more for what bills on the account: {asked}"
-        if platform == rentals()[0]:
+        if platform == whole_rentals()[0]:
             place = stack.sweepctl("place", timeout=120)
             assert place.rc == 1, str(place)
             assert "the balance does not carry" in place.text

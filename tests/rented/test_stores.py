@@ -14,7 +14,7 @@ import pytest
 from tests.accepted_facts import accepted_today
 from tests.engine.commands import Result, assert_failed, ok
 from tests.rented.world import World, rented, without_internet
-from tests.simulators.rental import rentals, stack_of
+from tests.simulators.rental import stack_of, whole_rentals
 
 KEEP = """\
 config:
@@ -74,7 +74,7 @@ class Lab:
         return {rental.id for rental in self.world.sim.ledger.live() if rental.kind == "volume"}
 
 
-@pytest.fixture(params=rentals())
+@pytest.fixture(params=whole_rentals())
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     with rented(request.param, tmp_path, stack_of(request.param)) as world:
         without_internet(world.stack)

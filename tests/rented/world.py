@@ -70,7 +70,7 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
     with SimServer(sim) as server:
         stack = Stack(base / "sweep", name=name)
         stack.env |= {
-            **{variable: server.url if value == "URL" else value for variable, value in variables.items()},
+            **{variable: server.api if value == "URL" else value for variable, value in variables.items()},
             "SWEEPSTACK_SSH_KEY": str(ssh_key),
             "SWEEPSTACK_API_PACE": PACE,
         }
@@ -93,7 +93,7 @@ def beside(world: World, platform: str, base: Path) -> Iterator[World]:
     """A second platform for the stack of `world`: an account there, whose boxes are machines as well."""
     sim, key, variables = _open(platform, base / "platform", machines=True)
     with SimServer(sim) as server:
-        world.stack.env |= {variable: server.url if value == "URL" else value for variable, value in variables.items()}
+        world.stack.env |= {variable: server.api if value == "URL" else value for variable, value in variables.items()}
         try:
             yield World(platform, sim, server, key, world.stack)
         finally:

@@ -84,15 +84,21 @@ def add_address(network: int, address: str) -> None:
 
 
 class Relay:
-    """Listens at a port of 127.0.0.1 in one network, and passes on to another one: what a gateway and an outlet share.
+    """Listens at a port of loopback in one network, and passes on to another one: what a gateway and an outlet share.
 
     `near`, `far`: make a socket in the network where it listens, and in the one where it connects to port `inside`.
-    `port` 0: the kernel chooses. `to_machine`, `from_machine`: bytes passed on to the far side, and back from it, over
-    all connections, since it was made.
+    `port` 0: a free one; `at`: of which address. `to_machine`, `from_machine`: bytes passed on to the far side, and
+    back from it, over all connections, since it was made.
     """
 
     def __init__(
-        self, near: Callable[[], socket.socket], far: Callable[[], socket.socket], inside: int, *, port: int = 0
+        self,
+        near: Callable[[], socket.socket],
+        far: Callable[[], socket.socket],
+        inside: int,
+        *,
+        port: int = 0,
+        at: str = "127.0.0.1",
     ) -> None:
         self._far, self.inside = far, inside
         self.to_machine = self.from_machine = 0
@@ -106,7 +112,7 @@ class Relay:
         self._rate: float | None = None
         self._listener = near()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(("127.0.0.1", port or port_for_a_program()))  # it may come back to it
+        self._listener.bind((at, port or port_for_a_program()))  # it may come back to it
         self._listener.listen(128)
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, name=f"relay-{self.port}", daemon=True).start()
@@ -229,10 +235,10 @@ class Relay:
 
 
 class Gateway(Relay):
-    """Listens on 127.0.0.1 of the host and passes on to `inside` (a port) of a machine's network."""
+    """Listens on an address of the host's loopback and passes on to `inside` (a port) of a machine's network."""
 
-    def __init__(self, network: int, inside: int, *, port: int = 0) -> None:
-        super().__init__(socket.socket, lambda: socket_in(network), inside, port=port)
+    def __init__(self, network: int, inside: int, *, port: int = 0, at: str = "127.0.0.1") -> None:
+        super().__init__(socket.socket, lambda: socket_in(network), inside, port=port, at=at)
 
 
 class Outlet(Relay):

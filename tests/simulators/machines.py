@@ -30,6 +30,8 @@ from tests.simulators.gateway import Gateway, Outlet, Relay, network_of, raise_l
 INIT = Path(__file__).with_name("machine_init.sh")
 SSHD = Path("/usr/sbin/sshd")
 START_SECONDS = 120.0
+USER_ID = 61_000
+"""Of a user that is not root, and of its group; none that this host has."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DURABLE = "/sweepstack/mnt/durable"
 _DISK = {"root": 0o700, "home": 0o755, "sweepstack": 0o755, "workspace": 0o755, "srv": 0o755, "tmp": 0o1777}
@@ -101,8 +103,6 @@ class Machine:
     thread's at a time.
     """
 
-    host = "127.0.0.1"
-    user = "root"
     image_binds: ClassVar[dict[str, Path]] = {}
     """What every machine shows besides, as an image's content: absolute path in the machine → folder of the host."""
     image_tools: ClassVar[dict[str, str]] = {}
@@ -124,14 +124,17 @@ class Machine:
         tools: Mapping[str, str],
         shell_only: bool,
         outlets: Sequence[int],
+        login: str,
+        address: str,
     ) -> None:
         self.name, self.keep = name, keep
+        self.user, self.host = login, address or "127.0.0.1"
         self.disk, self.log = keep / "disk", keep / "log"
         self.authorized_keys = list(authorized_keys)
         self.env, self.binds = dict(env), dict(binds)
         self.command, self.session_env, self.shell_only = command, session_env, shell_only
         self.gpus, self.tools = gpus, dict(tools)
-        self.port = 0
+        self.port = 22 if address else 0
         self.gateway: Gateway | None = None
         self.outlets: list[Outlet] = []
         self._outward = tuple(outlets)
@@ -158,6 +161,8 @@ class Machine:
         tools: Mapping[str, str] | None = None,
         shell_only: bool = False,
         outlets: Sequence[int] = (),
+        login: str = "root",
+        address: str = "",
     ) -> Machine:
         """Starts a machine and returns when its port 22 answers (at most 30 s; usually in 0.2 s).
 
@@ -170,7 +175,9 @@ class Machine:
         keys that may log in as root; our sshd only. `gpus`: what `nvidia-smi` says; without any there is no such
         program. `tools`: more programs for /usr/local/bin, as name → script. `shell_only`: sessions get a terminal or
         nothing, as through a proxy that can neither copy nor forward. `outlets`: ports of the host's loopback that it
-        reaches at the same port of its own; it reaches nothing else.
+        reaches at the same port of its own; it reaches nothing else. `login`: the only user that may log in; our sshd
+        only. `address`: one of loopback at whose port 22 it answers, as a machine with a public address does; else it
+        is at a port of 127.0.0.1.
         """
         require()
         found = {**cls.image_binds, **(binds or {})}
@@ -188,8 +195,10 @@ class Machine:
             tools={**cls.image_tools, **(tools or {})},
             shell_only=shell_only,
             outlets=outlets,
+            login=login,
+            address=address,
         )
-        machine._boot(port=0)
+        machine._boot(port=machine.port)
         return machine
 
     @property
@@ -346,7 +355,7 @@ class Machine:
         raise_loopback(self._network)
         self.outlets = [Outlet(self._network, port) for port in self._outward]
         self._await_ssh()
-        self.gateway = Gateway(self._network, 22, port=port)
+        self.gateway = Gateway(self._network, 22, port=port, at=self.host)
         self.port = self.gateway.port
         if self._isolated:
             self.isolate()
@@ -386,9 +395,28 @@ class Machine:
             refusal = 'echo "Error: Your SSH client doesn\'t support PTY"; exit 1'
             shell = f'if [ -z "$SSH_TTY" ]; then {refusal}; fi; exec ${{SHELL:-/bin/bash}} -l'
             limits = 'restrict,pty,command="{}" '.format(shell.replace('"', '\\"'))
-        path = self.disk / "root/.ssh/authorized_keys"
+        path = (self.disk / "root" if self.user == "root" else self._home()) / ".ssh/authorized_keys"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text("".join(f"{limits}{key.strip()}\n" for key in self.authorized_keys))
         path.chmod(0o600)
+        if self.user != "root":
+            for made in (path.parent, path):
+                os.chown(made, USER_ID, USER_ID)
+
+    def _home(self) -> Path:
+        """The home of a user that is not root, who is made where there is none yet."""
+        home = self.disk / "home" / self.user
+        if not home.exists():
+            home.mkdir(mode=0o750)
+            os.chown(home, USER_ID, USER_ID)
+            for name, line in (
+                ("passwd", f"{self.user}:x:{USER_ID}:{USER_ID}::/home/{self.user}:/bin/bash"),
+                ("group", f"{self.user}:x:{USER_ID}:"),
+                ("shadow", f"{self.user}:*:19700:0:99999:7:::"),
+            ):
+                with (self.disk / "etc" / name).open("a") as table:
+                    table.write(f"{line}\n")
+        return home
 
     def authorize(self, *keys: str) -> None:
         """Lets more public keys log in from now on, as a platform does that attaches a key to what runs."""

@@ -49,8 +49,11 @@ class Rental(Protocol):
     """The states of a box in the ledger in which its compute bills, and not its disk alone."""
     preempted: str
     """What `Simulator.act` is asked for, that the platform stops a box by itself."""
+    whole: bool
+    """It stops boxes, keeps volumes, rents by bids, and tells balance and bill; else it has only what every one has."""
     volume_region: str
-    """Where a test's volume is to be: not where a box without one would go, which is the cheapest place."""
+    """Where a test's volume is to be: not where a box without one would go, which is the cheapest place. Empty where
+    there are none."""
     volume_month: str
     """What 10 GB cost there by the platform's own books, as our screens say it."""
     list: str
@@ -98,6 +101,11 @@ def rentals() -> list[str]:
     return sorted(found.parent.name for found in Path(__file__).parent.glob("*/rental.py"))
 
 
+def whole_rentals() -> list[str]:
+    """Those that have all of what a platform may have."""
+    return [adapter for adapter in rentals() if rental(adapter).whole]
+
+
 def rental(adapter: str) -> Rental:
     """That of one platform."""
     found: Rental = importlib.import_module(f"tests.simulators.{adapter}.rental").Rental()
@@ -113,6 +121,6 @@ def stack_of(adapter: str) -> str:
     """The stack that ships for this platform: whose first candidate it is."""
     for file in sorted((ROOT / "stacks").glob("Pulumi.*.yaml")):
         sweep = yaml.safe_load(file.read_text())["config"].get("sweepstack:sweep", {})
-        if sweep.get("candidates", [""])[0] == adapter:
+        if sweep.get("candidates", [""])[0].replace("-", "_") == adapter:
             return file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     raise LookupError(f"no stack ships for {adapter}")

@@ -48,6 +48,8 @@ class SimServer:
         self._httpd.owner = self
         self.url = f"http://127.0.0.1:{self._httpd.server_address[1]}"
         simulator.url = self.url
+        self.api = self.url + simulator.base
+        """Where clients are sent: with what the vendor's own address ends in."""
         self._thread = threading.Thread(target=self._httpd.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 

@@ -106,6 +106,8 @@ class Simulator:
     passes before the call is carried out. `state`: a folder for what has to outlive a call, made on demand."""
 
     name = "simulator"
+    base = ""
+    """What every path of the API begins with, where the vendor's address of it has that in it."""
     kinds: Mapping[str, str] = {}
     """Fault kinds of this platform: kind → what it does."""
     headers = USUAL_HEADERS

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.simulators.core import HOUR, MONTH, TRANSPORT, SimServer, VirtualClock, draw
-from tests.simulators.lambda_cloud import (
+from tests.simulators.lambda_api import (
     AT_ONCE,
     GET,
     KEY,
@@ -671,13 +671,13 @@ def test_every_kind_of_fault_is_tested_here_and_a_seed_draws_only_what_exists() 
 
 
 def test_it_is_served_by_itself() -> None:
-    command = [sys.executable, "-m", "tests.simulators.lambda_cloud", "--at-once", "--seed", "1"]
+    command = [sys.executable, "-m", "tests.simulators.lambda_api", "--at-once", "--seed", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
         assert served.stdout is not None
         told = dict(served.stdout.readline().strip().split("=", 1) for _ in range(2))
         assert told["LAMBDA_API_KEY"] == KEY
         assert told["LAMBDA_API_BASE_URL"].endswith("/api/v1")
         url = told["LAMBDA_API_BASE_URL"].removesuffix("/api/v1")
-        assert httpx.get(f"{url}/__sim__/state").json()["simulator"] == "lambda_cloud"
+        assert httpx.get(f"{url}/__sim__/state").json()["simulator"] == "lambda_api"
         os.kill(served.pid, signal.SIGTERM)
         assert served.wait(60) == 0

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.simulators.core import HOUR, TRANSPORT, draw
-from tests.simulators.rental import rental, rentals
+from tests.simulators.rental import rental, whole_rentals
 from tests.simulators.runpod import COMMUNITY, KINDS, SECURE, SPOT_CREATE, SPOT_MENU, SPOT_RESUME, RunPodSim
 from tests.simulators.runpod.spot import NO_SPOT, NO_SPOT_NOW, WRONG
 from tests.simulators.test_runpod_machines import MOUNT, client, key, sim, ssh
@@ -256,7 +256,7 @@ def test_a_lost_answer_leaves_a_pod(runpod_sim: RunPodSim, ann: httpx.Client) ->
 
 
 def test_the_menus_draw_only_what_exists() -> None:
-    for adapter in rentals():
+    for adapter in whole_rentals():
         its = rental(adapter)
         assert its.spot_menu
         assert its.spot_menu != its.menu

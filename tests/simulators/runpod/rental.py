@@ -27,6 +27,7 @@ class Rental:
     box = "pod"
     computes = frozenset({PROVISIONING, RUNNING})
     preempted = "preempt"
+    whole = True
     volume_region, volume_month = "EU-RO-1", "$0.70/month"
     list, page, scale = LIST, 100, 3.0
     limits = f"{PER_MINUTE} requests a minute, all together"

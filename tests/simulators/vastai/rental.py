@@ -63,6 +63,7 @@ class Rental:
     box = "instance"
     computes = frozenset(BILLS_GPU)
     preempted = "stop"
+    whole = True
     volume_region, volume_month = "machine:102", "$1.50/month"
     list, page, scale = LIST, 25, 4.0
     limits = f"a create in {CREATE_EVERY:g} s, a destroy in {DELETE_EVERY:g} s"

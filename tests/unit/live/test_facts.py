@@ -20,10 +20,10 @@ from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
-from tests.live.books import all_books
+from tests.live.books import loop_books
 from tests.live.transcript import RED, Transcript
 
-PLATFORMS = sorted(all_books())
+PLATFORMS = sorted(loop_books())
 HEALTHY: dict[str, Any] = {
     "tiers": {
         name: {"there": True, "marked": True, "mount": "/sweepstack", "kind": "ext4"}

@@ -21,7 +21,7 @@ from tests.rented.world import PACE, image
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import require
 from tests.simulators.own_keys import OWN
-from tests.simulators.rental import rental, rentals, stack_of
+from tests.simulators.rental import rental, stack_of, whole_rentals
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 800.0
@@ -39,7 +39,7 @@ def stack_file(platform: str, folder: Path) -> Path:
     return path
 
 
-FIRST, *_ = rentals()
+FIRST, *_ = whole_rentals()
 
 
 @dataclass
@@ -92,14 +92,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     with SimServer(customers.sim) as server:
         env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         env |= {"HOME": str(tmp_path), "SWEEPSTACK_SSH_KEY": str(key), "SWEEPSTACK_API_PACE": PACE}
-        env |= {its.url: server.url, its.key: customers.key}
+        env |= {its.url: server.api, its.key: customers.key}
         yield World(request.param, customers.sim, customers.key, tmp_path, env)
 
 
 # `make test` plays the first platform; tests/rented/test_loop.py and test_lease.py play the parts on each.
 @pytest.mark.proof  # its steps: test_machinery.py; the loop by hand on the first platform: tests/rented/test_loop.py
 @pytest.mark.engine
-@pytest.mark.parametrize("world", rentals(), indirect=True)
+@pytest.mark.parametrize("world", whole_rentals(), indirect=True)
 def test_the_whole_loop(world: World) -> None:
     profile = world.profiles / f"{world.platform}.md"
     before = profile.read_text()

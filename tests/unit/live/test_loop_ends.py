@@ -60,7 +60,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
     monkeypatch.setattr(probe, "ON", False)
     with SimServer(customers.sim) as server:
         for name, value in {
-            its.url: server.url,
+            its.url: server.api,
             its.key: customers.key,
             "SWEEPSTACK_SSH_KEY": str(tmp_path / "key"),
             "SWEEPSTACK_API_PACE": "0.01",

@@ -15,12 +15,12 @@ from sweepstack.onbox.host.capabilities import HasBalance, HasBill
 from sweepstack.onbox.host.platform import BoxRecord, Wait
 from sweepstack.platforms.registry import need
 from tests.simulators.ledger import HOUR
-from tests.simulators.rental import rentals
+from tests.simulators.rental import whole_rentals
 
 BILL = {"runpod": "GET /v2/billing/pods", "vastai": "GET */charges/"}
 
 
-@pytest.fixture(params=rentals())
+@pytest.fixture(params=whole_rentals())
 def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     harness = importlib.import_module(f"tests.conformance.harness_{request.param}").Harness
     found = harness(tmp_path, monkeypatch, machines=False)

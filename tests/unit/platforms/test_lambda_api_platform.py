@@ -31,7 +31,7 @@ from sweepstack.platforms.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.platforms.registry import load_platform
 from tests.addresses import at_a_new_address
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.lambda_cloud import AT_ONCE, KEY, LAUNCH, LIST, TERMINATE, LambdaSim
+from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, TERMINATE, LambdaSim
 from tests.unit.loopback import Server, reply
 
 TAG = "sweepstack-a1b2c3-box-0-g1"

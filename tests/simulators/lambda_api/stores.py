@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulators.clock import rfc3339
-from tests.simulators.lambda_cloud import catalog
-from tests.simulators.lambda_cloud.requests import Rule
-from tests.simulators.lambda_cloud.timeline import Timeline
+from tests.simulators.lambda_api import catalog
+from tests.simulators.lambda_api.requests import Rule
+from tests.simulators.lambda_api.timeline import Timeline
 from tests.simulators.ledger import HOUR, MONTH, Account, RentalLedger
 
 STEP = HOUR

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulators.lambda_cloud import catalog, errors
-from tests.simulators.lambda_cloud.requests import AddKey, NewFileSystem, NewRuleset
-from tests.simulators.lambda_cloud.stores import FileSystem, Ruleset, shown_file_system, shown_ruleset
+from tests.simulators.lambda_api import catalog, errors
+from tests.simulators.lambda_api.requests import AddKey, NewFileSystem, NewRuleset
+from tests.simulators.lambda_api.stores import FileSystem, Ruleset, shown_file_system, shown_ruleset
 from tests.simulators.simulator import Reply, Request
 
 if TYPE_CHECKING:
-    from tests.simulators.lambda_cloud.platform import LambdaSim
+    from tests.simulators.lambda_api.platform import LambdaSim
 
 API = "/api/v1"
 KEY_KINDS = ("ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-", "sk-ssh-ed25519@openssh.com ", "sk-ecdsa-sha2-")

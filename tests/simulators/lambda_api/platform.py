@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +23,16 @@ from pydantic import BaseModel
 
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Choice
-from tests.simulators.lambda_cloud import errors
-from tests.simulators.lambda_cloud.catalog import GIB, Stock
-from tests.simulators.lambda_cloud.instance_routes import GET, LAUNCH, LIST, RESTART, TERMINATE, TYPES, InstanceRoutes
-from tests.simulators.lambda_cloud.instances import ACTIVE, Instance, Instances
-from tests.simulators.lambda_cloud.store_routes import API, StoreRoutes
-from tests.simulators.lambda_cloud.stores import Stores
-from tests.simulators.lambda_cloud.timeline import Timeline, Times
+from tests.simulators.lambda_api import errors
+from tests.simulators.lambda_api.catalog import GIB, Stock
+from tests.simulators.lambda_api.hosts import NoHosts, RealHosts
+from tests.simulators.lambda_api.instance_routes import GET, LAUNCH, LIST, RESTART, TERMINATE, TYPES, InstanceRoutes
+from tests.simulators.lambda_api.instances import ACTIVE, Instance, Instances
+from tests.simulators.lambda_api.store_routes import API, StoreRoutes
+from tests.simulators.lambda_api.stores import Stores
+from tests.simulators.lambda_api.timeline import Timeline, Times
 from tests.simulators.ledger import Account, RentalLedger
+from tests.simulators.machines import USER_ID
 from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import IntervalQuota
 from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
@@ -98,10 +101,12 @@ MENU = (
 
 
 class LambdaSim(Simulator):
-    """See the package. `limits`: the vendor's rate limits hold. Two accounts exist, `ann` (key `KEY`) and `bob`
+    """See the package. `machines`: instances are real machines, which needs `state`, root and sshd. `limits`: the
+    vendor's rate limits hold. Two accounts exist, `ann` (key `KEY`) and `bob`
     (`OTHER_KEY`), each with an SSH key named after it; `add_account` makes more."""
 
-    name = "lambda_cloud"
+    name = "lambda_api"
+    base = API
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
     def __init__(
@@ -110,15 +115,22 @@ class LambdaSim(Simulator):
         clock: VirtualClock | None = None,
         latency: Mapping[str, float] | None = None,
         state: Path | None = None,
+        machines: bool = False,
         times: Times | None = None,
         limits: bool = False,
     ) -> None:
         super().__init__(clock=clock, latency=latency, state=state)
+        if machines and state is None:
+            raise ValueError("machines need a folder: state=")
         self.timeline = Timeline(self.clock, self.lock)
         self.ledger = RentalLedger(self.timeline)
         self.stock = Stock()
-        self.instances = Instances(self.ledger, self.timeline, self.stock, times or Times())
         self.stores = Stores(self.ledger, self.timeline)
+        self.hosts = NoHosts()
+        if machines and state is not None:
+            folder = state / "machines"
+            self.hosts = RealHosts(folder, self._keys, self._folders, self.violate, self.outlets)
+        self.instances = Instances(self.ledger, self.timeline, self.stock, times or Times(), self.hosts)
         self.most_instances: int | None = None
         """An account's quota."""
         self.most_file_systems = MOST_FILE_SYSTEMS
@@ -292,11 +304,58 @@ class LambdaSim(Simulator):
         """A file system holds so much now."""
         self.stores.fill(self.stores.file_systems[id], int(gib * GIB))
 
+    def act_isolate(self, id: str, isolated: bool = True) -> None:
+        """The network of its machine is gone, both ways; or there again."""
+        if not isinstance(self.hosts, RealHosts):
+            raise ValueError("these instances are no machines")
+        self.hosts.machine(self._instance(id).id).isolate(isolated)
+
+    def close(self) -> None:
+        self.hosts.close()
+
+    # What its machines have
+
+    def _keys(self, one: Instance) -> list[str]:
+        """Read once, at the launch: a key that is added to the account later opens nothing."""
+        named = (self.stores.key_named(one.account, name) for name in one.wanted.ssh_key_names)
+        return [key.public_key for key in named if key is not None]
+
+    def _folders(self, one: Instance) -> dict[str, Path]:
+        """Its file systems, each a folder of this host that outlives it."""
+        assert self.state is not None
+        found = {where: self.state / "file-systems" / id for id, (_, where) in one.mounts.items()}
+        for folder in found.values():
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chown(folder, USER_ID, USER_ID)
+        return found
+
+    def log(self, request: Request, status: int) -> None:
+        """Also which instances a terminate or a restart names, which its path does not: a line for each."""
+        path = request.path
+        for id in _named(request):
+            request.path = f"{path}/{id}"
+            super().log(request, status)
+        request.path = path
+        if not _named(request):
+            super().log(request, status)
+
     def _instance(self, id: str) -> Instance:
         self.settle()
         if id not in self.instances.all:
             raise KeyError(f"there is no instance {id!r}")
         return self.instances.all[id]
+
+
+def _named(request: Request) -> list[str]:
+    """The instances that the body of a terminate or a restart names."""
+    if f"{request.method} {request.route}" not in (TERMINATE, RESTART):
+        return []
+    try:
+        told = request.json()
+    except ValueError:
+        return []
+    ids = told.get("instance_ids") if isinstance(told, dict) else None
+    return [str(id) for id in ids] if isinstance(ids, list) else []
 
 
 __all__ = ["GET", "KEY", "KINDS", "LAUNCH", "LIST", "MENU", "OTHER_KEY", "RESTART", "TERMINATE", "TYPES", "LambdaSim"]

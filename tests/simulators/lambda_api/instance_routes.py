@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulators.lambda_cloud import catalog, errors
-from tests.simulators.lambda_cloud.instances import ACTIVE, STUCK, TERMINATED, UNHEALTHY, Instance
-from tests.simulators.lambda_cloud.requests import USER_DATA_BYTES, Ids, ImageId, Launch, Rename
-from tests.simulators.lambda_cloud.store_routes import API, data
-from tests.simulators.lambda_cloud.stores import FileSystem
+from tests.simulators.lambda_api import catalog, errors
+from tests.simulators.lambda_api.instances import ACTIVE, STUCK, TERMINATED, UNHEALTHY, Instance
+from tests.simulators.lambda_api.requests import USER_DATA_BYTES, Ids, ImageId, Launch, Rename
+from tests.simulators.lambda_api.store_routes import API, data
+from tests.simulators.lambda_api.stores import FileSystem
 from tests.simulators.simulator import Reply, Request
 
 if TYPE_CHECKING:
-    from tests.simulators.lambda_cloud.platform import LambdaSim
+    from tests.simulators.lambda_api.platform import LambdaSim
 
 TYPES, LIST, GET = f"GET {API}/instance-types", f"GET {API}/instances", f"GET {API}/instances/{{id}}"
 LAUNCH = f"POST {API}/instance-operations/launch"

@@ -6,10 +6,11 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulators.lambda_cloud import catalog
-from tests.simulators.lambda_cloud.catalog import InstanceType, Stock
-from tests.simulators.lambda_cloud.requests import Launch
-from tests.simulators.lambda_cloud.timeline import Timeline, Times
+from tests.simulators.lambda_api import catalog
+from tests.simulators.lambda_api.catalog import InstanceType, Stock
+from tests.simulators.lambda_api.hosts import NoHosts
+from tests.simulators.lambda_api.requests import Launch
+from tests.simulators.lambda_api.timeline import Timeline, Times
 from tests.simulators.ledger import RentalLedger
 
 BOOTING, ACTIVE, UNHEALTHY = "booting", "active", "unhealthy"
@@ -57,13 +58,15 @@ class Instance:
 class Instances:
     """All instances of all accounts."""
 
-    def __init__(self, ledger: RentalLedger, timeline: Timeline, stock: Stock, times: Times) -> None:
+    def __init__(
+        self, ledger: RentalLedger, timeline: Timeline, stock: Stock, times: Times, hosts: NoHosts | None = None
+    ) -> None:
         self._ledger, self._timeline, self._stock = ledger, timeline, stock
+        self._hosts = hosts or NoHosts()
         self.times = times
         self.all: dict[str, Instance] = {}
         """Those that can be asked for by their id: also for a while those that are terminated."""
         self.gone: dict[str, Instance] = {}
-        self._addresses = 0
 
     # Life
 
@@ -79,26 +82,31 @@ class Instances:
         self._timeline.later(self.times.address, lambda: self._addressed(made))
         self._timeline.later(self.times.active, lambda: self._passed(made))
         made.history.append("launched")
+        self._hosts.boot(made)
         return made
 
     def restart(self, one: Instance) -> None:
         """It bills on, keeps its disk and its address, and shows the status that it had until it is up again."""
         one.acting = True
         one.history.append("restarted")
+        self._hosts.restart(one)
         self._timeline.later(self.times.restarting, lambda: self._restarted(one))
 
     def shut_down(self, one: Instance) -> None:
         """Its system was powered off from inside: the console says Alert, and it is billed on."""
+        self._hosts.cut(one)
         self._turn(one, UNHEALTHY)
 
     def preempt(self, one: Instance) -> None:
         """The vendor takes it back. Whether it bills on is not documented, so it does until it is terminated."""
+        self._hosts.cut(one)
         self._turn(one, PREEMPTED)
 
     def terminate(self, one: Instance) -> None:
         """It bills until it is terminated, which takes a while. Again: nothing."""
         if one.status in (TERMINATING, TERMINATED):
             return
+        self._hosts.cut(one)
         self._turn(one, TERMINATING)
         if one.lingers is not None:
             self._timeline.later(self.times.terminating + one.lingers, lambda: self.end(one))
@@ -108,6 +116,7 @@ class Instances:
         if one.status == TERMINATED:
             return
         one.status, one.acting = TERMINATED, False
+        self._hosts.kill(one)
         self._ledger.end(one.id, TERMINATED, step=MINUTE)
         self._stock.give(one.kind.name, one.region)
         self._timeline.later(self.times.remembered, lambda: self._forget(one))
@@ -118,8 +127,7 @@ class Instances:
 
     def _addressed(self, one: Instance) -> None:
         if one.status == BOOTING:
-            self._addresses += 1
-            one.ip = f"127.72.{self._addresses // 250}.{self._addresses % 250 + 1}"  # where nothing listens
+            one.ip = self._hosts.address(one)
 
     def _passed(self, one: Instance) -> None:
         one.passed = True
@@ -127,7 +135,7 @@ class Instances:
             self._up(one)
 
     def _up(self, one: Instance) -> None:
-        if one.status == BOOTING and one.trouble != STUCK:
+        if one.status == BOOTING and one.trouble != STUCK and self._hosts.ready(one):
             self._turn(one, UNHEALTHY if one.trouble == UNHEALTHY else ACTIVE)
 
     def _restarted(self, one: Instance) -> None:
@@ -200,7 +208,7 @@ class Instances:
                 {"mount_point": where, "file_system_id": id} for id, (_, where) in one.mounts.items()
             ]
         if one.ip and one.no_address == 0:
-            shown |= {"ip": one.ip, "private_ip": one.ip.replace("127.72.", "10.19.")}
+            shown |= {"ip": one.ip, "private_ip": "10.19." + ".".join(one.ip.split(".")[2:])}
             shown["hostname"] = one.wanted.hostname or one.ip.replace(".", "-")
         if one.status == ACTIVE:
             token = hashlib.sha256(one.id.encode()).hexdigest()[:32]
