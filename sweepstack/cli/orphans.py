@@ -201,9 +201,12 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     if birth.native_id is None:
         return None, ""
     try:
-        record = BoxAt.of(birth).platform.get(birth.native_id, birth.account)
+        platform = BoxAt.of(birth).platform
+        record = platform.get(birth.native_id, birth.account)
     except SweepstackError as error:
         return None, _unconfirmed(birth, error)
+    if record.phase is Phase.UNKNOWN and platform.by_hand:
+        return None, ""  # a person confirmed it, or an older version ended it: no more can be seen from here
     if record.phase in (Phase.GONE, Phase.UNKNOWN):
         return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
     return _orphan(birth, target, "the records say that it has ended, and it is still there", record), ""

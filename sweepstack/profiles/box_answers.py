@@ -189,9 +189,11 @@ def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
     hosts = dict(seen.get("hosts") or {})
     if not hosts:
         return
-    found = _yes_or_no("china_mirror_needed", profile.china_mirror_needed, not all(hosts.values()))
+    mirrors = [mirror for _, mirror in dict(seen.get("speeds") or {}).values()]
+    shut = not any(hosts.values()) and not any(mirrors)  # no internet: whether a mirror would help is not seen
+    found = _yes_or_no("china_mirror_needed", profile.china_mirror_needed, None if shut else not all(hosts.values()))
     told = ", ".join(f"{host} {'answers' if fine else 'does not answer'}" for host, fine in hosts.items())
-    yield replace(found, box=told)
+    yield replace(found, box=f"{told}{': it may have no internet' if shut else ''}")
 
 
 def _routes(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:

@@ -222,6 +222,8 @@ class Platform(Protocol):
     name: str
     over_ssh: bool = False
     """Whether its boxes are reached over SSH: then a create needs a public key."""
+    by_hand: bool = False
+    """Whether only a person can see that the session of a box has ended: then an end on record is all that is known."""
     lacks: ClassVar[Mapping[type, str]] = {}
     """A capability that the platform lacks → the text of the refusal, if it says more than the default of
     `registry.need`. `{native_id}` and `{region}` stand for a volume's."""

@@ -85,7 +85,8 @@ def tier(path: str, asked: dict[str, Any], boot: str) -> dict[str, Any]:
         disk = os.statvfs(path)
         found["bytes"], found["free_bytes"] = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
         found["inodes"], found["free_inodes"] = disk.f_files or None, disk.f_favail if disk.f_files else None
-    name = os.path.join(path, asked["file"])
+    # A try of its own: what was left for a look after a stop stays there.
+    name = os.path.join(path, asked["file"] + (".try" if asked["mark"] == "try" else ""))
     with contextlib.suppress(OSError):
         if asked["mark"] != "look":
             with open(name, "w") as file:

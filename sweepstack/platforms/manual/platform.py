@@ -63,6 +63,8 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
 class HandPlatform(LocalPlatform, IsHost):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
+    by_hand = True
+
     def __init__(self, returns: str) -> None:
         super().__init__(default_root().parent / "manual", prefix="manual", own=(box_layout.DURABLE,), remote=True)
         self.returns = returns

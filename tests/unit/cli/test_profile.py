@@ -155,6 +155,9 @@ def test_what_a_stop_left_is_looked_for_only_after_one(world: World, quiet: None
     assert "--after-stop" in begun.out
     marks = {place: root / place / f"{box_answers.MARK}-box-0" for place in ("scratch", "data", "mnt/durable")}
     assert all(mark.is_file() for mark in marks.values())
+    world.run("profile", "probe", "box-0")
+    assert all(mark.is_file() for mark in marks.values()), "a visit between the two takes none away"
+    assert not [path for mark in marks.values() for path in mark.parent.glob("*.try")]
     never = world.run("profile", "probe", "box-0", "--after-stop")
     assert (never.code, "was not stopped since" in " ".join(never.err.split())) == (1, True)
     for mark in marks.values():  # as of another start; the stop wiped scratch

@@ -108,11 +108,23 @@ def test_what_a_box_contradicts_gets_no_stamp(profile: Profile, fact: str, chang
 
 
 def test_no_mirror_and_no_answer(profile: Profile) -> None:
-    answer = one(judged(profile, hosts={"pypi.org": False}), "china_mirror_needed")
+    some = {"pypi.org": True, "huggingface.co": False}
+    answer = one(judged(profile, hosts=some), "china_mirror_needed")
     assert answer.verdict == ("told" if profile.china_mirror_needed is None else "contradicted")
     answers = facts.judge(profile, {}, None)
     assert {answer.verdict for answer in answers} == {"no answer"}
     assert stamped(answers) == []
+
+
+def test_a_box_without_internet_contradicts_nothing(profile: Profile) -> None:
+    """Whether a mirror would help is seen only where one answers and the vendor does not."""
+    none = {"pypi.org": False, "huggingface.co": False}
+    shut = one(judged(profile, hosts=none), "china_mirror_needed")
+    assert (shut.verdict, shut.box.endswith("it may have no internet")) == ("no answer", True)
+    mirrored = load_profile("gpushare")
+    both = judged(mirrored, hosts=none, speeds={"pip": [None, None]})
+    assert {one.verdict for one in both if one.fact == "china_mirror_needed" or "pip goes" in one.says} == {"no answer"}
+    assert one(judged(mirrored, hosts=none, speeds={"pip": [None, 1e6]}), "china_mirror_needed").verdict == "agrees"
 
 
 def test_a_tier_that_a_stop_wiped(profile: Profile) -> None:

@@ -98,6 +98,18 @@ def test_one_that_we_ended_is_gone(hand: HandSweep) -> None:
     assert birth.ended_at is not None
 
 
+def test_one_that_an_older_version_ended_may_not_still_run(hand: HandSweep) -> None:
+    """It left no word on this computer that it ended the box: the record says so, and no more can be seen."""
+    box = hand.box()
+    box = approved(box, approval_for(box))
+    hand.delete(box)
+    for closed in (hand.folder.parent / "data" / "sweepstack" / "manual" / "closed").iterdir():
+        closed.unlink()
+    assert hand.phase(box) is Phase.UNKNOWN
+    found = search(StackState("sweep-t"), hand.store, hand.store.births(), TARGET, hand.identity.evidence)
+    assert (found.orphans, [note for note in found.notes if "may still run" in note]) == ((), [])
+
+
 def test_one_whose_folder_was_deleted_by_hand_is_unknown(hand: HandSweep) -> None:
     box = hand.box()
     hand.take_away(box)
