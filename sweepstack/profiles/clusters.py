@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from sweepstack.profiles.spot import asked_resources
 
 GPU_HOURS = ("price_per_gpu_hour", "gpu_hours")
 """Keys of `overrides` about what jobs hold."""
+WIPED = re.compile(r"\$\{?(SLURM_)?TMPDIR\b")
+"""The folder that a node gives a job, and takes away with it."""
 
 
 def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resources: Resources) -> dict[str, Any]:
@@ -99,6 +102,10 @@ def _lease(config: StackConfig) -> list[str]:
     ]
 
 
+def _of_env(config: StackConfig) -> dict[str, str]:
+    return {f"job.env.{name}": str(text) for name, text in config.job.env.items()}
+
+
 def notes(config: StackConfig, profile: Profile) -> list[str]:
     """What was asked of a cluster and has no effect here, and what a cluster does by itself."""
     if profile.scheduled:
@@ -106,6 +113,12 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         purge = override.purge_days if override is not None else None
         found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
         found = found if purge is not None else []
+        found += [
+            f"{profile.platform}: {where} speaks of $TMPDIR, which a node wipes when a worker ends, also at its wall: "
+            "what has to outlast that goes to {out}, checkpoints to $SWEEPSTACK_CHECKPOINT_DIR"
+            for where, text in {"job.run": config.job.run, **_of_env(config)}.items()
+            if WIPED.search(text)
+        ]
         return found + [
             f"{profile.platform}: {where}.gpu.{key} is not asked of a cluster: name the GPU (gpu.name), or a "
             "constraint of its nodes"

@@ -71,6 +71,32 @@ def test_traffic_that_is_billed_is_told_with_what_a_pull_brings(tmp_path: Path) 
     assert "bytes" not in notes(tmp_path, "generic-ssh", price="0")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("paperspace", "the auto-shutdown of 1 hour to 1 week that was chosen at the create stops the machine"),
+        ("matpool", "an idle policy, where it is switched on, stops a box whose card is quiet"),
+        ("lambda", "a 1-Click Cluster is rented for two weeks at least"),
+    ],
+)
+def test_what_a_platform_does_by_itself_is_told_in_the_preview(tmp_path: Path, name: str, words: str) -> None:
+    assert f"{name}: " in (said := notes(tmp_path, name))
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("--out {out}", "--out {out} --ckpt $TMPDIR", "job.run"),
+        ("env: {", "env: {CKPT: '${SLURM_TMPDIR}/ckpt', ", "job.env.CKPT"),
+    ],
+)
+def test_slurm5_a_folder_that_a_node_wipes_is_told(tmp_path: Path, old: str, new: str, where: str) -> None:
+    assert f"slurm: {where} speaks of $TMPDIR, which a node wipes" in notes(tmp_path, "slurm", old, new)
+    assert "TMPDIR" not in notes(tmp_path, "slurm")
+    assert "TMPDIR" not in notes(tmp_path, "generic-ssh", old, new)
+
+
 def test_logins_and_addresses(tmp_path: Path) -> None:
     assert "boxes.box-0.host logs in as root, and hosts of lambda have ubuntu" in notes(tmp_path, "lambda")
     moved = "the address of a host may be another after each start"
