@@ -7,12 +7,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweepstack.cli.commands.logs.printer import Printer
+from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.teardown.box_context import BoxAt
 from tests.unit.cli.support import Box, World
 
 SETUP = digest_of(["pip install x", "code"])
@@ -147,6 +151,38 @@ def test_a_box_that_does_not_answer_for_a_while(world: World, box: Box) -> None:
     ):
         result = world.run("logs", "lr0.1", "-f")
     assert (result.code, result.out) == (0, "one\ntwo\n")
+
+
+def test_a_box_that_was_started_again_at_another_address(world: World, box: Box) -> None:
+    """A rented box has another port after each start: what was opened before leads nowhere, for ever."""
+    opened: list[Former] = []
+    really = BoxAt.channel
+
+    def channel(self: BoxAt) -> Any:
+        opened.append(Former(really(self)))
+        return opened[-1]
+
+    def restart() -> None:
+        for one in opened:
+            one.over = True
+        append(log_of(box), "two\n")
+
+    world.monkeypatch.setattr(BoxAt, "channel", channel)
+    with meanwhile(world, ("one\n", restart), ("answers again", lambda: box.seal("lr0.1"))):
+        result = world.run("logs", "lr0.1", "-f", "--timeout", "20s")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+
+
+class Former:
+    """A channel by the address that a box has; once it is `over`, nothing is there any more."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self.over = channel, False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.over:
+            raise Unreachable("connection refused")
+        return getattr(self._channel, name)
 
 
 def test_a_log_that_was_truncated(world: World, box: Box) -> None:

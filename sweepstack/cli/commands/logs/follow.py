@@ -6,6 +6,7 @@ this cell; its chain of digests is not checked, because nothing is decided by it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -156,6 +157,9 @@ class Follow:
             self.say(f"it is on box {box_snapshot.box.name} ({box_snapshot.box.native_id}) now")
             self.attach(box_snapshot)
             self._path, self.offset = None, 0
+        elif self._pause and box_snapshot.reachable:  # by the address that it has now
+            with contextlib.suppress(SweepstackError, OSError):
+                self.channel = box_snapshot.box.context().channel()
         return None
 
     def _read_journal(self) -> None:
