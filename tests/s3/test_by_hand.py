@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.buckets import client
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import ConfigError, Unreachable
@@ -69,6 +70,7 @@ class BucketSite(HandSite):
 @pytest.fixture
 def site(tmp_path: Path, uri: str, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketSite]:
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(bucket, "FRESH_SECONDS", 0.0)  # these tests change the bucket between two calls
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     found = BucketSite(tmp_path, uri, server)
     yield found
@@ -111,20 +113,13 @@ def who(site: BucketSite) -> tuple[str, str]:
     return site.native_id, site.record.account
 
 
-def test_what_is_large_stays_in_the_bucket_until_it_is_pulled(back: BucketSite) -> None:
-    """A look brings marks, journal and logs; and no sealed file."""
-    channel = back.channel
-    assert isinstance(channel, BucketChannel)
-    here = [path.name for path in channel.bucket.mirror.rglob("*") if path.is_file()]
-    assert "journal.jsonl" in here
-    assert "manifest.json" not in here
-    assert not (channel.bucket.mirror / back.native_id / box_layout.DURABLE).exists()
-
-
 def test_the_tier_reads_as_that_of_a_folder(back: BucketSite, tmp_path: Path) -> None:
-    """Every answer is that of a copy on this computer."""
-    far, near = back.channel, HandSite.bring_back(back)
-    del near
+    """Every answer is that of a copy on this computer; and a look brings marks, journal and logs alone."""
+    far = back.channel
+    assert isinstance(far, BucketChannel)
+    here = [path.name for path in far.bucket.mirror.rglob("*") if path.is_file()]
+    assert ("journal.jsonl" in here, "manifest.json" in here) == (True, False)
+    HandSite.bring_back(back)
     there = connect_to(str(back.returned)).channel(*who(back))
     listed = there.walk([box_layout.DURABLE])
     assert [one[:2] for one in far.walk([box_layout.DURABLE]).files] == [one[:2] for one in listed.files]
@@ -173,25 +168,32 @@ def taken_away(site: BucketSite) -> str:
     return "Put it back: it is not lost"
 
 
-def server_gone(site: BucketSite) -> str:
-    site.server.stop()
-    return "does not answer"
+def unknown(site: BucketSite, words: str) -> None:
+    """The box can't be read, its record says why, and it is not called gone."""
+    with pytest.raises(Unreachable, match=words) as told:
+        site.channel  # noqa: B018 - opening it is the look
+    assert "/returned/" not in str(told.value), "the bucket is named, and not its mirror"
+    record = site.hand.get(*who(site))
+    assert (record.phase, words in record.note) == (Phase.RUNNING, True)
 
 
-@pytest.mark.parametrize("breaks", [of_another_box, journal_changed, taken_away, server_gone])
+def test_what_can_not_be_asked_or_was_taken_away_is_unknown(back: BucketSite) -> None:
+    assert back.states() == {"a": "sealed", "b": "sealed"}
+    back.server.stop()
+    try:
+        unknown(back, "does not answer")
+    finally:
+        back.server.start()
+        client.forget()
+    assert back.states() == {"a": "sealed", "b": "sealed"}
+    unknown(back, taken_away(back))
+
+
+@pytest.mark.proof  # the same rules for a folder: tests/unit/platforms/test_manual_sessions.py
+@pytest.mark.parametrize("breaks", [of_another_box, journal_changed])
 def test_what_can_not_count_is_unknown_with_its_reason(back: BucketSite, breaks: Callable[[BucketSite], str]) -> None:
     assert back.states() == {"a": "sealed", "b": "sealed"}
-    try:
-        words = breaks(back)
-        with pytest.raises(Unreachable, match=words) as told:
-            back.channel  # noqa: B018
-        assert "/returned/" not in str(told.value), "the bucket is named, and not its mirror"
-        record = back.hand.get(*who(back))
-        assert record.phase is Phase.RUNNING
-        assert words in record.note
-    finally:
-        if back.server.process is None:
-            back.server.start()
+    unknown(back, breaks(back))
 
 
 def test_a_file_that_lacks_or_changed_is_no_copy(back: BucketSite) -> None:

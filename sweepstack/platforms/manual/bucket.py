@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,7 +29,12 @@ MOST_OBJECTS = 1_000_000
 """So many are listed at most: a bucket of other things is no place for results."""
 INDEX = ".index.json"
 """In the mirror: path → the object that it was copied from."""
+MOST_LOG = 64 << 20
+"""Bytes of a log that is copied at each look at which it grew; a larger one stays in the bucket."""
+FRESH_SECONDS = 2.0
+"""One command asks for a box and then reads it: that is one look."""
 CHUNK = 1 << 20
+PARALLEL = 16
 TRIES = 3
 """Looks at a bucket that is written to meanwhile."""
 _looking = threading.Lock()
@@ -62,16 +69,21 @@ class Bucket:
             raise ConfigError(str(error)) from error
         self.mirror = mirrors / hashlib.sha256(self.address.uri.encode()).hexdigest()[:16]
         self.objects: dict[str, Found] = {}
+        self._looked: float | None = None
 
     def look(self) -> None:
         """Lists what is there, and brings the mirror up to it. One process at a time does so for each bucket, and what
-        was copied once is not copied again. Blocks. Raises Unreachable: nothing is then known of what came back."""
+        was copied once is not copied again. A look of `FRESH_SECONDS` ago counts. Blocks. Raises Unreachable: nothing
+        is then known of what came back."""
         with _looking:
+            if self._looked is not None and time.monotonic() - self._looked < FRESH_SECONDS:
+                return
             for left in reversed(range(TRIES)):
                 try:
                     with _for_people(self.address.uri):
                         self.objects = self._listed()
                         self._bring([path for path in self.objects if self._is_small(path)])
+                    self._looked = time.monotonic()
                     return
                 except Changed:  # a session writes there now
                     if not left:
@@ -102,6 +114,9 @@ class Bucket:
         for chunk in self._body(path, done, None):
             copy.write(chunk)
             say(len(chunk))
+
+    def _copy(self, path: str) -> None:
+        write_atomically(self.mirror / path, self.read(path, 0, None))
 
     def _body(self, path: str, offset: int, limit: int | None) -> Iterator[bytes]:
         found, uri = self.objects[path], f"{self.address.uri}/{path}"
@@ -147,9 +162,9 @@ class Bucket:
             if rest == box_layout.JOURNAL:
                 return size <= LARGE
             if any(rest == name or rest.startswith(f"{name}/") for name in LOGS):
-                return True
+                return size <= MOST_LOG
             if rest.startswith(f"{box_layout.CELLS}/") and parts[-1] == LOG_NAME:
-                return True
+                return size <= MOST_LOG
         return False
 
     def _bring(self, wanted: list[str]) -> None:
@@ -163,11 +178,10 @@ class Bucket:
             if is_plain(path):
                 (self.mirror / path).unlink(missing_ok=True)
         changed = [path for path in wanted if known.get(path) != now[path] or not (self.mirror / path).is_file()]
-        # The journal last: what it speaks of is then there, as far as it came.
-        for path in sorted(changed, key=lambda path: path.endswith(box_layout.JOURNAL)):
-            target = self.mirror / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(target, self.read(path, 0, None))
+        for path in changed:
+            (self.mirror / path).parent.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(self._copy, changed))
         self.mirror.mkdir(parents=True, exist_ok=True)
         if changed or known != now:
             write_json_atomically(index, now)

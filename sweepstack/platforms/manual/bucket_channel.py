@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.platforms.manual import bundle
-from sweepstack.platforms.manual.bucket import Bucket
+from sweepstack.platforms.manual.bucket import PARALLEL, Bucket
 from sweepstack.platforms.manual.channel import HandChannel
 from sweepstack.platforms.manual.returns import Returned
 
@@ -112,6 +114,17 @@ class BucketChannel(HandChannel):
             copy.flush()
             os.fsync(copy.fileno())
         fsync_directory(target.parent)
+
+    def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
+        one_at_a_time = threading.Lock()
+
+        def say(count: int) -> None:
+            with one_at_a_time:
+                if progress is not None:
+                    progress(count)
+
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(lambda one: self.fetch(one[0], one[1], say), files))
 
     def _key(self, path: str) -> str | None:
         """Where a path of the durable tier lies below the bucket's prefix; None for any other, and before something
