@@ -98,7 +98,7 @@ class Session:
     """One key at one API address, with its rate limits and shared answers. Safe to share between threads.
 
     `account`: a name for the key. Lambda's API says nothing of the account that a key belongs to, so two keys of one
-    account have two names; that a box is seen with a key proves that it belongs there (`lookup.get`).
+    account have two names; that a key sees a box of another one proves that it is of the same account (`same_account`).
     """
 
     def __init__(self, base: str, key: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.lambda_api import same_account
 from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, Session, checked_id
 from sweepstack.platforms.lambda_api.states import carries, gone, identifier, noted, record_of
 
@@ -22,13 +23,15 @@ LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
     """See `Platform.get`. `now`: asks Lambda for this one, and uses no list. Raises WrongAccount when another key
-    rented the box and the key at hand does not see it: then it may be gone, or be another account's."""
+    rented the box, the key at hand does not see it, and has never seen a box of that key: then it may be gone, or be
+    another account's."""
     checked_id(native_id)
     row = None if now else session.instances(max_age=paced(FRESH_SECONDS)).by_id.get(native_id)
     row = row or session.instance(native_id)
     if row is None:
         _must_be_at_hand(session, account, f"the box {native_id}")
         return gone(native_id, account)
+    same_account.note(account, session.account)
     return replace(recorded(session, row), account=account)
 
 
@@ -97,13 +100,14 @@ def _carrying(session: Session, tag: str, max_age: float) -> list[BoxRecord]:
 
 
 def _must_be_at_hand(session: Session, account: str, what: str) -> None:
-    """Raises WrongAccount unless the key at hand is the one that rented the box, or none is named: to another key
-    Lambda says of a box that bills what it says of one that is gone."""
-    if account and account != session.account:
+    """Raises WrongAccount unless the key at hand is the one that rented the box, or was seen to be of its account, or
+    none is named: to another key Lambda says of a box that bills what it says of one that is gone."""
+    if account and account != session.account and not same_account.are_same(account, session.account):
         raise WrongAccount(
             f"{what} was rented with the Lambda key {account}, and the key at hand, {session.account}, does not see "
             f"it: it is gone, or it bills where this key does not reach. Next: `export {KEY_VARIABLE}=…` with that "
-            "key, or with another one of its account while the box is there"
+            "key; or, where that key was withdrawn, look at another box that it rented and that is still there, with "
+            "the key at hand (`sweepctl status`): what sees one of its boxes is of its account"
         )
 
 

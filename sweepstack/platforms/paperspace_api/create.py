@@ -195,8 +195,10 @@ def _started(
 
 
 def _was_started(session: Session, native_id: str) -> bool:
-    """Whether it was ever told to start: then a person or a command stopped it, and who called decides."""
-    return any(event.get("name") in _STARTS for event in session.events(native_id))
+    """Whether it was ever told to start: then a person or a command stopped it, and who called decides. So it counts,
+    too, where what happened to it is not known from its create on."""
+    happened = {str(event.get("name")) for event in session.events(native_id)}
+    return "create" not in happened or not happened.isdisjoint(_STARTS)
 
 
 def _kept(record: BoxRecord, why: str) -> StillCreating:

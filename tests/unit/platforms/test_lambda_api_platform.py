@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ from sweepstack.onbox.host.platform import BoxRequest, Phase, Platform, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE, QuotaUsedUp
-from sweepstack.platforms.lambda_api import api
+from sweepstack.platforms.lambda_api import api, same_account
 from sweepstack.platforms.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.platforms.registry import load_platform
 from tests.addresses import at_a_new_address
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, TERMINATE, LambdaSim
+from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, OTHER_KEY, TERMINATE, LambdaSim
 from tests.unit.loopback import Server, reply
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -343,22 +343,93 @@ def test_without_a_key_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
         load_platform("lambda_api").account()
 
 
-def test_another_key_of_the_account_finds_and_ends_the_box(
-    sim: LambdaSim, platform: Platform, monkeypatch: pytest.MonkeyPatch
+NEW_KEY = "secret_simulated_of_ann.0003"
+
+
+@pytest.fixture
+def exchange(sim: LambdaSim, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Ann withdraws her key, and has another one."""
+
+    def act() -> None:
+        sim.act("rekey", {"account": "user_ann", "key": NEW_KEY})
+        monkeypatch.setenv(api.KEY_VARIABLE, NEW_KEY)
+
+    return act
+
+
+def forget_instance(sim: LambdaSim, native_id: str) -> None:
+    """Lambda no longer shows an instance that has ended."""
+    with sim.lock:
+        sim.settle()
+        sim.instances.all.pop(native_id)
+    api.forget()
+
+
+def test_a_key_that_saw_the_box_of_a_withdrawn_one_proves_its_end(
+    sim: LambdaSim, platform: Platform, exchange: Callable[[], None]
 ) -> None:
     box = platform.create(REQUEST, wait=Wait(60))
-    sim.act("rekey", {"account": "user_ann", "key": "secret_simulated_of_ann.0003"})
-    monkeypatch.setenv(api.KEY_VARIABLE, "secret_simulated_of_ann.0003")
+    exchange()
     assert platform.account() != box.account
     assert platform.get(box.native_id, box.account) == box
     assert platform.find_by_tag(TAG, box.account) == box
     platform.destroy(box.native_id, box.account)
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
-    one = sim.instances.all.pop(box.native_id)  # Lambda forgets it after a while
-    api.forget()
-    with pytest.raises(WrongAccount, match=box.account):
+    forget_instance(sim, box.native_id)
+    assert platform.get(box.native_id, box.account).phase is Phase.GONE
+    assert platform.find_by_tag(TAG, box.account) is None
+
+
+def test_a_key_that_saw_no_box_of_a_withdrawn_one_proves_nothing_until_it_sees_one(
+    sim: LambdaSim, platform: Platform, exchange: Callable[[], None]
+) -> None:
+    ended, there = (platform.create(replace(REQUEST, tag=tag), wait=Wait(60)) for tag in (TAG, f"{TAG}2"))
+    platform.destroy(ended.native_id, ended.account)
+    forget_instance(sim, ended.native_id)
+    exchange()
+    with pytest.raises(WrongAccount, match=rf"{ended.account}(.|\n)*look at another box that it rented"):
+        platform.get(ended.native_id, ended.account)
+    with pytest.raises(WrongAccount):
+        platform.find_by_tag(TAG, ended.account)
+    assert platform.get(there.native_id, there.account) == there
+    assert platform.get(ended.native_id, ended.account).phase is Phase.GONE
+    assert platform.find_by_tag(TAG, ended.account) is None
+
+
+def test_a_third_key_believes_the_second_one(
+    sim: LambdaSim, platform: Platform, exchange: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = platform.create(REQUEST, wait=Wait(60))
+    exchange()
+    platform.get(first.native_id, first.account)
+    second = platform.create(replace(REQUEST, tag=f"{TAG}2"), wait=Wait(60))
+    platform.destroy(first.native_id, first.account)
+    forget_instance(sim, first.native_id)
+    sim.act("rekey", {"account": "user_ann", "key": f"{NEW_KEY}4"})
+    monkeypatch.setenv(api.KEY_VARIABLE, f"{NEW_KEY}4")
+    platform.get(second.native_id, second.account)
+    assert platform.get(first.native_id, first.account).phase is Phase.GONE
+
+
+@pytest.mark.parametrize("damage", ["", "{}", '{"same": 1}', '{"same": [["key-1"]]}', "[" * 100_000])
+def test_another_account_s_key_proves_no_end_and_a_damaged_note_knows_nothing(
+    sim: LambdaSim, platform: Platform, exchange: Callable[[], None], monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    box = platform.create(REQUEST, wait=Wait(60))
+    monkeypatch.setenv(api.KEY_VARIABLE, OTHER_KEY)
+    with pytest.raises(WrongAccount):
         platform.get(box.native_id, box.account)
-    sim.instances.all[box.native_id] = one
+    exchange()
+    platform.get(box.native_id, box.account)
+    note = same_account._path()
+    assert note.stat().st_mode & 0o777 == 0o600
+    assert not any(key in note.read_text() for key in (KEY, NEW_KEY))
+    note.write_text(damage)
+    platform.destroy(box.native_id, box.account)
+    note.write_text(damage)
+    forget_instance(sim, box.native_id)
+    with pytest.raises(WrongAccount):
+        platform.get(box.native_id, box.account)
 
 
 # The market

@@ -373,6 +373,15 @@ def test_a_machine_that_was_made_and_never_started_is_started(sim: PaperspaceSim
     assert sent(sim, CREATE) == 1
 
 
+def test_one_of_which_it_is_not_known_what_happened_is_not_started(
+    server: Server, platform: PaperspacePlatform
+) -> None:
+    off = row(state="off", machineType="A4000", usageRate=0.76, accelerators=None)
+    server.routes["GET /v1/machines"] = [reply(200, {"items": [off], "hasMore": False})]
+    server.routes["GET /v1/machine-events"] = [reply(200, {"items": [{"name": "stop"}], "hasMore": False})]
+    assert platform.create(REQUEST, wait=Wait(60)).phase is Phase.STOPPED
+
+
 def test_where_no_card_is_free_at_the_start_it_stays_off_and_a_later_start_has_it(
     sim: PaperspaceSim, platform: PaperspacePlatform
 ) -> None:
@@ -422,7 +431,7 @@ def test_an_account_that_can_t_pay_is_told_so_in_paperspace_s_words(
         platform.create(REQUEST, wait=Wait(60))
     sim.faults.clear()
     sim.faults.add("quota", CREATE)
-    with pytest.raises(NotAuthorized, match="limit of machines"):
+    with pytest.raises(RequestRefused, match=r"more than the team may have.*limit of machines"):
         platform.create(REQUEST, wait=Wait(60))
     assert sim.ledger.live("machine") == []
 
