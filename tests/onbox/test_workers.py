@@ -283,6 +283,23 @@ def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
         assert (code, cell.state, cell.attempts) == (0, "sealed", 3), shared.said()
 
 
+@pytest.mark.parametrize(("said", "proved"), [("ended", True), ("unknown", False), ("running", False)])
+def test_a_host_proves_nothing_of_the_other_nodes_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, proved: bool
+) -> None:
+    """Its process here is gone. Whether ranks elsewhere have ended, the scheduler says; the lock was its process's."""
+    me = {**who("here"), "machine": "this"}
+    dead = {**me, "worker": "there", "start": "1"}
+    monkeypatch.setenv("SWEEPSTACK_WORKER_JOB", "7_0")
+    monkeypatch.setenv("SWEEPSTACK_WORKER_NODES", json.dumps({"nodes": {"n1": "10.0.0.1", "n2": ""}, "start": []}))
+    begin(tmp_path, dead)
+    argv = [sys.executable, "-c", f'print(\'{{"state": "{said}", "why": "so"}}\')']
+    proofs = Proofs(tmp_path, me, lambda: {"native_id": f"box-{os.getpid()}", "shared": {"worker_state": argv}})
+    assert ("scheduler: so" in proofs.proof("there")) is proved
+    assert proofs.lock_owner_ended(dead), "it can't write any more"
+    assert not proofs.left_here("there"), "so a person may say that it has ended"
+
+
 def test_near_its_wall_a_worker_starts_nothing_that_would_not_end(shared: Shared) -> None:
     fill(shared, 30)
     shared.start("short", SWEEPSTACK_WORKER_ENDS=str(time.time() + 5))

@@ -286,8 +286,12 @@ class SlurmCluster:
     def bring_back(self, node: str) -> None:
         """The node boots, and its slurmd reports. Waits until it is usable."""
         self.nodes[node].restart()
-        self.run("scontrol", "update", f"nodename={node}", "state=resume")  # is refused where reporting was enough
-        self._await_nodes()
+
+        def usable() -> bool:
+            self.run("scontrol", "update", f"nodename={node}", "state=resume")  # refused where reporting was enough
+            return self._usable()
+
+        until(usable, "usable nodes", self.told)
 
     def reboot_login(self) -> None:
         """All sessions and processes there end; its disk, address and host key stay."""
@@ -411,12 +415,12 @@ class SlurmCluster:
         until(lambda: self.run("scontrol", "ping").stdout.strip().endswith(b"UP"), "a controller", self.told)
 
     def _await_nodes(self) -> None:
-        def idle() -> bool:
-            said = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").stdout.split(b"\n")
-            usable = {line.split()[0] for line in said if line and line.split()[1] in (b"idle", b"mixed", b"allocated")}
-            return len(usable) == len(self.nodes)
+        until(self._usable, "usable nodes", self.told)
 
-        until(idle, "usable nodes", self.told)
+    def _usable(self) -> bool:
+        said = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").stdout.split(b"\n")
+        usable = {line.split()[0] for line in said if line and line.split()[1] in (b"idle", b"mixed", b"allocated")}
+        return len(usable) == len(self.nodes)
 
 
 def until(

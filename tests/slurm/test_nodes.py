@@ -188,6 +188,36 @@ def test_a_node_that_is_lost_ends_the_cell_and_another_up_goes_on(pair: Pair, pa
     pair.assert_honest(box)
 
 
+@pytest.mark.proof
+def test_a_worker_that_is_told_to_end_while_a_node_is_lost_leaves_its_end_to_be_proved(
+    pair: Pair, pair_cluster: NetworkedCluster
+) -> None:
+    """Ranks there may still write, for half a minute: only nodes that answer prove that they ended."""
+    pair.hold_in_the_middle()
+    box = pair.box()
+    queue = pair.queue(box)
+    pair.in_the_middle()
+    lost = pair.events(box, "nodes-checked")[0]["nodes"][1]["name"]
+    pair_cluster.lose(lost)
+    try:
+        note = pair.home(box) / "cells/a/1/lost-until"
+        until(note.exists, "the loss", pair.said, SECONDS)
+        job = pair.live(box)[0].partition("_")[0]
+        pair_cluster.ask("scancel", "--batch", "--signal=TERM", job)
+        pair_cluster.await_state(f"{job}_0", "PENDING")  # its worker has ended, and cells are left
+        assert not pair.events(box, "runner-stopped"), pair.said()
+        assert not pair.events(box, "cell-failed"), pair.said()
+    finally:
+        pair_cluster.bring_back(lost)
+    pair.go_on()
+    pair.update(box, queue)
+    until(lambda: pair.sealed(box) == {"a"}, "the seal", pair.said, SECONDS)
+    (proved,) = pair.events(box, "worker-ended")
+    assert "scheduler: " in proved["proof"], "that its process on the first node is gone proves nothing of the second"
+    pair.until_idle(box)
+    pair.assert_honest(box)
+
+
 @pytest.mark.proof  # a hole is found over ssh in `make test`
 def test_mn4_an_mtu_hole_of_the_switch_is_found_before_a_cell_starts(
     pair: Pair, pair_cluster: NetworkedCluster

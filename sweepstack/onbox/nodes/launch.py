@@ -36,6 +36,8 @@ LOST = "sweepstack: node {number} ({name}) is lost: {why}"
 UNAVAILABLE = 69
 RENDEZVOUS_SECONDS = 300
 MOST_LINE = 4096
+LOST_UNTIL = "lost-until"
+"""A file in an attempt's folder: until when (unix seconds) a lost node of an allocation may still run a part of it."""
 CARRIED = ("PATH", "HOME", "LANG", "SSH_AUTH_SOCK", BOX_ID_VARIABLE)
 """What a connection has of the cell's variables. It is none of the cell's processes: it lasts until they have ended."""
 
@@ -279,9 +281,15 @@ class Launch:
 
     def _outlive_lost(self) -> None:
         """Waits until the keepers of lost nodes have ended what runs there: in another allocation the next attempt may
-        begin as soon as this one has ended, and would not meet them."""
+        begin as soon as this one has ended, and would not meet them. Told to end, it can't wait: then the file says so.
+        """
         lost = [part.told_at for part in self.parts if part.why]
-        while lost and not self.asked and time.monotonic() < max(lost) + SILENT_SECONDS + 2 * KILL_SECONDS:
+        if not lost:
+            return
+        ends = max(lost) + SILENT_SECONDS + 2 * KILL_SECONDS
+        note = Path(self.order["out"]).with_name(LOST_UNTIL)
+        note.write_text(str(time.time() + ends - time.monotonic()))
+        while not self.asked and time.monotonic() < ends:
             time.sleep(LOOK_SECONDS)
 
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
+from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
 from sweepstack.onbox.runner.failure import is_final
@@ -229,12 +230,20 @@ class Worker(Runner):
 
     def _stopped(self) -> int:
         code = self._end_running()
-        if self.running or self.finishing or self.setups.busy or self._own_left(KILL_SECONDS):
+        if self.running or self.finishing or self.setups.busy or self._own_left(KILL_SECONDS) or self._lost_part():
             say("something of this worker can't be ended: its own end is left to be proved")
             return code
         number = signal.Signals(self.stop)
         self._say_end("wall" if number == signal.SIGUSR1 else "signal", signal=number.name)
         return code
+
+    def _lost_part(self) -> bool:
+        """Whether a part of a cell that this worker holds may still run on a node that is lost."""
+        for cell, attempt in self.journal.cells_of(self.name).items():
+            with contextlib.suppress(OSError, ValueError):
+                if float((self.home / "cells" / cell / str(attempt) / LOST_UNTIL).read_text()) > time.time():
+                    return True
+        return False
 
 
 def ended(home: Path, name: str, saw: str, by: str) -> int:
@@ -253,7 +262,7 @@ def ended(home: Path, name: str, saw: str, by: str) -> int:
     journal = proofs.journal = SharedJournal(home, "", me, lock_owner_ended)
     try:
         proved = proofs.proof(name)  # which ends what its cells left running here
-        if not proved and proofs.was_here(name):
+        if not proved and proofs.left_here(name):
             raise Fatal(10, f"{name} runs on: processes of its cells can't be ended; nothing was written down")
         with journal.turn():
             if name not in journal.begun and not (home / "workers" / name).is_dir():

@@ -106,7 +106,7 @@ class Proofs:
             return bool(self._process_ended(record))
         if self.journal is not None and worker in self.journal.ended:
             return True  # it looks for its end in the journal before it writes
-        return bool(self.proof(worker))
+        return bool(self.proof(worker) or (self._has_several(worker) and self._process_ended(record)))
 
     def proof(self, worker: str) -> str:
         """What proves that this worker has ended; "" where nothing does. May block: for the scheduler's answer, and for
@@ -120,7 +120,10 @@ class Proofs:
             return self._scheduler(worker, record)
         if not here or not self._left_nothing(worker, record):
             return ""
-        return here
+        if not self._has_several(worker):
+            return here
+        elsewhere = self._scheduler(worker, record)  # this host knows nothing of the worker's other nodes
+        return f"{here}; {elsewhere}" if elsewhere else ""
 
     def runs(self, worker: str) -> str:
         """What shows that a worker runs; "" where that is not known."""
@@ -148,11 +151,19 @@ class Proofs:
                 break
         return said["memory"]
 
-    def was_here(self, worker: str) -> bool:
-        """Whether it ran on this host, and its process is gone."""
+    def left_here(self, worker: str) -> bool:
+        """Whether it ran on this host and its process is gone, and something of its cells can't be ended."""
         try:
-            return bool(self._process_ended(json.loads((self._home / WORKERS / worker / RECORD).read_bytes())))
+            record = json.loads((self._home / WORKERS / worker / RECORD).read_bytes())
         except (OSError, ValueError):
+            return False
+        return bool(self._process_ended(record)) and not self._left_nothing(worker, record)
+
+    def _has_several(self, worker: str) -> bool:
+        """Whether processes of its cells may run on more hosts than the worker's own."""
+        try:
+            return len(json.loads((self._home / WORKERS / worker / RECORD).read_bytes()).get("nodes") or []) > 1
+        except (OSError, ValueError, AttributeError):
             return False
 
     def _process_ended(self, record: Mapping[str, Any]) -> str | None:
