@@ -103,7 +103,7 @@ NFS = SystemPackages(
     of="by apt, for tests over NFS: its machines have kernels of their own",
     tests="tests over NFS",
     packages=("qemu-system-x86", "busybox-static", "e2fsprogs"),
-    programs=("qemu-system-x86_64", "busybox", "mke2fs"),
+    programs=("qemu-system-x86_64", "busybox", "/usr/sbin/mke2fs"),
 )
 OF_OPTION = {"ssh": SSH, "slurm": SLURM, "browser": BROWSER, "nfs": NFS}
 """The packages of each option of set-up that has some."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scripts.lib import kernel
 from scripts.lib.apt import OF_OPTION
 from scripts.lib.go_tool import OF_GROUP
 from scripts.lib.launchers import launcher_is_current, write_command
@@ -87,6 +88,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
             continue
         if group in OF_OPTION and (gone := OF_OPTION[group].missing()):
             return f"{', '.join(gone)} is gone"
+        if group == "nfs" and not kernel.is_there(places):
+            return f"the kernel is gone from {kernel.folder(places)}"
         if group in PROOF and installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):

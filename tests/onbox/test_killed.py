@@ -285,7 +285,7 @@ MOMENTS = {
         sealing.set_aside = set_aside""",
     "after the rename": """
         rename = sealing.os.rename
-        def publish(partial, final):
+        def publish(partial, final, still):
             rename(partial, final)
             die()
         sealing.publish = publish""",

@@ -78,8 +78,17 @@ class Endings:
                 facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
             with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
-                more = self._uploads.flush, attempt.since(), lambda: turn.enter_context(self._journal.turn())
-                manifest, size = seal(self._cells, attempt.out, attempt.log, attempt.spec, facts, *more)
+                manifest, size = seal(
+                    self._cells,
+                    attempt.out,
+                    attempt.log,
+                    attempt.spec,
+                    facts,
+                    self._uploads.flush,
+                    attempt.since(),
+                    lambda: turn.enter_context(self._journal.turn()),
+                    self._journal.is_ours,
+                )
                 self._sealed(attempt, manifest, size)
         except RemoteStopped:
             return  # its outcome is not known: the next runner goes on with it

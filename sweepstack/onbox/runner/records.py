@@ -123,6 +123,9 @@ class Journal:
         for here, where one runner writes; see `SharedJournal.turn`."""
         return contextlib.nullcontext(True)
 
+    def is_ours(self) -> None:
+        """Raises Fatal where another has taken this runner's end for proved: no other writer is here."""
+
     def prepared_elsewhere(self, setup: str) -> str | None:
         """Of a set-up that has to be run: "" while another worker runs it, why it failed there, None when it is this
         runner's to begin, as here always."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -43,12 +44,14 @@ def seal(
     flush: Callable[[str, int, Path], None] = lambda *_: None,
     since: int = 0,
     before: Callable[[], object] = bool,
+    still: Callable[[], object] = bool,
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
     `facts`: the manifest without its files and `sealed_at`. `flush`: returns when the whole folder has reached the
     bucket, if there is one. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
-    `before`: called just before the folder gets its final name; what it raises leaves the folder without it.
+    `before`: called just before the folder gets its final name, and `still` once that name is free: what they raise
+    leaves the folder without it. Where another made a folder of that name since, that one stays, and OSError is raised.
     Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
@@ -80,7 +83,7 @@ def seal(
             fsync_directory(Path(folder))
         flush(cell, attempt, partial)
         before()
-        publish(partial, cells / cell)
+        publish(partial, cells / cell, still)
     except (CellFailure, OSError):
         shutil.rmtree(partial, ignore_errors=True)  # only a copy: the originals are still in out/
         raise
@@ -208,19 +211,29 @@ def flush_and_forget(path: Path) -> None:
         os.close(descriptor)
 
 
-def publish(partial: Path, final: Path) -> None:
+def publish(partial: Path, final: Path, still: Callable[[], object] = bool) -> None:
     """Renames a checked copy to its final name. A folder that was there, sealed for another config, is kept under
-    another name."""
-    set_aside(final, final.name)
+    another name; when `still`, which is called before the last step, raises, it gets its name back."""
+    aside = set_aside(final, final.name)
+    try:
+        still()
+    except BaseException:
+        if aside is not None:
+            with contextlib.suppress(OSError):
+                os.rename(aside, final)  # which fails where a later one is there
+        raise
     os.rename(partial, final)
     fsync_directory(final.parent)
 
 
-def set_aside(path: Path, cell: str) -> None:
-    """Renames what has this name on the durable tier: files of an earlier attempt or box may be the last copy."""
-    number = 1
+def set_aside(path: Path, cell: str) -> Path | None:
+    """Renames what has this name on the durable tier: files of an earlier attempt or box may be the last copy. Returns
+    its new name; None when nothing was there."""
+    number, kept = 1, None
     while os.path.lexists(path):
         aside = path.with_name(f"{cell}.superseded-{number}")
         if not os.path.lexists(aside):
             os.rename(path, aside)
+            kept = aside
         number += 1
+    return kept

@@ -1,9 +1,10 @@
-"""On a client of the NFS server: one worker after the other claims cells of /mnt/box/data, each killed after a while.
+"""On a client of the NFS server: one worker after the other claims cells, each killed after some claims.
 
-    python claiming_guest.py SEED CELLS MEAN_SECONDS PORT MACHINE
+    python claiming_guest.py SEED CELLS MEAN PORT MACHINE
 
-Says `killed NAME` for each on the console, and ends when one ends by itself: then all cells are sealed. PORT: where the
-witness listens on the host. MACHINE: begins the workers' names, another one after each start of the machine.
+MEAN: so many claims a worker makes on average before it is killed. Says `killed NAME` for each on the console, and ends
+when one ends by itself: then all cells of /mnt/box/data are sealed. PORT: where the witness listens on the host.
+MACHINE: begins the workers' names, another one after each start of the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -26,7 +28,7 @@ from tests.onbox.claiming import work
 HOME = Path("/mnt/box/data")
 
 
-def worker(name: str, cells: int, port: int) -> None:
+def worker(name: str, cells: int, port: int, claimed: int) -> None:
     with socket.create_connection(("10.0.2.2", port)) as witness, witness.makefile("rwb") as said:
 
         @contextlib.contextmanager
@@ -34,6 +36,7 @@ def worker(name: str, cells: int, port: int) -> None:
             said.write(b"%s has %d\n" % (name.encode("ascii"), number))
             said.flush()
             said.readline()
+            os.write(claimed, b".")
             yield
             said.write(b"%s ends %d\n" % (name.encode("ascii"), number))
             said.flush()
@@ -54,21 +57,25 @@ def main(seed: int, cells: int, mean: float, port: int, machine: str) -> int:
     while True:
         count += 1
         name = f"{machine}.{count}"
+        seen, claimed = os.pipe()
         pid = os.fork()
         if not pid:
             try:
-                worker(name, cells, port)
+                worker(name, cells, port, claimed)
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(1)
-        ends = time.monotonic() + chance.expovariate(1 / mean)
-        while time.monotonic() < ends:
-            done, code = os.waitpid(pid, os.WNOHANG)
-            if done:
+        os.close(claimed)
+        early = chance.random() < 0.2  # before or after its first claim
+        for _ in range(1 if early else 1 + int(chance.expovariate(1 / mean))):
+            if early and not select.select([seen], [], [], chance.uniform(0.0, 5.0))[0]:
+                break
+            if not os.read(seen, 1):  # it has ended
+                _, code = os.waitpid(pid, 0)
                 return int(code != 0)
-            time.sleep(0.01)
+        time.sleep(chance.random() * 0.2)
         kind = chance.random()
         if kind < 0.5:  # halted in the middle of something: some go on, some are killed
             os.kill(pid, signal.SIGSTOP)
@@ -79,6 +86,7 @@ def main(seed: int, cells: int, mean: float, port: int, machine: str) -> int:
                 time.sleep(chance.random() * 0.5)
         os.kill(pid, signal.SIGKILL)
         _, code = os.waitpid(pid, 0)
+        os.close(seen)
         if code != signal.SIGKILL:
             return int(code != 0)
         print(f"killed {name}", flush=True)

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = tuple(f"tests/simulators/nfs/{name}.py" for name in ("claiming_guest", "lock_guest", "mount_server"))
 START_SECONDS = 180.0
 DISK_MB = 256
+MKE2FS = "/usr/sbin/mke2fs"
 
 
 def kernel_folder() -> Path:
@@ -31,7 +32,7 @@ def kernel_folder() -> Path:
 
 def missing() -> list[str]:
     """What set-up would have to get."""
-    gone = [name for name in ("qemu-system-x86_64", "busybox", "mke2fs") if shutil.which(name) is None]
+    gone = [name for name in ("qemu-system-x86_64", "busybox", MKE2FS) if shutil.which(name) is None]
     return gone + ([] if list(kernel_folder().glob("boot/vmlinuz-*")) else [f"a kernel in {kernel_folder()}"])
 
 
@@ -83,7 +84,7 @@ class Machines:
         self._memory.write_bytes(memory(kernel_folder(), busybox, python, ROOT, PROGRAMS))
         with self._disk.open("wb") as disk:
             disk.truncate(DISK_MB << 20)
-        make = ["mke2fs", "-q", "-F", "-t", "ext4", "-I", "128" if ticks else "256", str(self._disk)]
+        make = [MKE2FS, "-q", "-F", "-t", "ext4", "-I", "128" if ticks else "256", str(self._disk)]
         subprocess.run(make, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         self._ports = [_free_port(), _free_port()]
         self.started: list[Machine] = []
