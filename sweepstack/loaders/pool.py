@@ -35,6 +35,8 @@ SMALL_BYTES = 2 << 20
 TOGETHER = 64
 """Small files that one worker is asked for at once, at most."""
 TOGETHER_BYTES = 8 << 20
+LEAST_TOGETHER = 16
+"""So few small files are read in less time than a second worker takes to start."""
 REQUEST_BYTES = 32 << 10
 """Of one request for many: a pipe takes it whole, so that neither side waits for the other to read."""
 _ROOT = Path(__file__).resolve().parents[2]
@@ -146,7 +148,7 @@ def _batches(jobs: Iterable[Job], workers: int) -> Iterator[list[Job]]:
         size += job.size or 0
     for job in sorted(large, key=lambda job: job.size or 0, reverse=True):
         yield [job]
-    part = max(1, len(small) // (4 * workers))
+    part = max(LEAST_TOGETHER, len(small) // (4 * workers))
     for begin in range(0, len(small), part):
         yield small[begin : begin + part]
 

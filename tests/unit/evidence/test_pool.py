@@ -121,7 +121,8 @@ def test_workers_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.M
 
 def test_an_abandoned_reading_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_worker(tmp_path, monkeypatch, "    if 'slow' in path: time.sleep(600)")
-    jobs = [checkpoint(tmp_path / "slow.pt"), checkpoint(tmp_path / "good.pt")]
+    many = [checkpoint(tmp_path / f"with-it-{number}.pt") for number in range(1, pool.LEAST_TOGETHER)]
+    jobs = [checkpoint(tmp_path / "slow.pt"), *many, checkpoint(tmp_path / "good.pt")]
     started: list[Any] = []
     popen = pool.subprocess.Popen
 
@@ -243,6 +244,8 @@ def test_a_worker_gets_many_files_at_once_but_few_bytes_and_the_largest_come_fir
     assert all(len(batch) <= pool.TOGETHER for batch in batches)
     alone = [batch[0].size for batch in batches if (batch[0].size or 0) > pool.SMALL_BYTES]
     assert alone == [pool.SMALL_BYTES + 2, pool.SMALL_BYTES + 1]
+    few = [Job(f"/{n}", None, None, 10) for n in range(pool.LEAST_TOGETHER)]
+    assert list(pool._batches(few, 2)) == [few], "a second worker starts for what one has read by then"
 
 
 def test_names_too_long_for_one_request_are_asked_for_in_parts(tmp_path: Path) -> None:
