@@ -1,4 +1,4 @@
-"""Copies a box's own logs (runner, patrol, set-up) before it ends: their last part, secrets masked.
+"""Copies a box's own logs (runner, patrol, set-up, workers) before it ends: their last part, secrets masked.
 
 They lie in `box-logs/<box>-g<generation>/`, for a person who asks why a box that is gone did nothing. They prove
 nothing, and no end waits for them: what can't be copied is named, and that is all.
@@ -33,11 +33,17 @@ MOST_BYTES = 256 << 10
 """Of one log: its end, where it is longer."""
 SETUPS = 8
 """Logs of set-up steps that are copied, those that changed last."""
+WORKERS = 48
+"""Likewise of the workers of a box that several share: runner, patrol, and what their jobs printed."""
 LAST_SECONDS = 20.0
 """What the last copy may take of the time in which a box is ended."""
-_FILES, _SECONDS = 1000, 5.0
+_FILES, _SECONDS = 10_000, 5.0
+_FOLDERS = (box_layout.SETUP_LOGS, box_layout.WORKERS, box_layout.JOB_LOGS)
 _ALWAYS = (box_layout.RUNNER_LOG, box_layout.PATROL)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.log")
+_NAME = re.compile(rf"{box_layout.SETUP_LOGS}/[A-Za-z0-9][A-Za-z0-9._-]{{0,99}}\.log")
+_WORKER = re.compile(
+    rf"{box_layout.WORKERS}/[A-Za-z0-9][A-Za-z0-9._+-]{{0,127}}/(runner\.log|patrol\.jsonl)|{box_layout.JOB_LOGS}/\d+_\d+\.log"
+)
 
 
 class BoxLog(Record):
@@ -81,7 +87,7 @@ def prefetch_logs(channel: Channel, before: BoxLogs) -> None:
     """Asks for the box's journal and, in the same round trip, for what `copy` wants, where the way to the box can do
     that. Raises Unreachable."""
     if isinstance(channel, prefetch.Prefetches):
-        walk = prefetch.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
+        walk = prefetch.walk(_FOLDERS, limit=_FILES, seconds=_SECONDS)
         tails = prefetch.tails(_paths(before), MOST_BYTES)
         looked = prefetch.touch(box_layout.LOOKED)  # a pull renews the box's lease
         channel.prefetch([prefetch.read(box_layout.JOURNAL), prefetch.read(box_layout.SECRETS), walk, tails, looked])
@@ -147,17 +153,18 @@ def read(store: EvidenceStore, kept: BoxLogs, log: BoxLog) -> bytes | None:
 def _read(channel: Channel, before: BoxLogs) -> tuple[dict[str, tuple[int, bytes]], list[str], list[str]]:
     """Size and end of each log, in which order they are kept, and what can't be read. Raises PlatformError."""
     found = channel.tails(_paths(before), MOST_BYTES)
-    listing = channel.walk([box_layout.SETUP_LOGS], limit=_FILES, seconds=_SECONDS)
-    logs = [
-        (at, path) for path, _, at in listing.files if _NAME.fullmatch(path.removeprefix(f"{box_layout.SETUP_LOGS}/"))
-    ]
-    order = [*_ALWAYS, *(path for _, path in sorted(logs)[-SETUPS:])]
+    listing = channel.walk(_FOLDERS, limit=_FILES, seconds=_SECONDS)
+    order = list(_ALWAYS)
+    for name, most in ((_WORKER, WORKERS), (_NAME, SETUPS)):
+        order += [
+            path for _, path in sorted((at, path) for path, _, at in listing.files if name.fullmatch(path))[-most:]
+        ]
     if new := [path for path in order[len(_ALWAYS) :] if path not in found]:
         found |= channel.tails(new, MOST_BYTES)
     asked = [path for path in order if path != box_layout.PATROL]  # which is not there yet on a box that just began
     problems = [why for path in asked if path not in found and (why := _why(channel, path))]
     if listing.problem:
-        problems.append(f"{box_layout.SETUP_LOGS}: {listing.problem}")
+        problems.append(f"its logs: {listing.problem}")
     return found, [path for path in order if path in found], problems
 
 
@@ -175,7 +182,9 @@ def _why(channel: Channel, path: str) -> str:
 
 
 def _paths(before: BoxLogs) -> list[str]:
-    return [*_ALWAYS, *(log.path for log in before.logs if log.path not in _ALWAYS)]
+    known = [log.path for log in before.logs if log.path not in _ALWAYS]
+    of_workers = [path for path in known if _WORKER.fullmatch(path)][:-WORKERS]  # workers come and go
+    return [*_ALWAYS, *(path for path in known if path not in of_workers)]
 
 
 def _notice(start: int) -> bytes:

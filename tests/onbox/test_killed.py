@@ -416,3 +416,20 @@ def test_a_parameter_may_be_called_checkpoints(box: Box) -> None:
     box.add("a", "echo {checkpoints} > {out}/result.json", checkpoints=7)
     box.run("a")
     assert (box.sealed("a") / "result.json").read_text() == "7\n"
+
+
+def test_cell_and_runner_told_together(box: Box, undisturbed: bytes) -> None:
+    """As a scheduler does it: the cell is faster, and that is no failure of it."""
+    box.set(retries=0)
+    held = box.hold("a")
+    box.add_steps("a", seed=7)
+    runner = box.start()
+    box.in_the_middle("a")
+    os.killpg(box.pid("a"), signal.SIGTERM)
+    wait_for(lambda: not list(box.processes(cells=True)), box.log)
+    os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == 128 + signal.SIGTERM
+    assert box.events("cell-failed") == []
+    held.unlink()
+    box.run("a")
+    goes_on(box, undisturbed)

@@ -53,7 +53,8 @@ class Held:
         def done() -> bool:
             if set(self.roster) <= self.sweep.sealed(self.box):
                 return True
-            if not self.sweep.live(self.box) or any("BeginTime" in why for _, _, why in self.sweep.tasks(self.box)):
+            waits = " ".join(why for _, _, why in self.sweep.tasks(self.box))
+            if not self.sweep.live(self.box) or "BeginTime" in waits or "held" in waits:
                 self.up()
             return False
 

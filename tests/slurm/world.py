@@ -141,7 +141,14 @@ class SlurmSweep(Sweep):
         return [entry for entry in self.journal(box) if entry["event"] == event]
 
     def until_idle(self, box: BoxState) -> None:
-        until(lambda: not self.live(box), "end of its jobs", self.picture)
+        """Until no worker is left, and Slurm has no job but what it holds itself."""
+
+        def idle() -> bool:
+            left = [why for _, state, why in self.tasks(box) if state in ("PENDING", "RUNNING", "COMPLETING")]
+            held = self.channel(box).lock_held(box_layout.RUNNER_LOCK)
+            return not held and set(left) <= {"launch failed requeued held"}
+
+        until(idle, "end of its jobs", self.picture)
 
     def starts(self) -> Counter[str]:
         """How often each cell began."""

@@ -227,7 +227,7 @@ class ByHand(Protocol):
 @runtime_checkable
 class Scheduled(Protocol):
     """A channel to a box whose workers a scheduler starts, when it has room for them. The runner's lock counts as held
-    while one of them waits or runs, and when that can't be known."""
+    while one of them runs, or waits and will begin by itself, and when that can't be known."""
 
     def state_command(self) -> list[str]:
         """The command with which a worker asks whether another one may still run: the job and the try are added. Ships

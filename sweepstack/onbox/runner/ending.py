@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,16 @@ from sweepstack.onbox.runner.sealing import CellFailure, seal
 from sweepstack.onbox.runner.upload import Uploads
 
 KILL_SECONDS = 5.0
+TOLD_SECONDS = 2.0
+ASKED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit codes of a cell that was asked to end."""
 REASON_CHARS = 1000
 
 
 class Endings:
     """Seals cells that ended well, and classifies the failures of others. Its methods run in the sealers' threads.
 
-    `running`: the attempts that run now, which may still need room.
+    `running`: the attempts that run now, which may still need room. `told`: whether this runner was told to end.
     """
 
     def __init__(
@@ -37,8 +42,9 @@ class Endings:
         wake: Callable[[], None],
         uploads: Uploads,
         code: CodeCheck,
+        told: Callable[[], bool],
     ) -> None:
-        self._uploads, self._code = uploads, code
+        self._uploads, self._code, self._told = uploads, code, told
         self._box, self._cells, self._journal, self._gate, self._running = box, cells, journal, gate, running
         self._wake = wake
 
@@ -51,6 +57,8 @@ class Endings:
             left = left or end_cells(self._box, {name}, {}, KILL_SECONDS)
         attempt.holds_slot = False
         self._wake()
+        if attempt.dropped is None and attempt.ended is None and self._was_told(code):
+            attempt.stopped = True
         if attempt.stopped:  # it may have ended early with exit code 0: that is no result
             return
         if attempt.dropped is not None:
@@ -95,6 +103,16 @@ class Endings:
         except (CellFailure, OSError) as error:
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
+
+    def _was_told(self, code: int) -> bool:
+        """Whether this runner is to end, so that the cell's end says nothing of the cell. A scheduler that cancels or
+        preempts tells all processes at once, and the cell may be faster: after SIGTERM this waits for the runner's own.
+        """
+        patience = TOLD_SECONDS if code in ASKED else 0.0
+        ends = time.monotonic() + patience
+        while not self._told() and time.monotonic() < ends:
+            time.sleep(0.05)
+        return self._told()
 
     def _sealed(self, attempt: Attempt, manifest: str, size: int) -> None:
         self._journal.append(

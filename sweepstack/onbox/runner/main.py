@@ -107,7 +107,7 @@ class Runner:
         self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
         ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
-        self.endings = Endings(self.box, self.cells, self.journal, *ends)
+        self.endings = Endings(self.box, self.cells, self.journal, *ends, lambda: self.stop != 0)
 
     # -- set-up
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
+from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
 from sweepstack.onbox.agent.agent import Wire
@@ -15,7 +16,7 @@ from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host import agent
 from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.onbox.slurm import queue
+from sweepstack.onbox.slurm import standing
 from sweepstack.onbox.slurm.platform import SlurmPlatform, keep_name, must_have_slurm
 
 FRESH_SECONDS = 2.0
@@ -44,14 +45,16 @@ class LoginNode(agent.Host):
         return super().create(request)
 
     def do_lock_held(self, path: str) -> bool:
-        """The runner's lock is held while a job of the box waits or runs, and when that can't be known."""
+        """The runner's lock is held while a worker of the box may run, or will by itself (`standing`), and when that
+        can't be known."""
         if path != box_layout.RUNNER_LOCK:
             return super().do_lock_held(path)
         box, now = self.channel.native_id, time.monotonic()
         if self._seen is None or self._seen[1] != box or now - self._seen[0] > FRESH_SECONDS:
             try:
-                held = bool(queue.live(box))
-            except Unreachable:
+                home = Path(self.channel.absolute(box_layout.HOME))
+                held = standing.may_run(standing.look(box, home), home)
+            except (Unreachable, OSError):
                 held = True
             self._seen = now, box, held
         return self._seen[2]

@@ -1,8 +1,8 @@
 """Which tasks of a box are its workers: those that take cells now, or will.
 
 A task that is just ending takes none, and Slurm lists it for some time yet: until its epilog is through, minutes on
-some sites. One that is held, or asks for what the cluster never gives, takes none either. To count them as
-workers would leave cells without one.
+some sites. One that is held, or asks for what the cluster never gives, takes none either. Where they count as workers,
+cells are left without one.
 """
 
 from __future__ import annotations
@@ -75,6 +75,20 @@ def ends(home: Path) -> dict[str, str]:
                     if entry["event"] in ("runner-stopped", "worker-ended"):
                         found[str(entry["worker"])] = str(entry.get("why", ""))
     return found
+
+
+def may_run(found: Standing, home: Path) -> bool:
+    """Whether a worker of the box is at work, will be by itself, or may be. A task that will not begin may have begun
+    before, on a node that Slurm lost: it counts until the journal has the end of each of its tries."""
+    if found.at_work or found.ending:
+        return True
+    ended = ends(home)
+    return any(
+        path.name not in ended
+        for task in found.stuck
+        for path in (home / WORKERS).glob(f"{task.name}.*")
+        if path.is_dir()
+    )
 
 
 def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Sequence
@@ -61,6 +62,21 @@ def test_runner_and_set_up_are_copied_beside_the_journal(world: World) -> None:
     kept = known(world.store, "box-0", 1)
     assert [log.path for log in kept.logs] == [box_layout.RUNNER_LOG, box_layout.setup_log(SETUP)]
     assert read(world.store, kept, kept.logs[1]) == b"Collecting x\n"
+
+
+def test_those_of_the_workers_come_the_last_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = world.box
+    monkeypatch.setattr(box_logs, "WORKERS", 5)
+    for number in range(3):
+        for name in ("runner.log", "patrol.jsonl", "worker.json"):
+            path = write(box, f"{box_layout.WORKERS}/7_{number}.0/{name}", f"{name} of {number}".encode())
+            os.utime(path, (number, number))
+    os.utime(write(box, f"{box_layout.JOB_LOGS}/7_0.log", b"begins on n1\n"), (9, 9))
+    write(box, f"{box_layout.JOB_LOGS}/batch.sh", b"#!/bin/sh\n")
+    done = pull(world)
+    assert (done.problem, done.warnings) == ("", ())
+    last = {f"workers-7_{n}.0-{name}" for n in (1, 2) for name in ("runner.log", "patrol.jsonl")}
+    assert here(world).keys() == {f"box-0-g1/{name}" for name in (*last, "jobs-7_0.log")}
 
 
 def test_a_long_log_is_cut_from_the_front_and_says_so(world: World) -> None:
