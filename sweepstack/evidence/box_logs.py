@@ -1,7 +1,8 @@
-"""Copies a box's own logs (runner, patrol, set-up, workers) before it ends: their last part, secrets masked.
+"""Copies a box's own logs before it ends: their last part, secrets masked.
 
-They lie in `box-logs/<box>-g<generation>/`, for a person who asks why a box that is gone did nothing. They prove
-nothing, and no end waits for them: what can't be copied is named, and that is all.
+They are those of its runner or workers, of the patrol and of set-ups. They lie in `box-logs/<box>-g<generation>/`, for
+a person who asks why a box that is gone did nothing. They prove nothing, and no end waits for them: what can't be
+copied is named, and that is all.
 """
 
 from __future__ import annotations

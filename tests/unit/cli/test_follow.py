@@ -279,6 +279,18 @@ def test_runner_log(world: World, box: Box) -> None:
     assert "box box-0 is gone, and `sweepctl pull` had copied no such log" in result.err
 
 
+def test_log_of_the_worker_that_began_last_and_is_at_work(world: World, box: Box) -> None:
+    for name in ("7_0.0", "7_1.0", "7_2.0"):
+        folder = box.root / box_layout.WORKERS / name
+        folder.mkdir(parents=True)
+        (folder / "runner.log").write_text(f"{name} begins\n")
+        box.log("runner-started", worker=name, pid=1)
+    box.log("runner-stopped", worker="7_2.0", why="nothing to take")
+    result = world.run("logs", "--runner", "box-0")
+    assert (result.out, "worker 7_1.0 of box box-0 (and 2 others)" in result.err) == ("7_1.0 begins\n", True)
+    assert world.run("logs", "--runner", "-f", "--timeout", "0.3s").out == "7_1.0 begins\n"
+
+
 def pulled(world: World, box: Box) -> None:
     """A set-up that failed; runner and set-up log are copied."""
     prepare(box)

@@ -23,7 +23,7 @@ def command(
         ),
     ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="The log of a box's set-up step.")] = False,
-    runner: Annotated[bool, typer.Option("--runner", help="The log of a box's runner.")] = False,
+    runner: Annotated[bool, typer.Option("--runner", help="The log of a box's runner, or of its last worker.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print more as the log grows.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the last.")] = None,
     tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,

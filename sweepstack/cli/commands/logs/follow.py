@@ -361,12 +361,3 @@ class SetupFollow(BoxFollow):
 
     def over(self) -> Ending | None:
         return self._ending
-
-
-class RunnerFollow(BoxFollow):
-    """Follows the runner's own log, until Ctrl-C."""
-
-    def __init__(self, target: Target, box_snapshot: BoxSnapshot, tail: int | None, limit: timedelta) -> None:
-        super().__init__(
-            target, box_snapshot, f"runner of box {box_snapshot.box.name}", box_layout.RUNNER_LOG, tail, limit
-        )

@@ -9,7 +9,7 @@ from typing import Any
 from sweepstack.cli.cell_file import CHUNK, CellFile, find_file
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.logs.box_log import choose, find_log
-from sweepstack.cli.commands.logs.follow import CellFollow, RunnerFollow, SetupFollow
+from sweepstack.cli.commands.logs.follow import BoxFollow, CellFollow, SetupFollow
 from sweepstack.cli.commands.logs.printer import Printer, start_of
 from sweepstack.cli.output import YES, Out, Unsure, aside, following
 from sweepstack.cli.sources import open_sources
@@ -17,6 +17,7 @@ from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.boxes import SETUP_WORDS
 from sweepstack.status.next_commands import out_of_hung
+from sweepstack.status.snapshot import BoxSnapshot
 
 
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
@@ -54,14 +55,26 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
 
 
 def runner_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
-    """Prints the log of a box's runner."""
+    """Prints the log of a box's runner; where several workers share the box, of the one that began last, and of those
+    at work first."""
     sources = open_sources(target)
     snapshot = look(sources)
     name, box_snapshot = choose(sources, snapshot, box, lambda _: True, "is there", box_layout.RUNNER_LOG)
+    worker, others = _last_worker(box_snapshot)
+    path = f"{box_layout.WORKERS}/{worker}/runner.log" if worker else box_layout.RUNNER_LOG
+    words = f"worker {worker} of box {name} (and {others} others)" if worker else f"runner of box {name}"
     if follow is not None and box_snapshot is not None and not box_snapshot.gone:
-        return RunnerFollow(target, box_snapshot, tail, follow).run()
-    source = find_log(sources, name, box_snapshot, box_layout.RUNNER_LOG)
-    return _print(source, f"runner of box {name}", tail, out, {"box": name})
+        return BoxFollow(target, box_snapshot, words, path, tail, follow).run()
+    source = find_log(sources, name, box_snapshot, path)
+    return _print(source, words, tail, out, {"box": name, **({"worker": worker} if worker else {})})
+
+
+def _last_worker(box_snapshot: BoxSnapshot | None) -> tuple[str, int]:
+    """The worker that began last, one of which no end is known if there is one; and how many others there were."""
+    known = list(box_snapshot.journal.workers.values()) if box_snapshot and box_snapshot.journal else []
+    if not known:
+        return "", 0
+    return max(known, key=lambda one: (not one.ended, one.began_at)).name, len(known) - 1
 
 
 def _print(source: CellFile, words: str, tail: int | None, out: Out, document: dict[str, str]) -> int:
