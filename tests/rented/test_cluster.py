@@ -23,7 +23,7 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
         made.edit_config(lambda sweep: sweep["overrides"]["slurm"].update(purge_days=30, price_per_gpu_hour=3_600_000))
         made.edit_config(
             lambda sweep: sweep["job"].update(
-                resources={"cpu": 2, "gpu": {"count": 1}, "memory": "300MB", "partition": "main", "time": "1h"}
+                resources={"cpu": 2, "gpu": {"count": 1}, "memory": "1GB", "partition": "main", "time": "1h"}
             )
         )
         yield made
