@@ -1,6 +1,6 @@
 """Hosts that ask each new connection a question (a second factor): all goes over the one that the person has opened.
 
-A real sshd, which demands keyboard-interactive of whoever connects from some moment on; the person's own ssh connected
+A real sshd, which demands keyboard-interactive of all who connect from some moment on; the person's own ssh connected
 before it, and shares that connection (ControlMaster).
 """
 
