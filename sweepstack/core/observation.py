@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweepstack.core.journal import Journal
@@ -28,7 +29,8 @@ class Observation:
     that no runner can be alive. `listing`: the files on its own tiers, None where they were not listed. `skew`: seconds
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
-    `emptied`: its rented host answers, bills, and proves that nothing of the box is left there.
+    `emptied`: its rented host answers, bills, and proves that nothing of the box is left there. `workers`: what a
+    scheduler says of each of its workers (`Scheduled.workers`), where that was asked.
     """
 
     existence: Existence
@@ -42,6 +44,7 @@ class Observation:
     stopped_per_hour: float | None = None
     evidence_on: tuple[str, str] | None = None
     emptied: bool = False
+    workers: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def lost(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,8 +72,9 @@ def observe(
             channel.prefetch(questions)
         journal = read_journal(channel)
         note = channel.note if isinstance(channel, ByHand) else ""
+        workers: tuple[Mapping[str, Any], ...] = ()
         if also and isinstance(channel, Scheduled) and not stopped:
-            note = _workers(channel)
+            note, workers = _workers(channel)
         alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
         on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None
     except (PlatformError, JournalDamaged, OSError) as error:
@@ -89,16 +90,18 @@ def observe(
         skew=skew,
         stopped_per_hour=rests_at,
         evidence_on=on_it,
+        workers=workers,
     )
     return seen, record
 
 
-def _workers(channel: Scheduled) -> str:
-    """What the scheduler says of the box's workers, in words."""
+def _workers(channel: Scheduled) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+    """What the scheduler says of the box's workers, in words, and of each."""
     try:
-        return str(channel.workers().get("words") or "")
+        said = channel.workers()
     except PlatformError as error:
-        return f"what the scheduler says of its workers is not known: {error}"
+        return f"what the scheduler says of its workers is not known: {error}", ()
+    return str(said.get("words") or ""), tuple(said["tasks"])
 
 
 def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -> BoxRecord:

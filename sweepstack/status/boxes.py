@@ -49,6 +49,7 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
         blocked=str(box_snapshot.blocked.get("why") or "disk") if box_snapshot.blocked else None,
         alarms=tuple(_alarms(box_snapshot, now)),
         gpus=patrol.gpus if patrol else (),
+        workers=box_snapshot.seen.workers,
     )
 
 

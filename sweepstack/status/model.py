@@ -74,6 +74,7 @@ class BoxView:
     blocked: str | None = None
     alarms: tuple[str, ...] = ()
     gpus: tuple[Mapping[str, Any], ...] = ()
+    workers: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert "workers run" in status.text, status
     (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", " ".join(status.text.split())) or [str(status)]
     assert float(used.replace(",", "")) > 0, "two workers hold a GPU each, at 1,000 dollars a second"
+    (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
+    assert any(worker["state"] == "RUNNING" and worker["node"] for worker in seen["workers"]), seen
     assert_refused(stack.destroy(timeout=180))
     planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
     changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
