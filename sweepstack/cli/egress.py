@@ -7,18 +7,23 @@ from collections.abc import Iterable
 from sweepstack.cli.accepted_facts import profiles_of
 from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 
 
 def prices(
     target: Target, whose: Iterable[tuple[str, str | None, str]], births: Iterable[Birth]
 ) -> dict[str, float | None]:
     """Native id → USD per GB that leaves the box, None where that is billed at a price that is not known. Boxes whose
-    platform bills none are left out. `whose`: native id, platform and adapter of each."""
+    platform bills none are left out, and those whose profile can't be read: a figure stands in no one's way, least of
+    all of an abandonment. `whose`: native id, platform and adapter of each."""
     offered = {birth.native_id: birth.egress_per_gb for birth in births}
     found: dict[str, float | None] = {}
     for native_id, platform, adapter in whose:
-        for profile in profiles_of(target, [(platform, adapter)]).values():
+        try:
+            profiles = profiles_of(target, [(platform, adapter)])
+        except (SweepstackError, OSError):
+            continue
+        for profile in profiles.values():
             said = _said(target, profile.platform)
             if said != 0 and (said is not None or profile.free_egress is False):
                 found[native_id] = offered.get(native_id) if said is None else said

@@ -47,10 +47,8 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     up = ok(stack.up(timeout=300))
     assert "2 wait" in up.text or "2 workers run" in up.text, up
     (box,) = stack.boxes_there()
-    status = ok(stack.sweepctl("status", timeout=120))
-    assert "workers run" in status.text, status
-    (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", " ".join(status.text.split())) or [str(status)]
-    assert float(used.replace(",", "")) > 0, "two workers hold a GPU each, at 1,000 dollars a second"
+    # Workers begin some seconds after an up; then they hold a GPU each, at 1,000 dollars a second.
+    stack.wait_for(lambda: dollars_used(stack) > 0, "a worker to hold a GPU", seconds=120)
     (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
     assert any(worker["state"] == "RUNNING" and worker["node"] for worker in seen["workers"]), seen
     assert_refused(stack.destroy(timeout=180))
@@ -70,3 +68,11 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert stack.boxes_there() == []
     left = stack.cluster.ask("squeue", "--all", "--noheader", f"--name={box}")
     assert left == ""
+
+
+def dollars_used(stack: SlurmStack) -> float:
+    """What `status` says that the workers' GPU-hours came to so far."""
+    status = ok(stack.sweepctl("status", timeout=120))
+    assert "workers run" in status.text, status
+    (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", " ".join(status.text.split())) or [str(status)]
+    return float(used.replace(",", ""))
