@@ -139,3 +139,8 @@ class StillCreating(SweepstackError):
         self.identifier = identifier
         self.outputs = outputs
         self.reasons = reasons
+
+
+def one_line(error: Exception) -> str:
+    """An error's text as one line, for lists of what was tried."""
+    return " ".join(str(error).split())

@@ -6,10 +6,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, one_line
+from sweepstack.onbox.host.platform import Wait
 from sweepstack.platforms.common.rate_limit import paced
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def look_again(
@@ -29,3 +31,18 @@ def look_again(
         if found is not None:
             return found
     return None
+
+
+def sent_or_found(
+    send: Callable[[], R], look: Callable[[], T | None], pauses: Iterable[float], name: str, wait: Wait
+) -> R | T:
+    """What `send` returns, which may make a box; after a lost answer what `look` finds (`look_again`). Costs what
+    `send` costs. Raises what `send` raises; OutcomeUnknown when its answer is lost and nothing is found."""
+    try:
+        return send()
+    except OutcomeUnknown as error:
+        wait.progress(f"{name}: {one_line(error)}; looking for it by its tag")
+        found = look_again(look, pauses, wait.cancelled)
+        if found is None:
+            raise
+        return found

@@ -120,6 +120,11 @@ class Memory:
         with contextlib.suppress(OSError):  # if it stays, the next holder looks for the box again
             self._path.unlink(missing_ok=True)
 
+    def find(self, by_id: Callable[[str], BoxRecord | None], listed: Look, by_tag: Look) -> BoxRecord | None:
+        """The box of this tag: as `listed` shows it, else as `box` finds it. Raises what they raise."""
+        found = listed()
+        return found if found is not None else self.box(by_id, by_tag)
+
     def box(self, by_id: Callable[[str], BoxRecord | None], by_tag: Look) -> BoxRecord | None:
         """The box that an earlier holder made and that a complete list lacks; None when it is proved that there is
         none. `by_id` and `by_tag` return None only for a box that is proved absent.

@@ -215,8 +215,3 @@ class Session:
 def _material(public_key: str) -> str:
     """Type and key of a public key, without its comment."""
     return " ".join(public_key.split()[:2])
-
-
-def problem(error: PlatformError) -> str:
-    """An error's text as one line, for the list of offers that were tried."""
-    return " ".join(str(error).split())

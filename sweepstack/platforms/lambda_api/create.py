@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -14,15 +15,16 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     StillCreating,
     Unreachable,
+    one_line,
 )
 from sweepstack.onbox.host.offers import Offer, no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Watch
-from sweepstack.platforms.common.look_again import look_again
+from sweepstack.platforms.common.look_again import sent_or_found
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
-from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, problem, session
+from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, session
 from sweepstack.platforms.lambda_api.channel import FIRST_BOOT, why_silent
 from sweepstack.platforms.lambda_api.errors import refused
 from sweepstack.platforms.lambda_api.lookup import LOOKS, by_id, by_tag, recorded
@@ -44,12 +46,8 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         )
     at_hand, deadline = session(), Deadline.of(wait)
     with hold_tag_lock("lambda_api", at_hand.account, request.tag, wait, request.asked) as memory:
-        record = by_tag(at_hand, request.tag, max_age=0.0, known=request.known)
-        if record is None:
-            record = memory.box(
-                lambda native_id: by_id(at_hand, native_id),
-                lambda: by_tag(at_hand, request.tag, max_age=0.0, known=request.known),
-            )
+        listed = partial(by_tag, at_hand, request.tag, max_age=0.0, known=request.known)
+        record = memory.find(partial(by_id, at_hand), listed, listed)
         made = record is None
         if record is None:
             _go_on(request, wait)
@@ -91,24 +89,26 @@ def _rent(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
         with memory.renting():
             memory.sending()
             try:
-                granted = _launched(session, _body(request, offer, key_name, asked), what, deadline)
-            except OutcomeUnknown as error:
-                wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
-                found = look_again(lambda: by_tag(session, request.tag, max_age=0.0), LOOKS, wait.cancelled)
-                if found is None:
-                    raise
-                memory.made(found.native_id)
-                return found
+                granted = sent_or_found(
+                    partial(_launched, session, _body(request, offer, key_name, asked), what, deadline),
+                    partial(by_tag, session, request.tag, max_age=0.0),
+                    LOOKS,
+                    request.name,
+                    wait,
+                )
             except DeadlineOver as error:
                 raise PlatformError("\n".join([f"{request.name}: nothing was rented: {error}", *refusals])) from error
             if isinstance(granted, NoCapacity):
                 memory.nothing()
+        if isinstance(granted, BoxRecord):
+            memory.made(granted.native_id)
+            return granted
         if not isinstance(granted, NoCapacity):
             memory.made(granted)
             session.launched(granted)
             return _new(session, request, offer, granted, asked)
-        refusals.append(f"{offer.key}: {problem(granted)}")
-        wait.progress(f"{request.name}: {problem(granted)}")
+        refusals.append(f"{offer.key}: {one_line(granted)}")
+        wait.progress(f"{request.name}: {one_line(granted)}")
     raise no_offer_left(refusals, request.name)
 
 
@@ -169,7 +169,7 @@ def _until_ready(session: Session, request: BoxRequest, record: BoxRecord, wait:
             listed = session.instances(max_age=paced(POLL_SECONDS)).by_id.get(record.native_id)
             row = listed or session.instance(record.native_id)
         except Unreachable as error:  # an outage does not end the waiting: only the deadline does
-            why_not = problem(error)
+            why_not = one_line(error)
             return False
         seen, why_not = (recorded(session, row) if row is not None else _absent(record)), ""
         if seen.phase is Phase.CREATING:
@@ -184,7 +184,7 @@ def _until_ready(session: Session, request: BoxRequest, record: BoxRecord, wait:
     try:
         why = Watch(deadline, what, lambda: paced(POLL_SECONDS), wait).until(settled)
     except PlatformError as error:  # the error carries the id, so that it is not lost
-        raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
+        raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:
         raise PlatformError(
             f"{record.native_id} was terminated, not by this command, while it was being made: nothing bills"

@@ -264,8 +264,3 @@ class Session:
             kind = NotAuthorized if isinstance(error, NotAuthorized | InsufficientFunds) else Unreachable
             raise kind(f"{error}. What Paperspace has is not known") from None
         return answer.data
-
-
-def problem(error: PlatformError) -> str:
-    """An error's text as one line, for lists of what was tried."""
-    return " ".join(str(error).split())

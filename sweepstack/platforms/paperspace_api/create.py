@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -18,14 +19,15 @@ from sweepstack.onbox.common.errors import (
     PlatformError,
     RequestRefused,
     StillCreating,
+    one_line,
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
-from sweepstack.platforms.common.look_again import look_again
+from sweepstack.platforms.common.look_again import sent_or_found
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
-from sweepstack.platforms.paperspace_api.api import Session, problem, session
+from sweepstack.platforms.paperspace_api.api import Session, session
 from sweepstack.platforms.paperspace_api.errors import refused
 from sweepstack.platforms.paperspace_api.lookup import LOOKS, by_id, by_tag
 from sweepstack.platforms.paperspace_api.machine_types import Kind, disk_gb, fitting, must_be_possible, regions
@@ -51,12 +53,8 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         )
     at_hand, deadline = session(), Deadline.of(wait)
     with hold_tag_lock("paperspace_api", at_hand.account(), request.tag, wait, request.asked) as memory:
-        record = by_tag(at_hand, request.tag, max_age=0.0, known=request.known)
-        if record is None:
-            record = memory.box(
-                lambda native_id: by_id(at_hand, native_id),
-                lambda: by_tag(at_hand, request.tag, max_age=0.0, known=request.known),
-            )
+        listed = partial(by_tag, at_hand, request.tag, max_age=0.0, known=request.known)
+        record = memory.find(partial(by_id, at_hand), listed, listed)
         made = record is None
         if record is None:
             _go_on(request, wait)
@@ -76,7 +74,7 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     try:
         ready = until_ready(at_hand, record, wait, deadline, event=event)
     except NoCapacity as error:
-        raise _kept(replace(record, phase=Phase.STOPPED), problem(error)) from error
+        raise _kept(replace(record, phase=Phase.STOPPED), one_line(error)) from error
     _must_not_be_too_dear(ready, most)
     return _priced(ready, request)
 
@@ -112,25 +110,27 @@ def _make(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
         with memory.renting():
             memory.sending()
             try:
-                granted = _granted(session, _body(request, kind, region, script), what, deadline)
-            except OutcomeUnknown as error:
-                wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
-                found = look_again(lambda: by_tag(session, request.tag, max_age=0.0), LOOKS, wait.cancelled)
-                if found is None:
-                    raise
-                memory.made(found.native_id)
-                return found
+                granted = sent_or_found(
+                    partial(_granted, session, _body(request, kind, region, script), what, deadline),
+                    partial(by_tag, session, request.tag, max_age=0.0),
+                    LOOKS,
+                    request.name,
+                    wait,
+                )
             except DeadlineOver as error:
                 raise PlatformError("\n".join([f"{request.name}: nothing was rented: {error}", *refusals])) from error
             if isinstance(granted, NoCapacity):
                 memory.nothing()
+        if isinstance(granted, BoxRecord):
+            memory.made(granted.native_id)
+            return granted
         if not isinstance(granted, NoCapacity):
             record = record_of(granted, session.account())
             memory.made(record.native_id)
             session.made(record.native_id)
             return replace(record, tag=request.tag)
-        refusals.append(f"{kind.label} in {region}: {problem(granted)}")
-        wait.progress(f"{request.name}: {problem(granted)}")
+        refusals.append(f"{kind.label} in {region}: {one_line(granted)}")
+        wait.progress(f"{request.name}: {one_line(granted)}")
     raise no_offer_left(refusals, request.name)
 
 
@@ -191,7 +191,7 @@ def _started(
         _must_have_its_cards(record, request)
         return record, begin(session, record, wait)
     except PlatformError as error:
-        raise _kept(record, f"{record.native_id} is there and can't be started: {problem(error)}") from error
+        raise _kept(record, f"{record.native_id} is there and can't be started: {one_line(error)}") from error
 
 
 def _was_started(session: Session, native_id: str) -> bool:

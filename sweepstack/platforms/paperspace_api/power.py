@@ -5,11 +5,18 @@ A machine is deleted only when it is off, so a destroy stops it first.
 
 from __future__ import annotations
 
-from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, OutcomeUnknown, PlatformError, Unreachable
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    NotYetStopped,
+    OutcomeUnknown,
+    PlatformError,
+    Unreachable,
+    one_line,
+)
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session, problem
+from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session
 from sweepstack.platforms.paperspace_api.lookup import get
 from sweepstack.platforms.paperspace_api.ready import begin, until_ready
 from sweepstack.platforms.paperspace_api.states import BILLS
@@ -28,7 +35,7 @@ def stop(session: Session, native_id: str, account: str) -> None:
         try:
             answer = session.act(native_id, "stop")
         except OutcomeUnknown as error:
-            said = problem(error)
+            said = one_line(error)
         else:
             said = "" if answer.ok else f"Paperspace does not stop it now: {answer.text or answer.status}"
     if not _waited(session, native_id, account, Phase.STOPPED, 0.0 if said else STOP_SECONDS):
@@ -71,7 +78,7 @@ def destroy(session: Session, native_id: str, account: str) -> None:
     except OutcomeUnknown as error:
         if get(session, native_id, account, now=True).phase is Phase.GONE:
             return
-        raise NotYetGone(f"{native_id}: {problem(error)}. Destroy it again: a second time does no harm") from error
+        raise NotYetGone(f"{native_id}: {one_line(error)}. Destroy it again: a second time does no harm") from error
     if not _waited(session, native_id, account, Phase.GONE, GONE_SECONDS if answer.ok else 0.0):
         seen = get(session, native_id, account, now=True)
         if seen.phase is Phase.GONE:

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown, PlatformError, StillCreating, Unreachable
+from sweepstack.onbox.common.errors import (
+    NoCapacity,
+    OutcomeUnknown,
+    PlatformError,
+    StillCreating,
+    Unreachable,
+    one_line,
+)
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session, problem
+from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session
 from sweepstack.platforms.paperspace_api.channel import why_silent
 from sweepstack.platforms.paperspace_api.errors import refused
 from sweepstack.platforms.paperspace_api.lookup import recorded
@@ -33,7 +40,7 @@ def begin(session: Session, record: BoxRecord, wait: Wait) -> str:
     try:
         answer = session.act(record.native_id, "start")
     except OutcomeUnknown as error:
-        wait.progress(f"{record.native_id}: {problem(error)}; looking what came of it")
+        wait.progress(f"{record.native_id}: {one_line(error)}; looking what came of it")
         return ""
     if answer.ok:
         wait.progress(f"{record.native_id} is told to start")
@@ -66,7 +73,7 @@ def until_ready(
                 failed = _failure(session, record.native_id, event, lasting=off.held(True))
                 return bool(failed)
         except Unreachable as error:  # an outage does not end the waiting: only the deadline does
-            why_not = problem(error)
+            why_not = one_line(error)
             return False
         off.held(False)
         if seen.phase is Phase.CREATING:
@@ -82,7 +89,7 @@ def until_ready(
     try:
         why = Watch(deadline, name, lambda: pace, wait).until(settled)
     except PlatformError as error:  # the error carries the id, so that it is not lost
-        raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
+        raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:
         raise PlatformError(f"{record.native_id} was deleted, not by this command, while it was started: nothing bills")
     if failed:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
@@ -333,8 +333,3 @@ class Session:
 
     def _just_made(self, native_id: str) -> bool:
         return time.monotonic() - self._unlisted[native_id][0] < paced(LAG_SECONDS)
-
-
-def problem(error: PlatformError) -> str:
-    """An error's text as one line, for the list of offers that were tried."""
-    return " ".join(str(error).split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -12,22 +13,22 @@ from sweepstack.onbox.common.errors import (
     NoCapacity,
     NotAuthorized,
     NotYetGone,
-    OutcomeUnknown,
     PlatformError,
     RequestRefused,
     StillCreating,
     Unreachable,
+    one_line,
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Lasting, Watch
 from sweepstack.platforms.common.http_client import Answer
-from sweepstack.platforms.common.look_again import look_again
+from sweepstack.platforms.common.look_again import sent_or_found
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies, spot
-from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, problem, session
+from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.lookup import LOOKS, by_id, by_tag, mounts_of, recorded
@@ -53,12 +54,8 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     with hold_tag_lock("runpod", account, request.tag, wait, request.asked) as memory:
         # When this machine never asked for this tag, a list that another caller has just read is enough.
         age, known = paced(NEW_TAG_SECONDS) if memory.first else 0, request.known
-        record = by_tag(at_hand, request.tag, max_age=age, known=known)
-        if record is None:
-            record = memory.box(
-                lambda native_id: by_id(at_hand, native_id),
-                lambda: by_tag(at_hand, request.tag, max_age=0, known=known),
-            )
+        look = partial(by_tag, at_hand, request.tag, known=known)
+        record = memory.find(partial(by_id, at_hand), partial(look, max_age=age), partial(look, max_age=0))
         made = record is None
         if record is None:
             if wait.cancelled.is_set():
@@ -130,22 +127,22 @@ def _granted(
         body = bodies.create_pod(request, offer, one.gpu_id, list(one.data_centers), volume.id if volume else "")
         memory.sending()
         try:
-            made = _asked(session, body, one, what, Deadline(left, wait.cancelled))
-        except OutcomeUnknown as error:
-            wait.progress(f"{request.name}: {problem(error)}; looking for it by its tag")
-            found = look_again(lambda: by_tag(session, request.tag, max_age=0), LOOKS, wait.cancelled)
-            if found is None:
-                raise
-            return found
+            made = sent_or_found(
+                partial(_asked, session, body, one, what, Deadline(left, wait.cancelled)),
+                partial(by_tag, session, request.tag, max_age=0),
+                LOOKS,
+                request.name,
+                wait,
+            )
         except DeadlineOver as error:
             if not reasons or wait.cancelled.is_set():
                 raise
             raise _too_late(request, refusals, reasons, wait.deadline) from error
         if not isinstance(made, PlatformError):
             return made
-        refusals.append(f"{offer.key}: {problem(made)}")
+        refusals.append(f"{offer.key}: {one_line(made)}")
         reasons.append(made)
-        wait.progress(f"{request.name}: {problem(made)}")
+        wait.progress(f"{request.name}: {one_line(made)}")
     raise _none_left(request, refusals, reasons)
 
 
@@ -198,7 +195,7 @@ def until_ready(
             known = session.pods(max_age=session.poll_seconds()).by_id
             pod = known.get(record.native_id) or session.pod(record.native_id)
         except Unreachable as error:  # an outage does not end the waiting: only the deadline does
-            why_not = problem(error)
+            why_not = one_line(error)
             return False
         if absent.held(pod is None):
             seen = BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
@@ -220,7 +217,7 @@ def until_ready(
         what = f"{name} ({record.native_id}) to be ready"
         why = Watch(deadline, what, session.poll_seconds, wait).until(settled)
     except PlatformError as error:  # the error carries the id, so that it is not lost
-        raise StillCreating(record.native_id, seen.outputs(), [f"{problem(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
+        raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
     if seen.phase is Phase.GONE:
         raise PlatformError(
             f"{record.native_id} was removed, not by this command, while it was being made: nothing bills"

@@ -21,7 +21,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable, one_line
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.operations.host_shutdown import told
 from sweepstack.platforms.registry import has_address, need
@@ -218,7 +218,7 @@ def _connect(target: Target, box: BoxEntry, statement: Statement, known: Handove
     try:
         shown = need(box.context().platform, IsHost).who_answers()
     except Unreachable as error:
-        return " ".join(str(error).split()), ()
+        return one_line(error), ()
     except SweepstackError as error:
         raise Unsure(
             f"whether box {box.name} still answers can't be told: {error}", [f"sweepctl status --stack {target.stack}"]
