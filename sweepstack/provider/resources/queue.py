@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -245,11 +247,12 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
         if record is not None and record.phase.at_rest and state.want == "stopped":
             return Seen(inputs, state)
-        waiting = self._idle_cells(box, state, seen)
+        workers = cache(lambda: _workers(box))  # asked once at most, and only where cells are left
+        waiting = self._idle_cells(box, state, seen, workers)
         if waiting:
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
-            if told := _said_of_workers(box):
+            if told := workers().get("words"):
                 words = (
                     f"queue of {state.box_name}: {wait} and no worker takes {them}: {told}; `pulumi up` sees to that"
                 )
@@ -277,9 +280,12 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return False
         return there is not None and there != values
 
-    def _idle_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
+    def _idle_cells(
+        self, box: BoxContext, state: QueueState, seen: Observation, workers: Callable[[], Mapping[str, Any]]
+    ) -> list[str]:
         """Cells that this queue was given and that are not finished, while no runner is alive. Empty if the box may
-        end."""
+        end. `workers`: asks for what `_workers` returns; with none at work, each just ends, is held, or asks for what
+        it never gets."""
         if seen.journal is None:
             return []
         try:
@@ -292,7 +298,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return [name for name in given if not finished(journal.cells.get(name), _retry(state, name))]
 
         found = left(seen.journal)
-        if not found or (seen.runner_alive and not _none_at_work(box)):
+        if not found or (seen.runner_alive and workers().get("at_work") != 0):
             return []
         if may_end(box, state.approval, seen, full=False).allowed:
             return []
@@ -363,23 +369,14 @@ def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
     return may_end(teardown.context_of(state), new.approval, seen, full=False).allowed
 
 
-def _none_at_work(box: BoxContext) -> bool:
-    """Whether a scheduler has workers of the box, and none of them takes cells or will by itself: each just ends, is
-    held, or asks for what it never gets. False where that is not known."""
+def _workers(box: BoxContext) -> Mapping[str, Any]:
+    """What the scheduler says of the box's workers (`Scheduled.workers`); empty where there is no scheduler, or that is
+    not known."""
     try:
         channel = box.channel()
-        return isinstance(channel, Scheduled) and channel.workers().get("at_work") == 0
+        return channel.workers() if isinstance(channel, Scheduled) else {}
     except (PlatformError, OSError):
-        return False
-
-
-def _said_of_workers(box: BoxContext) -> str:
-    """What the scheduler says of the box's workers; "" where there is none, or that is not known."""
-    try:
-        channel = box.channel()
-        return str(channel.workers().get("words") or "") if isinstance(channel, Scheduled) else ""
-    except (PlatformError, OSError):
-        return ""
+        return {}
 
 
 def _secrets_on(channel: Channel) -> dict[str, str] | None:
