@@ -27,6 +27,11 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
             )
         )
         yield made
+        for path in sorted(made.cluster.shared.rglob("*")):
+            if path.suffix in (".log", ".jsonl") and "/sweep/" in str(path) and path.is_file():
+                print("=====", path, path.read_text(errors="replace")[-3000:])
+        print(made.cluster.ask("scontrol", "show", "job"))
+        print((made.base / "cluster/ctl/disk/var/log/slurmctld.log").read_text()[-5000:])
     finally:
         made.end()
 
@@ -73,6 +78,6 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
 def dollars_used(stack: SlurmStack) -> float:
     """What `status` says that the workers' GPU-hours came to so far."""
     status = ok(stack.sweepctl("status", timeout=120))
-    assert "workers run" in status.text, status
-    (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", " ".join(status.text.split())) or [str(status)]
+    assert "workers run" in status.text, status.text
+    (used,) = re.findall(r"used [0-9.]+ GPU-hours \(\$([0-9,.]+)\)", " ".join(status.text.split())) or [status.text]
     return float(used.replace(",", ""))
