@@ -133,10 +133,12 @@ def test_the_environment_is_brought_and_code_that_was_changed_on_the_peer_is_bro
 def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(nodes: Nodes) -> None:
     nodes.hold()
     nodes.add()
+    nodes.add("other")
     runner = nodes.box.start()
     nodes.in_the_middle()
     nodes.peer.stop()
     assert runner.ended() == 7, nodes.said()
+    assert [entry["cell"] for entry in nodes.box.events("cell-started")] == ["both"], "no other cell is tried there"
     (failed,) = nodes.box.events("cell-failed")
     assert f"node 1 ({nodes.peer.address}) is lost" in failed["reason"]
     assert failed["class"] == "transient"

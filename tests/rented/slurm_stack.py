@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from tests.engine.harness import Stack
 from tests.engine.looking import Snapshot
@@ -24,12 +25,13 @@ class SlurmStack(Stack):
     boxes: tuple[str, ...] = ("box-0",)
     workers: int = 2
     nodes: int = 2
+    cluster_kind: ClassVar[type[SlurmCluster]] = SlurmCluster
     cluster: SlurmCluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.base.mkdir(parents=True, exist_ok=True)
         login = Login(self.base)
-        self.cluster = SlurmCluster.start(self.base / "cluster", authorized_keys=[login.public], nodes=self.nodes)
+        self.cluster = self.cluster_kind.start(self.base / "cluster", authorized_keys=[login.public], nodes=self.nodes)
         super().__post_init__()
         self.env |= {"SWEEPSTACK_SSH_KEY": str(login.key), "SWEEPSTACK_SSH_CONFIG": "none"}
 

@@ -203,6 +203,8 @@ class Runner:
             code = attempt.process.poll()
             if code is not None:
                 del self.running[name]
+                if code:  # before its slot is free: another cell would begin on a node that is lost
+                    self.setups.look_at_nodes_again(attempt.entry, self.spec())
                 attempt.holds_slot = signal_group(attempt.process.pid, 0)
                 future = self.pool.submit(self.endings.finish, attempt, code)
                 self.finishing[name] = attempt, future
@@ -230,12 +232,10 @@ class Runner:
         for sync in [sync for sync in self.syncs if sync.done()]:
             self.syncs.remove(sync)
             sync.result()
-        for name, (finished, future) in list(self.finishing.items()):
+        for name, (_, future) in list(self.finishing.items()):
             if future.done():
                 del self.finishing[name]
                 future.result()
-                if self.journal.cells[name].state in ("retry", "failed"):
-                    self.setups.look_at_nodes_again(finished.entry, self.spec())
                 self._touch(name)
 
     def _busy(self) -> set[str]:

@@ -1,0 +1,208 @@
+"""The loop of a sweep whose cells run over two nodes of a real Slurm cluster, through `pulumi` and `sweepctl` alone.
+
+Real torch ranks with gloo, which `srun` starts on the second node. The nodes have networks of their own, with a switch
+between them; the cluster has a node more than a cell needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.commands import assert_failed, assert_refused, ok
+from tests.onbox.nodes import TRAIN, WEIGHT
+from tests.rented.slurm_stack import SlurmStack
+from tests.rented.test_cluster import SAME
+from tests.simulators.slurm_cluster import SHARED
+from tests.simulators.slurm_network import NetworkedCluster
+from tests.slurm.world import overlapping_claims
+
+# the loop on a cluster: test_cluster.py; cells over two of its nodes, by the handlers: tests/slurm/test_nodes.py
+pytestmark = [pytest.mark.proof, pytest.mark.torch]
+
+ALONE = """\
+import fcntl, socket
+cell, here = os.environ["SWEEPSTACK_CELL"], socket.gethostname()
+lock = open(control / f"alone-{cell}-{rank}", "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    (control / f"overlap-{cell}-{rank}").touch()
+print(f"rank {rank} is on {here}", flush=True)
+"""
+"""Notes when it is not the only process that is this rank of its cell."""
+
+
+class NodesStack(SlurmStack):
+    """One worker of two nodes, and cells that wait in the middle while `control/hold` is there."""
+
+    cluster_kind = NetworkedCluster
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.cluster.shadow("python3", f'exec {sys.executable} "$@"')  # where the cells' torch is
+        begins = "weights, seen = torch"
+        train = TRAIN.replace(begins, ALONE + begins).replace('f"middle-{rank}"', 'f"middle-{cell}-{rank}"')
+        assert train.count("{cell}-{rank}") == 3
+        (self.job / "train.py").write_text(train)
+
+    def write_config(self) -> None:
+        super().write_config()
+
+        def several(sweep: dict[str, Any]) -> None:
+            sweep["job"].update(
+                nodes=2,
+                timeout="1h",
+                retries=2,
+                run="torchrun --nproc-per-node 1 train.py {out} {control}",
+                resources={"cpu": 2, "gpu": {"count": 1}, "memory": "1500MB", "partition": "main", "time": "1h"},
+            )
+            del sweep["job"]["env"]
+            sweep["job"]["env"] = {"SWEEPSTACK_CHECK_TORCH": "0"}  # the GPUs here are files
+            sweep["cells"]["base"] = {"control": f"{SHARED}/control"}
+            sweep["artifacts"] = {"result.json": {"load": "json", "keys": ["w"], "finite": "require"}}
+            sweep["overrides"]["slurm"].update(price_per_gpu_hour=3_600_000)
+
+        self.edit_config(several)
+
+    def in_the_middle(self, cell: str) -> None:
+        there = [self.control / f"middle-{cell}-{rank}" for rank in (0, 1)]
+        self.wait_for(lambda: all(path.exists() for path in there), f"both ranks of {cell}", seconds=120)
+
+    def ranks(self) -> dict[int, str]:
+        """The processes of ranks of the sweep's boxes, by the pids of this machine, each with its node's number."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = dict(word.partition(b"=")[::2] for word in (path / "environ").read_bytes().split(b"\0"))
+                if b"RANK" in words and words.get(b"SWEEPSTACK_BOX_ID", b"").decode() in self.born:
+                    found[int(path.name)] = words[b"SWEEPSTACK_NODE"].decode()
+        return found
+
+    @property
+    def born(self) -> set[str]:
+        return {str(birth["native_id"]) for birth in self.births()}
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.journal("box-0") if entry["event"] == event]
+
+    def status(self) -> dict[str, Any]:
+        """What `status --json` says of the only box, whatever its exit code."""
+        (box,) = self.sweepctl("status", "--json", timeout=120).json()["boxes"]
+        return dict(box)
+
+    def picture(self) -> str:
+        parts = [super().picture(), self.cluster.told(), self.cluster.ask("scontrol", "show", "job")]
+        for root in self.platform_root.glob("boxes/[!.]*/data/sweep"):
+            lines = (root / "journal.jsonl").read_text().splitlines()[-20:] if (root / "journal.jsonl").exists() else []
+            parts += lines
+            for log in [*root.glob("cells/*/*/log.txt"), *root.glob("setup/*.log"), *root.glob("jobs/*.log")]:
+                parts += [f"-- {log.relative_to(root)}", log.read_text(errors="replace")[-2000:]]
+            parts += [log.read_text(errors="replace")[-2000:] for log in root.glob("workers/*/runner.log")]
+        return "\n".join(parts)
+
+    def assert_honest(self) -> None:
+        """No cell ran twice at once, none was sealed twice, and each was computed whole."""
+        assert not list(self.control.glob("overlap-*")), self.picture()
+        journal = self.journal("box-0")
+        assert overlapping_claims(journal) == []
+        sealed = [entry["cell"] for entry in journal if entry["event"] == "cell-sealed"]
+        assert sorted(sealed) == sorted(self.cells)
+        for cell in self.cells:
+            (found,) = self.platform_root.glob(f"boxes/[!.]*/mnt/durable/*/cells/{cell}/result.json")
+            result = json.loads(found.read_text())
+            assert (result["w"], result["seen"]) == (WEIGHT, [1, 2, 3, 4, 5, 6])
+
+    def ends_well(self) -> None:
+        """pull → verify → approve → up → destroy; then nothing is left anywhere."""
+        (box,) = self.boxes_there()
+        ok(self.sweepctl("pull", timeout=180))
+        verify = ok(self.sweepctl("verify", "--json", timeout=180)).json()
+        assert (verify["verified"], verify["total"]) == (len(self.cells), len(self.cells))
+        assert_refused(self.destroy(timeout=180))
+        ok(self.sweepctl("approve", "--receipt", verify["receipt"]))
+        ok(self.up(timeout=180))
+        ok(self.destroy(timeout=180))
+        assert self.boxes_there() == []
+        assert self.jobs(box) == []
+        assert self.ranks() == {}
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[NodesStack]:
+    made = NodesStack(tmp_path / "s", cells=("seed0", "seed1"), workers=1, nodes=3)
+    try:
+        made.write_config()
+        made.init()
+        yield made
+    finally:
+        (made.control / "hold").unlink(missing_ok=True)
+        made.end()
+
+
+def test_the_loop_of_cells_over_two_nodes(stack: NodesStack) -> None:
+    """preview refused → preview → up → status → destroy refused → wait → pull → verify → approve → up → destroy."""
+    stack.edit_config(lambda sweep: sweep["job"].update(nodes=4))
+    refused = stack.pulumi("preview", timeout=180)
+    assert_failed(refused, "job.nodes is 4, and main has 3 nodes with the rest: ask for less")
+    stack.edit_config(lambda sweep: sweep["job"].update(nodes=2))
+    preview = ok(stack.pulumi("preview", timeout=180))
+    assert "its workers hold 2 GPUs while all run: 2 GPU-hours an hour ($7,200,000.00)" in preview.text
+    assert stack.boxes_there() == [], "a preview makes nothing"
+
+    (stack.control / "hold").touch()
+    ok(stack.up(timeout=300))
+    stack.in_the_middle("seed0")
+    (worker,) = stack.status()["workers"]
+    assert (worker["state"], worker["node"]) == ("RUNNING", "n[1-2]")
+    status = ok(stack.sweepctl("status", timeout=120))
+    assert "n[1-2]" in status.text, status.text
+    assert sorted(stack.ranks().values()) == ["0", "1"]
+    before = stack.snapshot()
+    assert_refused(stack.destroy(timeout=180), ["seed0", "seed1"])
+    stack.assert_unchanged(before, state=False)
+    planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
+    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
+    assert not changed, (changed, planned.get("diagnostics"))
+    (stack.control / "hold").unlink()
+
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    stack.assert_honest()
+    (checked,) = stack.events("nodes-checked")
+    assert [node["name"] for node in checked["nodes"]] == ["n1", "n2"]
+    stack.ends_well()
+
+
+def test_a_node_that_is_lost_for_good_by_the_documented_commands(stack: NodesStack) -> None:
+    """Its power fails in the middle of a cell, and it never comes back. What is typed then is `status`, `wait`, `up`:
+    the cell goes on from its state on the nodes that are left."""
+    (stack.control / "hold").touch()
+    ok(stack.up(timeout=300))
+    stack.in_the_middle("seed0")
+    lost = stack.events("nodes-checked")[0]["nodes"][1]["name"]
+    stack.cluster.lose(lost)
+    print("STATUS JUST AFTER\n", stack.sweepctl("status", timeout=120))
+    stack.wait_for(lambda: stack.events("cell-failed"), "the failure")
+    (stack.control / "hold").unlink()
+    t = time.monotonic()
+    while time.monotonic() - t < 60 and stack.jobs(stack.native_ids()[0]):
+        time.sleep(0.5)
+    print("after", time.monotonic() - t, stack.jobs(stack.native_ids()[0]))
+    print("STATUS AFTER THE LOSS\n", stack.sweepctl("status", timeout=120))
+    print("JSON", json.dumps(stack.status(), indent=1))
+    print("WAIT\n", stack.sweepctl("wait", "--for", "done", "--timeout", "30s", timeout=400))
+    print("NEXT\n", stack.sweepctl("next", timeout=120))
+    print("PREVIEW\n", stack.pulumi("preview", timeout=120))
+    print("UP\n", ok(stack.up(timeout=300)))
+    print("STATUS\n", stack.sweepctl("status", timeout=120))
+    print(ok(stack.sweepctl("wait", "--for", "done", timeout=400)))
+    stack.assert_honest()
+    print("STATUS\n", stack.sweepctl("status", timeout=120))
+    stack.ends_well()
