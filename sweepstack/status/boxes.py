@@ -54,8 +54,9 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
 
 
 def _setup(box_snapshot: BoxSnapshot) -> str:
-    """`running`, `done`, `failed`, `cut off` (its runner died meanwhile), or nothing where there is none."""
-    if box_snapshot.setup is None:
+    """`running`, `done`, `failed`, `cut off` (its runner died meanwhile), or nothing where there is none. What failed
+    with workers that have ended is nothing, too, while another one is there to try it."""
+    if box_snapshot.setup is None or (box_snapshot.between_workers and box_snapshot.setup.state == "failed"):
         return ""
     cut_off = box_snapshot.setup.state == "started" and box_snapshot.seen.runner_alive is False
     return "cut off" if cut_off else SETUP_WORDS[box_snapshot.setup.state]
@@ -75,7 +76,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     elif box_snapshot.stranded and not box_snapshot.by_hand:
         yield stranded_words(box_snapshot)
     alive = alive and not box_snapshot.by_hand  # what a person brings back may be minutes old
-    if alive and patrol is None and box_snapshot.journal is not None and box_snapshot.journal.entries:
+    begun = box_snapshot.journal is not None and box_snapshot.journal.entries and not box_snapshot.between_workers
+    if alive and patrol is None and begun:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
         if patrol.silent(box_snapshot.there(now)):

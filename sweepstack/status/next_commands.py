@@ -195,7 +195,10 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     stranded = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded]
     if stranded:
         hand = all(box_snapshot.by_hand for box_snapshot in stranded)
-        return _resumes(snapshot, locked, BY_HAND) if hand else _resumes(snapshot, locked)
+        told = [way for box_snapshot in stranded for way in _named_in(box_snapshot.seen.note)]
+        ends = "sweepctl worker-ended "
+        seen_off = [way.replace(ends, f"{ends}--stack {stack} ", 1) for way in told if way.startswith(ends)]
+        return _resumes(snapshot, locked, BY_HAND) if hand else [*seen_off, *_resumes(snapshot, locked)]
     if snapshot.to_run_again:  # `finish` would end the boxes without them
         return _resumes(snapshot, locked, RUNS_AGAIN)
     if any(alarm.startswith(BEGINS) and STAYS not in alarm for box in view.boxes for alarm in box.alarms):

@@ -157,6 +157,12 @@ class BoxSnapshot:
         return self.patrol.blocked if self.patrol else None
 
     @property
+    def between_workers(self) -> bool:
+        """Whether all workers that its journal knows have ended, and another one waits or has just begun."""
+        workers = self.journal.workers.values() if self.journal else ()
+        return bool(workers) and all(one.ended for one in workers) and self.seen.runner_alive is True
+
+    @property
     def setup(self) -> SetupProgress | None:
         """The set-up step that its journal spoke of last."""
         return next(reversed(self.journal.setups.values()), None) if self.journal else None

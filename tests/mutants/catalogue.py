@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.cluster import CLUSTER
 from tests.mutants.facts import FACTS
 from tests.mutants.gate import GATE
 from tests.mutants.lease import LEASE
@@ -17,6 +18,7 @@ MUTANTS = (
     *LEASE,
     *FACTS,
     *MORE,
+    *CLUSTER,
     *ORPHAN,
     *POLICY,
     Mutant(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,7 +162,7 @@ def test_the_loop_of_cells_over_two_nodes(stack: NodesStack) -> None:
     (worker,) = stack.status()["workers"]
     assert (worker["state"], worker["node"]) == ("RUNNING", "n[1-2]")
     status = ok(stack.sweepctl("status", timeout=120))
-    assert "n[1-2]" in status.text, status.text
+    assert "1 workers run (on n[1-2]), 0 wait" in status.text, status.text
     assert sorted(stack.ranks().values()) == ["0", "1"]
     before = stack.snapshot()
     assert_refused(stack.destroy(timeout=180), ["seed0", "seed1"])
@@ -181,28 +180,79 @@ def test_the_loop_of_cells_over_two_nodes(stack: NodesStack) -> None:
 
 
 def test_a_node_that_is_lost_for_good_by_the_documented_commands(stack: NodesStack) -> None:
-    """Its power fails in the middle of a cell, and it never comes back. What is typed then is `status`, `wait`, `up`:
-    the cell goes on from its state on the nodes that are left."""
+    """Its power fails in the middle of a cell, and it never comes back. `status` says so, and `up` submits another
+    worker: the cell goes on from its state on the nodes that are left."""
     (stack.control / "hold").touch()
     ok(stack.up(timeout=300))
     stack.in_the_middle("seed0")
+    (box,) = stack.boxes_there()
     lost = stack.events("nodes-checked")[0]["nodes"][1]["name"]
     stack.cluster.lose(lost)
-    print("STATUS JUST AFTER\n", stack.sweepctl("status", timeout=120))
     stack.wait_for(lambda: stack.events("cell-failed"), "the failure")
+    (failed,) = stack.events("cell-failed")
+    assert (failed["cell"], failed["class"], failed["final"]) == ("seed0", "transient", False)
+    assert f"node 1 ({lost}) is lost" in failed["reason"]
     (stack.control / "hold").unlink()
-    t = time.monotonic()
-    while time.monotonic() - t < 60 and stack.jobs(stack.native_ids()[0]):
-        time.sleep(0.5)
-    print("after", time.monotonic() - t, stack.jobs(stack.native_ids()[0]))
-    print("STATUS AFTER THE LOSS\n", stack.sweepctl("status", timeout=120))
-    print("JSON", json.dumps(stack.status(), indent=1))
-    print("WAIT\n", stack.sweepctl("wait", "--for", "done", "--timeout", "30s", timeout=400))
-    print("NEXT\n", stack.sweepctl("next", timeout=120))
-    print("PREVIEW\n", stack.pulumi("preview", timeout=120))
-    print("UP\n", ok(stack.up(timeout=300)))
-    print("STATUS\n", stack.sweepctl("status", timeout=120))
-    print(ok(stack.sweepctl("wait", "--for", "done", timeout=400)))
+    stack.wait_for(lambda: not stack.jobs(box), "the end of the worker", 120)
+    assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0"], "no other cell is tried there"
+
+    status = stack.sweepctl("status", timeout=120)
+    assert "no worker is there" in status.text, status
+    assert f"exit code 69: sweepstack: node 1 ({lost}) is lost" in status.text, status
+    assert f"pulumi up --stack {stack.name}" in status.text, status
+    waited = stack.sweepctl("wait", "--for", "done", timeout=400)
+    assert_failed(waited, "no runner is alive, and 2 cells did not finish", "pulumi up")
+    assert waited.rc == 1
+    assert_refused(stack.destroy(timeout=180), ["seed0", "seed1"])
+
+    stack.cluster.drain("n3")  # as where all other nodes have work
+    ok(stack.up(timeout=300))
+    status = stack.sweepctl("status", timeout=120)
+    assert "0 workers run, 1 wait (" in status.text, status
+    assert "ALARM" not in status.text, "what failed with a worker that has ended is not the next one's"
+    stack.cluster.resume("n3")
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
     stack.assert_honest()
-    print("STATUS\n", stack.sweepctl("status", timeout=120))
+    assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0", "seed0", "seed1"], stack.picture()
+    stack.ends_well()
+
+
+def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
+    """Slurm leaves the job its other node, where nothing runs, and calls it RUNNING until its time is over. `status`
+    says so, `up` ends the job and submits another; the cell is free once a person has seen that the node is off."""
+    (stack.control / "hold").touch()
+    ok(stack.up(timeout=300))
+    stack.in_the_middle("seed0")
+    (box,) = stack.boxes_there()
+    lost, other = (node["name"] for node in stack.events("nodes-checked")[0]["nodes"])
+    stack.cluster.lose(lost)
+    (job,) = stack.jobs(box)
+    assert job.endswith(" RUNNING"), "as Slurm has it"
+    stack.wait_for(lambda: not stack.ranks(), "the end of what runs on the other node", 120)
+    (stack.control / "hold").unlink()
+
+    status = stack.sweepctl("status", timeout=120)
+    held = f"1 only hold nodes: Slurm has lost that of the worker ({job.split()[0]}, which was on {lost})"
+    assert held in " ".join(status.text.split()), status
+    assert f"pulumi up --stack {stack.name}" in status.text, status
+    waited = stack.sweepctl("wait", "--for", "done", timeout=400)
+    assert_failed(waited, "no runner is alive, and 2 cells did not finish", "pulumi up")
+    ok(stack.up(timeout=300))
+    stack.wait_for(lambda: stack.sealed() == {"seed1"}, "the cell that was not begun", 180)
+    stack.wait_for(lambda: not stack.jobs(box), "the end of all workers", 120)
+    assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0", "seed1"], stack.picture()
+
+    worker = stack.events("cell-started")[0]["worker"]
+    status = stack.sweepctl("status", timeout=120)
+    assert f"{worker} has seed0 still: " in " ".join(status.text.split()), status
+    assert f"its node {lost} does not answer" in " ".join(status.text.split()), status
+    assert f'next   sweepctl worker-ended --stack {stack.name} box-0 {worker} --saw "…"' in status.text, status
+    said = ("--saw", "its power supply is burnt", "--by", "ann")
+    ok(stack.sweepctl("worker-ended", "box-0", worker, *said, timeout=120))
+    ok(stack.up(timeout=300))
+    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    stack.assert_honest()
+    (proved,) = stack.events("worker-ended")
+    assert (proved["worker"], proved["proof"]) == (worker, "ann saw: its power supply is burnt")
+    assert other in {node["name"] for node in stack.events("nodes-checked")[-1]["nodes"]}
     stack.ends_well()

@@ -95,6 +95,8 @@ def test_the_controller_and_the_login_node_restart_in_the_middle_of_an_array(swe
     sweep.cluster.restart_controller()
     sweep.cluster.reboot_login()
     refused(sweep, held.box)
+    held.up()
+    assert len(sweep.tasks(held.box)) == 1, "its worker is there still"
     held.ends_well()
 
 

@@ -150,6 +150,13 @@ def hasten(tasks: Sequence[Task]) -> int:
     return released
 
 
+def end(tasks: Sequence[Task]) -> None:
+    """Cancels these tasks. A failure changes nothing: the next call tries it again."""
+    for task in tasks:
+        with contextlib.suppress(Unreachable, RequestRefused):
+            commands.tell("scancel", task.name, seconds=10)
+
+
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[None]:
     """Only one command at a time submits for the box. Raises Unreachable after `LOCK_SECONDS`."""

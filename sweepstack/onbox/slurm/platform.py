@@ -17,7 +17,7 @@ from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, jobs, queue, request, standing, states
+from sweepstack.onbox.slurm import commands, jobs, queue, request, standing, states, vanished
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -56,10 +56,10 @@ class SlurmPlatform(LocalPlatform):
     def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
         `before`: how many jobs wait before the first that waits; None where Slurm does not say. `at_work`: how many
-        take cells, or will by themselves. Reads only."""
+        take cells, or will by themselves; `lost`: how many hold nodes without their worker. Reads only."""
         self._store.require(account)
-        tasks = queue.tasks(native_id)
-        found = standing.judged([task for task in tasks if not task.ended], self._box(native_id) / box_layout.HOME)
+        tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
+        found = standing.judged([task for task in tasks if not task.ended], home)
         waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:
@@ -71,7 +71,8 @@ class SlurmPlatform(LocalPlatform):
             "tasks": [_told(task) for task in tasks],
             "before": before,
             "at_work": len(found.at_work),
-            "words": _words(tasks, found, before),
+            "lost": len(found.lost),
+            "words": "; ".join([_words(tasks, found, before), *vanished.words(native_id, home, found)]),
         }
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
@@ -94,7 +95,8 @@ class SlurmPlatform(LocalPlatform):
         runner: str,
     ) -> str:
         """Submits the workers that are missing: as many as there are cells to do, and `workers` at most, less those
-        that Slurm has already (`standing`). Releases those that are held. Idempotent. Returns in words what there is
+        that Slurm has already (`standing`). Releases those that are held, and ends those that hold nodes without their
+        worker: what such a worker had stays its own until its end is proved. Idempotent. Returns in words what there is
         now. Call it once the queue has its cells: a worker that ends later has read them.
 
         `python`, `pilot`: absolute paths; `runner`: below the box's home. Raises RequestRefused with what the cluster
@@ -107,6 +109,9 @@ class SlurmPlatform(LocalPlatform):
             released = jobs.hasten(queue.live(native_id))
             found, wanted = standing.look(native_id, home), min(asked.workers, cells)
             notes = [f"released {released} that were held"] if released else []
+            if found.lost:
+                jobs.end(found.lost)
+                notes.append(f"ended {', '.join(task.name for task in found.lost)}, which lost the node of the worker")
             # Those that will not begin are replaced; but where all end so, each call would submit as many again.
             missing = min(wanted - len(found.at_work), 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
@@ -120,6 +125,8 @@ class SlurmPlatform(LocalPlatform):
                 found = standing.look(native_id, home)
                 if (less := wanted - len(found.at_work)) > 0 and not found.stuck:
                     notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")
+            else:
+                found = standing.look(native_id, home) if found.lost else found
         return "; ".join([found.words(), *notes])
 
 

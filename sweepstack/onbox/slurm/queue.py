@@ -7,8 +7,9 @@ A box's jobs have its native id as their name. A task is one worker of the box; 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Iterator, Sequence
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.slurm import commands
@@ -39,10 +40,14 @@ _FIELDS: tuple[tuple[str, int], ...] = (
     ("EndTime", 24),
     ("Partition", 80),
     ("NodeList", 120),
+    ("BatchHost", 80),
     ("Reason", 160),
 )
 _FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
 _TASK = "ArrayTaskID"
+_NO_NODE = ("", "n/a", "N/A", "None", "(null)")
+_WORD = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+"""One word of a list of nodes."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Task:
     partition: str = ""
     nodes: str = ""
     reason: str = ""
+    host: str = ""
+    """Where its script, and so the worker, was started: the first of its nodes."""
 
     @property
     def name(self) -> str:
@@ -77,6 +84,19 @@ class Task:
     @property
     def waits(self) -> bool:
         return self.state in WAITING
+
+    @property
+    def lost_its_worker(self) -> bool:
+        """Whether Slurm has taken the node of its worker for lost, and left the job the others (`--no-kill`): it holds
+        them until its time is over, and nothing runs there."""
+        if self.state != "RUNNING" or self.host in _NO_NODE or self.nodes in (*_NO_NODE, self.host):
+            return False
+        if len(self.nodes) >= dict(_FIELDS)["NodeList"]:
+            return False  # cut off
+        try:
+            return self.host not in hostnames(self.nodes)
+        except ValueError:
+            return False
 
 
 def tasks(native_id: str, *, ended: bool = True) -> list[Task]:
@@ -133,9 +153,27 @@ def _task(fields: dict[str, str]) -> Task:
             fields["Partition"],
             fields["NodeList"],
             _reason(fields),
+            fields["BatchHost"],
         )
     except ValueError as error:
         raise Unreachable(f"squeue answered what can't be read ({error}): {list(fields.values())}") from error
+
+
+def hostnames(text: str) -> Iterator[str]:
+    """The names in a list of Slurm, such as `n[1-3,07],gpu1`. Raises ValueError for what is none."""
+    if text.count("[") != text.count("]"):
+        raise ValueError(f"{text!r} is no list of nodes")
+    for word in _WORD.findall(text):
+        head, bracket, rest = word.partition("[")
+        ranges, _, tail = rest.partition("]")
+        if not bracket:
+            yield word
+        for one in ranges.split(",") if bracket else ():
+            first, _, last = one.partition("-")
+            for number in range(int(first), int(last or first) + 1):
+                yield from (f"{head}{number:0{len(first)}d}{more}" for more in hostnames(tail) if tail)
+                if not tail:
+                    yield f"{head}{number:0{len(first)}d}"
 
 
 def _reason(fields: dict[str, str]) -> str:

@@ -19,26 +19,33 @@ from sweepstack.onbox.slurm.queue import Task
 JOURNAL, WORKERS = "journal.jsonl", "workers"
 GOES_ON = ("wall", "signal")
 """Why a worker ended whose task may be requeued: for it the next try counts already."""
+MOST_NAMED = 3
 _ENDS = (b'"runner-stopped"', b'"worker-ended"')
 
 
 @dataclass(frozen=True)
 class Standing:
     """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
-    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts."""
+    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts; `lost`: hold nodes without
+    the one that their worker was on."""
 
     at_work: Sequence[Task]
     ending: Sequence[Task]
     stuck: Sequence[Task]
+    lost: Sequence[Task] = ()
 
     def words(self) -> str:
         """All of it, for people."""
-        if not (self.at_work or self.ending or self.stuck):
+        if not (self.at_work or self.ending or self.stuck or self.lost):
             return "no worker is there"
         waiting = [task for task in self.at_work if task.waits]
-        parts = [f"{len(self.at_work) - len(waiting)} workers run, {len(waiting)} wait{_reasons(waiting)}"]
+        run = f"{len(self.at_work) - len(waiting)} workers run{_several_nodes(self.at_work)}"
+        parts = [f"{run}, {len(waiting)} wait{_reasons(waiting)}"]
         parts += [f"{len(self.ending)} just end"] if self.ending else []
         parts += [f"{len(self.stuck)} will not begin{_reasons(self.stuck)}"] if self.stuck else []
+        if self.lost:
+            named = ", ".join(f"{task.name}, which was on {task.host}" for task in self.lost[:MOST_NAMED])
+            parts.append(f"{len(self.lost)} only hold nodes: Slurm has lost that of the worker ({named})")
         return ", ".join(parts)
 
 
@@ -53,14 +60,17 @@ def judged(live: Sequence[Task], home: Path) -> Standing:
     at_work: list[Task] = []
     ending: list[Task] = []
     stuck: list[Task] = []
+    lost: list[Task] = []
     for task in live:
-        if task.waits:
+        if task.lost_its_worker:
+            lost.append(task)
+        elif task.waits:
             (stuck if states.is_stuck(task.state, task.reason) else at_work).append(task)
         elif _is_ending(task, ended, home):
             ending.append(task)
         else:
             at_work.append(task)
-    return Standing(at_work, ending, stuck)
+    return Standing(at_work, ending, stuck, lost)
 
 
 def ends(home: Path) -> dict[str, str]:
@@ -101,3 +111,9 @@ def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:
 def _reasons(tasks: Sequence[Task]) -> str:
     found = sorted({states.reason(task.reason, task.name) for task in tasks if task.reason})
     return f" ({'; '.join(found[:2])})" if found else ""
+
+
+def _several_nodes(tasks: Sequence[Task]) -> str:
+    """Where workers of several nodes each run, as Slurm spells that; of some of them, where there are many."""
+    found = [task.nodes for task in tasks if not task.waits and ("[" in task.nodes or "," in task.nodes)]
+    return f" (on {'; '.join(found[:MOST_NAMED])}{'; …' if found[MOST_NAMED:] else ''})" if found else ""

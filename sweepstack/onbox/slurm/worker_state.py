@@ -47,6 +47,8 @@ def state(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str]:
         why = f"{job} was requeued: it is at try {task.restarts}"
     elif task.waits:
         return "unknown", f"{job} is {task.state}, and try {tries} of it had begun"
+    elif task.lost_its_worker:
+        return "unknown", f"{job} holds {task.nodes} only, and {_not_seen(task.host, 'lost', f'{job}.{tries}')}"
     elif not task.ended:
         return "running", f"{job} is {task.state}"
     else:
@@ -82,11 +84,15 @@ def _silent(host: str, found: str | None, worker: str) -> str:
     words = re.split(r"[+ ]", found)
     # A node that an administrator has just set down shows no `*` yet, whether it answers or not.
     if "NOT_RESPONDING" in words or words[0].endswith("*") or words[0] == "DOWN":
-        return (
-            f"its node {host} does not answer ({found}), and may still run it. Once the node is back, or you have seen "
-            f"that it is off: sweepctl worker-ended BOX {worker} --saw …"
-        )
+        return _not_seen(host, found, worker)
     return ""
+
+
+def _not_seen(host: str, found: str, worker: str) -> str:
+    return (
+        f"its node {host} does not answer ({found}), and may still run it. Once the node is back, or you have seen "
+        f"that it is off: sweepctl worker-ended BOX {worker} --saw …"
+    )
 
 
 def memory(home: Path, job: str, tries: int) -> str:

@@ -253,9 +253,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
             if told := workers().get("words"):
-                words = (
-                    f"queue of {state.box_name}: {wait} and no worker takes {them}: {told}; `pulumi up` sees to that"
-                )
+                who = "not all workers take them" if workers().get("at_work") else f"no worker takes {them}"
+                words = f"queue of {state.box_name}: {wait} and {who}: {told}; `pulumi up` sees to that"
             if state.job.by_hand:
                 words = f"queue of {state.box_name}: {wait} for a session that you start by hand"
             return Seen(inputs, state, (words,))
@@ -298,7 +297,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return [name for name in given if not finished(journal.cells.get(name), _retry(state, name))]
 
         found = left(seen.journal)
-        if not found or (seen.runner_alive and workers().get("at_work") != 0):
+        if not found or (seen.runner_alive and workers().get("at_work") != 0 and not workers().get("lost")):
             return []
         if may_end(box, state.approval, seen, full=False).allowed:
             return []

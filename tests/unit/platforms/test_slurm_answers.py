@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
-from sweepstack.onbox.slurm import allocation, cluster, commands, queue, request, states, worker_state
+from sweepstack.onbox.slurm import (
+    allocation,
+    cluster,
+    commands,
+    queue,
+    request,
+    standing,
+    states,
+    vanished,
+    worker_state,
+)
 from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition
 from sweepstack.onbox.slurm.request import Asked
 
@@ -33,9 +44,9 @@ def says(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     monkeypatch.setattr(commands, "ask", lambda *_, **__: "\n".join(lines))
 
 
-RUNNING = line(1, 0, "RUNNING", 0, 1795511669, 1795512269, "main", "n1", "None")
-AGAIN = line(1, 1, "COMPLETING", 1, "N/A", "N/A", "main", "n1", "None")
-WAITS = line(1, 3, "PENDING", 1, "N/A", "N/A", "main", "", "launch failed requeued held")
+RUNNING = line(1, 0, "RUNNING", 0, 1795511669, 1795512269, "main", "n1", "n1", "None")
+AGAIN = line(1, 1, "COMPLETING", 1, "N/A", "N/A", "main", "n1", "n1", "None")
+WAITS = line(1, 3, "PENDING", 1, "N/A", "N/A", "main", "", "n/a", "launch failed requeued held")
 
 
 def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +58,7 @@ def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "scontrol release 1_3" in states.reason(third.reason, third.name)
 
 
-@pytest.mark.parametrize("odd", ["slurm_load_jobs error", line("1", "N/A", "RUNNING", 0, "", "", "", "", ""), "1"])
+@pytest.mark.parametrize("odd", ["slurm_load_jobs error", line("1", "N/A", "RUNNING", 0, "", "", "", "", "", ""), "1"])
 def test_what_can_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     says(monkeypatch, RUNNING, odd)
     with pytest.raises(Unreachable):
@@ -63,6 +74,72 @@ def test_only_a_proof_says_that_a_worker_ended(
 ) -> None:
     says(monkeypatch, RUNNING, AGAIN, WAITS)
     assert worker_state.state("slurm-x", tmp_path, job, tries)[0] == is_  # type: ignore[arg-type]
+
+
+def several(nodes: str, host: str, state: str = "RUNNING") -> str:
+    """A row of a worker of several nodes."""
+    return line(1, 0, state, 0, 1795511669, 1795512269, "main", nodes, host, "None")
+
+
+@pytest.mark.parametrize(
+    ("row", "lost"),
+    [
+        (several("n[1-2]", "n1"), False),
+        (several("n[08-11,20]", "n09"), False),
+        (several("r[1-2]c[1-3],gpu1", "r2c3"), False),
+        (several("n2", "n1"), True),
+        (several("n[2-4,10]", "n1"), True),
+        (several("n[08-11]", "n8"), True),
+        (several("n2", "n1", "COMPLETING"), False),
+        (several("", "n/a", "PENDING"), False),
+        (several("n[2-", "n1"), False),
+        (several(f"n[{','.join(map(str, range(2, 60)))}"[:120], "n1"), False),
+    ],
+)
+def test_a_job_that_lost_the_node_of_its_worker_is_known_by_its_list_of_nodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, row: str, lost: bool
+) -> None:
+    """What can't be read is none."""
+    says(monkeypatch, row)
+    (task,) = queue.tasks("slurm-x")
+    assert task.lost_its_worker is lost
+    found = standing.judged([task], tmp_path)
+    assert bool(found.lost) is lost
+    assert not (lost and (found.at_work or standing.may_run(found, tmp_path)))
+    assert ("1 only hold nodes: Slurm has lost that of the worker (1_0" in found.words()) is lost
+
+
+def test_what_such_a_worker_had_is_told_with_the_command_that_frees_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its job counts as RUNNING, and proves nothing; nor does a node that answers again."""
+    record = tmp_path / "workers" / "1_0.0" / "worker.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"host": "n1", "nodes": ["n1", "n2"]}')
+    (tmp_path / "spec.json").write_text('{"box": "a"}')
+    began = [{"event": "cell-started", "cell": cell, "worker": "1_0.0"} for cell in ("x", "y", "z")]
+    entries = [*began, {"event": "cell-sealed", "cell": "x", "worker": "1_0.0"}]
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    nodes = "NodeName=n1 NodeHostName=n1 State=IDLE\nNodeName=n2 NodeHostName=n2 State=IDLE"
+    row = several("n2", "n1")
+    monkeypatch.setattr(commands, "ask", lambda program, *_, **__: nodes if program == "scontrol" else row)
+    assert worker_state.state("slurm-x", tmp_path, "1_0", 0)[0] == "unknown"
+    found = standing.judged(queue.live("slurm-x"), tmp_path)
+    (said,) = vanished.words("slurm-x", tmp_path, found)
+    assert said.startswith("1_0.0 has y, z still: 1_0 holds n2 only, and its node n1 does not answer (lost)")
+    assert said.endswith('`sweepctl worker-ended a 1_0.0 --saw "…"`')
+
+    row = several("n[1-2]", "n1")
+    assert vanished.words("slurm-x", tmp_path, standing.judged(queue.live("slurm-x"), tmp_path)) == []
+    row = several("n1", "n1", "CANCELLED")
+    ended = standing.judged([], tmp_path)
+    assert vanished.words("slurm-x", tmp_path, ended) == [], "its nodes answer: the next worker takes its cells"
+    nodes = nodes.replace("IDLE", "DOWN", 1)
+    (said,) = vanished.words("slurm-x", tmp_path, ended)
+    assert said.startswith("1_0.0 has y, z still: 1_0 is CANCELLED, but its node n1 does not answer (DOWN)")
+    with (tmp_path / "journal.jsonl").open("a") as journal:
+        journal.write('{"event":"worker-ended","proof":"seen","worker":"1_0.0"}\n')
+    assert vanished.words("slurm-x", tmp_path, ended) == []
 
 
 @pytest.mark.parametrize(("second", "is_"), [("IDLE", "ended"), ("DOWN", "unknown"), ("IDLE*", "unknown")])

@@ -12,7 +12,7 @@ from sweepstack.billing.balance import Left
 from sweepstack.billing.ledger import Spent
 from sweepstack.cli.render import trouble
 from sweepstack.core.box_end import ClockFact, StopFacts, TeardownFacts
-from sweepstack.core.journal import CellProgress, Journal, ProgressState, WorkerProgress, parse_journal
+from sweepstack.core.journal import CellProgress, Journal, ProgressState, SetupProgress, WorkerProgress, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Teardown
 from sweepstack.status.compose import compose
@@ -268,6 +268,30 @@ def test_what_the_jobs_of_a_cluster_used_stands_among_the_lines_of_money() -> No
     assert said(price_per_gpu_hour=1.25)[0].startswith("used 8.0 GPU-hours ($10.00); about 8.0 ($10.00) when")
     assert said(gpu_hours=8.0)[0].startswith("ALLOCATION USED UP: used 8.0 GPU-hours of 8; ")
     assert said() == []
+
+
+def test_what_failed_with_workers_that_have_ended_is_no_alarm_of_the_next_one() -> None:
+    """It may wait in Slurm's queue for hours, and tries the set-up itself."""
+    asked = snapshot("person")
+    (box_snapshot,) = asked.box_snapshots
+    setup = {"d": SetupProgress("d", "failed", reason="n2 can't be reached")}
+
+    def said(ended: str, alive: bool) -> tuple[str, str]:
+        worker = WorkerProgress("1_0.0", NOW - timedelta(hours=3), ended, None, None)
+        journal = Journal(
+            setups=setup, workers={"1_0.0": worker}, entries=({"event": "runner-started", "time": NOW.isoformat()},)
+        )
+        seen = Observation(Existence.EXISTS, journal, alive)
+        found = replace(box_snapshot, seen=seen, journal=journal, handed=None)
+        (box,) = compose(replace(asked, box_snapshots=(found,))).boxes
+        return box.setup, "; ".join(box.alarms)
+
+    assert said("it ended: nothing to take", True) == ("", "")
+    assert said("it ended: nothing to take", False)[0] == "failed"
+    setup_of_now, alarms = said("", True)
+    assert setup_of_now == "failed"
+    assert "n2 can't be reached" in alarms
+    assert "has not written one heartbeat" in alarms
 
 
 def test_a_purge_counts_from_the_oldest_cell_that_lies_there_alone() -> None:

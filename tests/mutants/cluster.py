@@ -1,0 +1,252 @@
+"""Mutants of what a cluster does to a sweep: what tests on a real Slurm prove, each broken once."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant, Patch
+
+BYPASS, HELD, LONG = (
+    "tests/rented/test_cluster_bypass.py",
+    "tests/slurm/test_must_hold.py",
+    "tests/slurm/test_long_runs.py",
+)
+ANY_END = Patch(
+    "sweepstack/provider/resources/teardown.py",
+    "    if not judgement.verdict.allowed:\n        facts = with_costs(",
+    "    if False:\n        facts = with_costs(",
+)
+TOLD = (
+    Patch("sweepstack/onbox/runner/main.py", "            attempt.stopped = True\n", "            pass\n"),
+    Patch("sweepstack/onbox/runner/ending.py", "        return self._told()\n", "        return False\n"),
+)
+"""A cell that its worker told to end counts as one that failed."""
+PATIENT = (
+    Patch(
+        "sweepstack/onbox/runner/shared_journal.py",
+        "        except OSError as error:\n"
+        "            raise Fatal(6, f\"the journal's lock can't be taken: {error}\") from error\n",
+        "        except OSError:\n            time.sleep(1)\n            return self._begin(seconds)\n",
+    ),
+)
+"""A worker that can't write the journal waits until it can, and writes then that its cell has failed."""
+
+
+def _mutant(name: str, caught_by: str, *patches: Patch) -> Mutant:
+    return Mutant(f"cluster: {name}", patches, (caught_by,))
+
+
+CLUSTER = (
+    # tests/rented/test_cluster_bypass.py. One test each: what one of them destroys, the next would miss.
+    *(
+        _mutant(f"a box ends without a clearance ({what})", f"{BYPASS}::{test}", ANY_END)
+        for what, test in (
+            ("row 1", "test_row_1_destroy_and_what_protects_it"),
+            ("rows 2 to 5", "test_rows_2_to_5_parts_of_a_destroy"),
+            ("want: gone", "test_want_gone_without_a_clearance"),
+            ("row 16, --replace", "test_rows_16_and_18_replace[--replace]"),
+            ("row 18, --target-replace", "test_rows_16_and_18_replace[--target-replace]"),
+            ("row 16, taint", "test_row_16_taint"),
+            ("row 20", "test_row_20_gate_and_queue_deleted_from_the_state"),
+            ("jobs cancelled from outside", "test_jobs_cancelled_from_outside_open_nothing"),
+        )
+    ),
+    _mutant(
+        "the flag in the state is believed",
+        f"{BYPASS}::test_a_state_that_was_edited_to_cleared",
+        Patch(
+            "sweepstack/provider/resources/teardown.py",
+            "    if not judgement.verdict.allowed:\n        facts = ",
+            '    flag = getattr(state, "clearance", "cleared")\n'
+            '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n        facts = ',
+        ),
+    ),
+    _mutant(
+        "another box is made beside one that the stack file names no more",
+        f"{BYPASS}::test_row_6_another_box_in_its_place",
+        Patch("sweepstack/provider/resources/unnamed_boxes.py", "    if not locked:\n", "    if True:\n"),
+    ),
+    _mutant(
+        "a box moves to any address that is written",
+        f"{BYPASS}::test_another_folder_or_login_node_in_the_config",
+        Patch(
+            "sweepstack/provider/resources/host_address_change.py",
+            "    return before != after and at_addresses(before, after)\n",
+            "    return False\n",
+        ),
+    ),
+    _mutant(
+        "an up submits workers beside those that are there",
+        f"{BYPASS}::test_rows_21_and_22_a_box_that_the_state_forgot",
+        Patch(
+            "sweepstack/onbox/slurm/platform.py", "missing = min(wanted - len(found.at_work),", "missing = min(wanted,"
+        ),
+    ),
+    _mutant(
+        "an answer of squeue that failed is an empty queue (by the engine)",
+        f"{BYPASS}::test_a_controller_that_does_not_answer_is_no_empty_queue",
+        Patch("sweepstack/onbox/slurm/commands.py", "    if done.returncode != 0:\n", "    if False:\n"),
+    ),
+    _mutant(
+        "a login node that is down has no box",
+        f"{BYPASS}::test_a_login_node_that_is_down_is_unknown",
+        Patch(
+            "sweepstack/operations/observe.py",
+            "        return Observation(Existence.UNKNOWN, note=str(error)), None",
+            "        return Observation(Existence.GONE), None",
+        ),
+    ),
+    _mutant(
+        "what workers ask for is a property of the box",
+        f"{BYPASS}::test_a_change_that_would_replace_the_box",
+        Patch(
+            "sweepstack/profiles/resolve.py",
+            "resources.as_inputs() if not profile.scheduled else {},",
+            "resources.as_inputs(),",
+        ),
+    ),
+    # tests/slurm/test_must_hold.py
+    _mutant("a box ends without a clearance", f"{HELD}::test_a_destroy_is_refused_until_all_is_verified", ANY_END),
+    _mutant(
+        "an up submits workers beside one that a restarted controller has",
+        f"{HELD}::test_the_controller_and_the_login_node_restart_in_the_middle_of_an_array",
+        Patch(
+            "sweepstack/onbox/slurm/platform.py", "missing = min(wanted - len(found.at_work),", "missing = min(wanted,"
+        ),
+    ),
+    *(
+        _mutant(f"a cell that its worker told to end has failed ({what})", f"{HELD}::{test}", *TOLD)
+        for what, test in (
+            ("requeue", "test_a_job_is_requeued_or_cancelled_from_outside[requeue]"),
+            ("scancel", "test_a_job_is_requeued_or_cancelled_from_outside[scancel]"),
+            ("preemption", "test_a_preempted_job_goes_on_later"),
+        )
+    ),
+    _mutant(
+        "a box ends the jobs of its name, whose ever they are",
+        f"{HELD}::test_another_user_s_job_of_the_same_name_is_none_of_ours",
+        Patch("sweepstack/onbox/slurm/queue.py", '        f"--user={os.geteuid()}",\n', ""),
+        Patch("sweepstack/onbox/slurm/jobs.py", '    owner = f"--user={os.geteuid()}"\n', '    owner = "--verbose"\n'),
+    ),
+    *(
+        _mutant(
+            f"an answer of squeue that {what}",
+            f"{HELD}::test_an_answer_of_squeue_that_is_none_is_never_an_end[{fault}]",
+            patch,
+        )
+        for what, fault, patch in (
+            (
+                "failed is an empty queue",
+                "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1",
+                Patch("sweepstack/onbox/slurm/commands.py", "    if done.returncode != 0:\n", "    if False:\n"),
+            ),
+            (
+                "does not read is left out",
+                "echo what is this; exit 0",
+                Patch(
+                    "sweepstack/onbox/slurm/queue.py",
+                    "    return [_task(row) for row in rows if not _is_ended_array(row)]\n",
+                    '    known = (row for row in rows if row["ArrayJobID"].isdigit())\n'
+                    "    return [_task(row) for row in known if not _is_ended_array(row)]\n",
+                ),
+            ),
+        )
+    ),
+    _mutant(
+        "an array whose answer was lost is not looked for",
+        f"{HELD}::test_an_answer_of_sbatch_that_is_lost_submits_nothing_twice",
+        Patch("sweepstack/onbox/slurm/jobs.py", "        if new:\n", "        if False:\n"),
+    ),
+    _mutant(
+        "no end of a worker is ever proved",
+        f"{HELD}::test_a_drained_node_and_a_lost_node",
+        Patch(
+            "sweepstack/onbox/slurm/worker_state.py",
+            '    if silent := _silent_node(home, f"{job}.{tries}"):\n',
+            '    if silent := "":\n',
+        ),
+    ),
+    _mutant(
+        "a try that Slurm has forgotten begins beside itself",
+        f"{HELD}::test_the_controller_forgets_that_a_job_began",
+        Patch(
+            "sweepstack/onbox/runner/workers.py", "        folder.mkdir()\n", "        folder.mkdir(exist_ok=True)\n"
+        ),
+    ),
+    _mutant(
+        "a worker waits for the journal and writes a failure then (a while)",
+        f"{HELD}::test_the_shared_tier_is_read_only_for_a_while",
+        *PATIENT,
+    ),
+    _mutant(
+        "a limit of submitted jobs is a refusal",
+        f"{HELD}::test_a_full_submit_limit_leaves_the_rest_for_later",
+        Patch(
+            "sweepstack/onbox/slurm/jobs.py",
+            '_LIMITS = ("submitjob", "submit limit", "maxsubmit", "job submit")',
+            '_LIMITS = ("no limit is called so",)',
+        ),
+    ),
+    _mutant(
+        "a box is gone with its folder, whatever jobs it has",
+        f"{HELD}::test_a_folder_removed_by_hand_ends_no_evidence",
+        Patch(
+            "sweepstack/onbox/slurm/platform.py",
+            '        return [*super()._at_work(native_id), *(f"job {task.name}" for task in queue.live(native_id))]\n',
+            "        return super()._at_work(native_id)\n",
+        ),
+    ),
+    # tests/slurm/test_long_runs.py
+    _mutant(
+        "what Slurm ended for want of memory counts for no cell",
+        f"{LONG}::test_a_cell_that_needs_too_much_memory_ends_as_failed",
+        Patch(
+            "sweepstack/onbox/runner/worker.py",
+            "                    if memory[worker]:\n",
+            "                    if False:\n",
+        ),
+    ),
+    _mutant(
+        "the end of a worker's time is a failure of its cell",
+        f"{LONG}::test_a_cell_that_is_longer_than_a_worker_s_time_goes_on_from_its_checkpoint",
+        *TOLD,
+    ),
+    _mutant(
+        "a worker waits for the journal and writes a failure then (a minute)",
+        f"{LONG}::test_the_shared_tier_is_read_only_for_a_minute",
+        *PATIENT,
+    ),
+    _mutant(
+        "a worker whose clock is ahead has ended",
+        f"{LONG}::test_clocks_are_apart",
+        Patch(
+            "sweepstack/onbox/runner/workers.py",
+            "        if here is None:  # on another host\n",
+            '        if str(record["began"]) < time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 120)):\n'
+            '            return "it began long ago"\n'
+            "        if here is None:  # on another host\n",
+        ),
+    ),
+    # tests/rented/test_cluster_nodes.py
+    _mutant(
+        "a job without the node of its worker is one that works",
+        "tests/rented/test_cluster_nodes.py::test_the_node_of_the_worker_is_lost_for_good",
+        Patch("sweepstack/onbox/slurm/standing.py", "        if task.lost_its_worker:\n", "        if False:\n"),
+    ),
+    _mutant(
+        "a cell begins on a node before the failed one there was judged",
+        "tests/rented/test_cluster_nodes.py::test_a_node_that_is_lost_for_good_by_the_documented_commands",
+        Patch(
+            "sweepstack/onbox/runner/main.py",
+            "                if code:  # before its slot is free",
+            "                if False:  # before its slot is free",
+        ),
+    ),
+    _mutant(
+        "a partition with too few nodes is taken",
+        "tests/rented/test_cluster_nodes.py::test_the_loop_of_cells_over_two_nodes",
+        Patch(
+            "sweepstack/onbox/slurm/request.py",
+            "    if sum(nodes.count for nodes in fitting) < asked.nodes:\n",
+            "    if False:\n",
+        ),
+    ),
+)
