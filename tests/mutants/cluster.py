@@ -225,6 +225,11 @@ CLUSTER = (
             "        if here is None:  # on another host\n",
         ),
     ),
+    _mutant(
+        "a worker that is lost beside one that works is not replaced",
+        "tests/slurm/test_top_up.py::test_a_job_without_the_node_of_its_worker_is_replaced_beside_one_that_works",
+        Patch("sweepstack/provider/resources/queue.py", ' and not workers().get("lost")', ""),
+    ),
     # tests/rented/test_cluster_nodes.py
     _mutant(
         "a job without the node of its worker is one that works",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources.base import Gone
-from tests.simulators.slurm_cluster import SHARED, until
+from tests.simulators.slurm_cluster import SHARED, SlurmCluster, until
+from tests.simulators.test_machines import Login
 from tests.slurm.world import SlurmSweep
 from tests.unit.provider.support import QUEUE
 
@@ -72,3 +76,34 @@ def test_tasks_that_are_held_are_released_and_else_replaced(sweep: SlurmSweep) -
     sweep.until_sealed(box)
     sweep.until_idle(box)
     sweep.assert_honest(box)
+
+
+@pytest.mark.proof  # what is read: tests/unit/platforms/test_slurm_answers.py
+def test_a_job_without_the_node_of_its_worker_is_replaced_beside_one_that_works(
+    make_sweep: Callable[..., SlurmSweep], tmp_path: Path, key: Login
+) -> None:
+    """Two workers of two nodes each. What the lost one had is free once its node answers again, and not before."""
+    with SlurmCluster.start(tmp_path / "four", authorized_keys=[key.public], nodes=5) as four:
+        sweep = make_sweep(on=four, nodes=2, cpu=8)
+        sweep.roster = ("a", "b", "c")
+        sweep.hold("a", "b", "c")
+        box = sweep.box()
+        queue = sweep.queue(box)
+        sweep.until_begun("a", "b")
+        assert unhealthy(sweep, queue) == ""
+        lost, worker = sweep.node_of("a"), sweep.worker_of(box, "a").rpartition(".")[0]
+        four.lose(lost)
+        until(lambda: "only hold nodes" in unhealthy(sweep, queue), "the loss", sweep.picture)
+        assert "not all workers take them: 1 workers run (on n[" in unhealthy(sweep, queue)
+        queue = up(sweep, box, queue)
+        until(lambda: sweep.state_of(box, worker) == "CANCELLED", "its end", sweep.picture)
+        sweep.until_begun("c")
+        assert sweep.starts()["a"] == 1, "its node does not answer: nothing proves that it has ended"
+        assert unhealthy(sweep, queue) == ""
+        four.bring_back(lost)
+        sweep.release()
+        sweep.until_sealed(box)
+        sweep.until_idle(box)
+        assert sweep.starts() == {"a": 2, "b": 1, "c": 1}
+        sweep.assert_honest(box)
+        sweep.close()
