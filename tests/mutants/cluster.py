@@ -234,7 +234,11 @@ CLUSTER = (
     _mutant(
         "a job without the node of its worker is one that works",
         "tests/rented/test_cluster_nodes.py::test_the_node_of_the_worker_is_lost_for_good",
-        Patch("sweepstack/onbox/slurm/standing.py", "        if task.lost_its_worker:\n", "        if False:\n"),
+        Patch(
+            "sweepstack/onbox/slurm/standing.py",
+            "        if task.lost_its_worker and _was_on_it(task, home):\n",
+            "        if False:\n",
+        ),
     ),
     _mutant(
         "a cell begins on a node before the failed one there was judged",

@@ -68,7 +68,7 @@ class SlurmPlatform(LocalPlatform):
             except Unreachable:
                 before = None
         return {
-            "tasks": [_told(task) for task in tasks],
+            "tasks": [_told(task, task in found.lost) for task in tasks],
             "before": before,
             "at_work": len(found.at_work),
             "lost": len(found.lost),
@@ -164,8 +164,10 @@ def must_have_slurm() -> None:
         raise RequestRefused("this host is no login node of a cluster; nothing was made there: " + "; ".join(lacks))
 
 
-def _told(task: Task) -> dict[str, Any]:
-    if task.ended:
+def _told(task: Task, lost: bool) -> dict[str, Any]:
+    if lost:
+        words = f"Slurm has lost {task.host}, where its worker was: `pulumi up` ends it, and submits another"
+    elif task.ended:
         words = states.remedy(task.state, task.name)
     else:
         words = states.reason(task.reason, task.name) if task.waits and task.reason else ""

@@ -62,7 +62,7 @@ def judged(live: Sequence[Task], home: Path) -> Standing:
     stuck: list[Task] = []
     lost: list[Task] = []
     for task in live:
-        if task.lost_its_worker:
+        if task.lost_its_worker and _was_on_it(task, home):
             lost.append(task)
         elif task.waits:
             (stuck if states.is_stuck(task.state, task.reason) else at_work).append(task)
@@ -99,6 +99,15 @@ def may_run(found: Standing, home: Path) -> bool:
         for path in (home / WORKERS).glob(f"{task.name}.*")
         if path.is_dir()
     )
+
+
+def _was_on_it(task: Task, home: Path) -> bool:
+    """Whether the worker itself wrote down that its job had this node: sites may run scripts on other machines than the
+    nodes of a job, and then nothing is lost."""
+    try:
+        return task.host in json.loads((home / WORKERS / task.worker / "worker.json").read_bytes())["nodes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:

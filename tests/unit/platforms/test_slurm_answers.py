@@ -103,6 +103,9 @@ def test_a_job_that_lost_the_node_of_its_worker_is_known_by_its_list_of_nodes(
     says(monkeypatch, row)
     (task,) = queue.tasks("slurm-x")
     assert task.lost_its_worker is lost
+    assert standing.judged([task], tmp_path).lost == [], "its worker did not say that it was on a node of its job"
+    (tmp_path / "workers" / task.worker).mkdir(parents=True)
+    (tmp_path / "workers" / task.worker / "worker.json").write_text(json.dumps({"nodes": [task.host, "n2"]}))
     found = standing.judged([task], tmp_path)
     assert bool(found.lost) is lost
     assert not (lost and (found.at_work or standing.may_run(found, tmp_path)))
