@@ -257,15 +257,31 @@ class SlurmCluster:
 
     # -- what happens to a cluster
 
-    def restart_controller(self, *, crash: bool = False) -> None:
-        """Waits until the next controller answers. Jobs run on meanwhile.
-
-        One that crashes forgets the seconds before: a job that had just begun may be pending again, and begin a second
-        time under the same number and with the same count of restarts, while the first still runs.
-        """
-        self.controller.down(crash=crash)
+    def restart_controller(self) -> None:
+        """Waits until the next controller answers. Jobs run on meanwhile."""
+        self.controller.down(crash=False)
         self.controller.up()
         self._await_controller()
+
+    def remember(self) -> None:
+        """Keeps what the controller knows now, for `forget`: it is ended for that, and started again."""
+        self.controller.down(crash=False)
+        shutil.copytree(self._state, self.keep / "remembered", dirs_exist_ok=True)
+        self.controller.up()
+        self._await_controller()
+
+    def forget(self) -> None:
+        """The controller crashes, and knows only what it knew when it was told to `remember`: a job that has begun
+        since is pending again, and begins a second time under the same number, with the same count of restarts."""
+        self.controller.down()
+        shutil.rmtree(self._state)
+        shutil.copytree(self.keep / "remembered", self._state)
+        self.controller.up()
+        self._await_controller()
+
+    @property
+    def _state(self) -> Path:
+        return self.controller.disk / "var/lib/slurm-state"
 
     def drain(self, node: str) -> None:
         """An administrator takes a node out: what runs there may end, nothing new begins."""
@@ -317,14 +333,20 @@ class SlurmCluster:
             hold.unlink()
 
     def shadow(self, program: str, script: str | None) -> None:
-        """Puts a shell script before a program of the login node's PATH; `$REAL` in it is the real one. None: takes it
-        away. So an answer is lost, late or strange, and the real thing still happens."""
-        at = f"/usr/local/bin/{program}"
+        """Puts a shell script in the place of a program of the login node; `$REAL` in it is the real one. None: takes
+        it away. So an answer is lost, late or strange, and the real thing still happens. A program that is no command
+        of Slurm is only put before the other one on PATH."""
+        at, real, kept = f"/usr/local/bin/{program}", f"/usr/bin/{program}", f"/usr/local/lib/slurm-real/{program}"
         if script is None:
-            self.login.run("rm", "-f", at)
+            self.login.run("sh", "-c", f"umount {real} 2>/dev/null; rm -f {at}")
             return
-        text = f"#!/bin/sh\nREAL=/usr/bin/{program}\n{script}\n"
-        done = self.login.run("sh", "-c", f"cat > {at} && chmod 755 {at}", stdin=text.encode())
+        make = f"cat > {at} && chmod 755 {at}"
+        if program in _PROGRAMS:  # who has found it before knows its path, and would not look for it again
+            keep = f"[ -e {kept} ] || install -D {real} {kept}"  # by its name: sbatch looks how it is called
+            make += f" && {{ {keep}; }} && {{ grep -q ' {real} ' /proc/mounts || mount --bind {at} {real}; }}"
+            real = kept
+        text = f"#!/bin/sh\nREAL={real}\n{script}\n"
+        done = self.login.run("sh", "-c", make, stdin=text.encode())
         assert done.returncode == 0, done.stderr
 
     # -- starting
