@@ -201,8 +201,15 @@ def test_clocks_are_apart(apart: SlurmSweep) -> None:
     sweep.until_begun("a", "b")
     refused(sweep, box)
     assert sweep.node_of("a") != sweep.node_of("b"), sweep.picture()
+    ahead, other = ("a", "b") if sweep.node_of("a") == "n1" else ("b", "a")
+    (sweep.control / f"hold-{ahead}").unlink()
+    sweep.until_sealed(box, ahead, "c", "d")
+    # Nothing is left to take then, so it asks whether the other worker has ended, before it ends itself.
+    until(lambda: len(sweep.events(box, "runner-stopped")) == 1, "the end of the worker that is ahead", sweep.picture)
+    assert sweep.starts()[other] == 1, sweep.picture()
+    assert not sweep.events(box, "worker-ended"), "no clock is a proof"
     queue = up(sweep, box, queue)
-    (task,) = [name for name, _, _ in sweep.tasks(box) if sweep.worker_of(box, "a").startswith(f"{name}.")]
+    (task,) = [name for name, _, _ in sweep.tasks(box) if sweep.worker_of(box, other).startswith(f"{name}.")]
     sweep.cluster.ask("scontrol", "requeue", task)
     until(lambda: sweep.state_of(box, task) not in ("RUNNING", "COMPLETING"), "a requeue", sweep.picture)
     sweep.release()
