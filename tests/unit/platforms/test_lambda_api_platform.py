@@ -47,7 +47,7 @@ def platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Platfo
     monkeypatch.setenv(PACE_VARIABLE, "0.01")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     yield load_platform("lambda_api")
-    api.forget()
+    api.SESSIONS.forget()
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_the_price_is_in_dollars_and_the_login_is_ubuntu() -> None:
 def test_one_that_was_shut_down_from_inside_bills_on_and_can_be_ended(sim: LambdaSim, platform: Platform) -> None:
     box = platform.create(REQUEST, wait=Wait(60))
     sim.act("shut_down", {"id": box.native_id})
-    api.forget()
+    api.SESSIONS.forget()
     seen = platform.get(box.native_id, box.account)
     assert (seen.phase, seen.price_per_hour, seen.note) == (Phase.RUNNING, 0.75, UNHEALTHY)
     platform.destroy(box.native_id, box.account)
@@ -362,7 +362,7 @@ def forget_instance(sim: LambdaSim, native_id: str) -> None:
     with sim.lock:
         sim.settle()
         sim.instances.all.pop(native_id)
-    api.forget()
+    api.SESSIONS.forget()
 
 
 def test_a_key_that_saw_the_box_of_a_withdrawn_one_proves_its_end(

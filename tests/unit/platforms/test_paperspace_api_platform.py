@@ -67,7 +67,7 @@ def platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Papers
     loaded = load_platform("paperspace_api")
     assert isinstance(loaded, PaperspacePlatform)
     yield loaded
-    api.forget()
+    api.SESSIONS.forget()
 
 
 @pytest.fixture

@@ -513,7 +513,7 @@ def rented_before(server: Server, **changes: Any) -> None:
     """Another process has rented the box of TAG, and lists leave it out; `changes`: of what is answered to its id."""
     server.routes |= {"POST /v2/pods": [reply(201, pod())], f"GET /v2/pods/{POD}": [reply(200, pod(**changes))]}
     assert create().native_id == POD
-    api.forget()
+    api.SESSIONS.forget()
     server.seen.clear()
 
 
@@ -532,7 +532,7 @@ def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(server:
         "GET /v2/pods/later1": [reply(200, pod(id="later1"))],
     }
     assert create().native_id == "later1"
-    api.forget()
+    api.SESSIONS.forget()
     assert create().native_id == "later1"  # that one is remembered now
     assert count(server, "POST /v2/pods") == 1
 

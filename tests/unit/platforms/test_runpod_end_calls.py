@@ -38,7 +38,7 @@ def sim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RunPodSim]:
         monkeypatch.setenv(PACE_VARIABLE, "0.01")
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
         yield sim
-    api.forget()
+    api.SESSIONS.forget()
     sim.check()
 
 
