@@ -17,7 +17,7 @@ from typing import Any
 from tests.engine.harness import Stack
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import Machine, require
-from tests.simulators.rental import Rental, rental
+from tests.simulators.rental import Options, Rental, rental
 
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 OF_IMAGES = ("/etc/rp_environment", "/etc/ssh/sshd_config")
@@ -104,7 +104,7 @@ def beside(world: World, platform: str, base: Path) -> Iterator[World]:
 def _open(platform: str, state: Path, machines: bool) -> tuple[Any, str, dict[str, str]]:
     state.mkdir(parents=True)
     its = rental(platform)
-    customers = its.open(VirtualClock(scale=1.0), state=state, machines=machines, pace=float(PACE))
+    customers = its.open(VirtualClock(scale=1.0), Options(state=state, machines=machines, pace=float(PACE)))
     return customers.sim, customers.key, {its.url: "URL", its.key: customers.key}
 
 

@@ -21,7 +21,7 @@ from tests.rented.world import PACE, image
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import require
 from tests.simulators.own_keys import OWN
-from tests.simulators.rental import rental, stack_of, whole_rentals
+from tests.simulators.rental import Options, rental, stack_of, whole_rentals
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 800.0
@@ -85,7 +85,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     require()
     image()
     its = rental(request.param)
-    customers = its.open(VirtualClock(scale=1.0), state=tmp_path / "platform", machines=True, pace=float(PACE))
+    customers = its.open(VirtualClock(scale=1.0), Options(state=tmp_path / "platform", machines=True, pace=float(PACE)))
     key = tmp_path / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     shutil.copytree(ROOT / "profiles", tmp_path / "repository" / "profiles")
