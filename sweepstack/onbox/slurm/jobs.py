@@ -65,12 +65,12 @@ def submit(
                     return made
                 raise
             size //= 2  # what the limits leave is not always told
-            if made and size == 0:
-                return made
     return made
 
 
 def _array(native_id: str, arguments: Sequence[str]) -> str:
+    """Submits one array. Returns its number. Raises RequestRefused; OutcomeUnknown when its answer is lost and no look
+    at the queue finds it."""
     before = {task.job for task in queue.tasks(native_id)}
     try:
         said = commands.tell("sbatch", "--parsable", *arguments).strip()
@@ -81,6 +81,7 @@ def _array(native_id: str, arguments: Sequence[str]) -> str:
 
 
 def _found(native_id: str, before: set[str], lost: Unreachable) -> str:
+    """The number of the array that is new in the queue. `before`: those that were there before it was submitted."""
     problem: Exception = lost
     for pause in LOOKS:
         time.sleep(pause)
@@ -152,7 +153,8 @@ def hasten(tasks: Sequence[Task]) -> int:
 
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Only one command at a time submits for the box. Raises Unreachable after `LOCK_SECONDS`."""
+    """A context in which no other command submits for the box. Blocks while another one does. Raises Unreachable after
+    `LOCK_SECONDS`."""
     home.mkdir(parents=True, exist_ok=True)
     with open(home / "submit.lock", "ab") as holder:
         if not take(holder.fileno(), LOCK_SECONDS):

@@ -22,6 +22,7 @@ EARLY_SECONDS = 60.0
 SEAL_SECONDS = 30.0
 """For the runner to write down how its cells ended."""
 GRACE_SECONDS = 20.0
+"""For a cell to save, where the job names no `grace`."""
 _FEATURES = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -224,5 +225,6 @@ def spelled(wall: float) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
+    """What a misspelt name may mean, to end a sentence with; "" where no known name is like it."""
     found = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"; did you mean {found[0]}" if found else ""

@@ -1,4 +1,4 @@
-"""What adapters do alike when they rent a box: the user's key, one offer after another, and the highest price."""
+"""What adapters do alike when they rent a box: the key, one offer after another, the highest price."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class RunPodSim(Simulator):
         self.pods.end(self._pod(id))
 
     def act_duplicate(self, id: str) -> str:
-        """A second pod of the same name and env appears, as after somebody's blind retry. Returns its id."""
+        """A second pod of the same name and env appears, as after a blind retry. Returns its id."""
         pod = self._pod(id)
         self.remember(pod.account)
         if pod.wanted.gpu:
