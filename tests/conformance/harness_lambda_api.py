@@ -53,7 +53,7 @@ class Harness(RentalHarness):
             "refused_yet_made",  # there are no spot boxes, so no bids
         }
     )
-    box, url, key, base = "instance", "LAMBDA_API_BASE_URL", "LAMBDA_API_KEY", "/api/v1"
+    box, url, key = "instance", "LAMBDA_API_BASE_URL", "LAMBDA_API_KEY"
     where: ClassVar = {"create": (LAUNCH,), "read": ("GET /api/v1/instances*",), "delete": (TERMINATE,)}
     elsewhere: ClassVar = {"stale_list": (LIST,), "no_key": ("* /api/v1/*",), "vanished": (GET, TERMINATE)}
     at_once: ClassVar = {"preempted": "preempt", "vanished": "vanish"}

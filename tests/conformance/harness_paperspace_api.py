@@ -78,7 +78,7 @@ class Harness(RentalHarness):
             "refused_yet_made",  # there are no spot boxes, so no bids
         }
     )
-    box, url, key, base = "machine", "PAPERSPACE_API_BASE_URL", "PAPERSPACE_API_KEY", "/v1"
+    box, url, key = "machine", "PAPERSPACE_API_BASE_URL", "PAPERSPACE_API_KEY"
     where: ClassVar = {"create": (CREATE,), "read": (READS,), "delete": (DELETE,), "start": (START,)}
     elsewhere: ClassVar = {
         "stale_list": (LIST,),

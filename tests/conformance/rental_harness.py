@@ -85,8 +85,6 @@ class RentalHarness:
     url: str
     key: str
     """Environment variables."""
-    base = ""
-    """Of the API, after the simulator's URL."""
     kinds: Kinds
     where: ClassVar[dict[str, tuple[str, ...]]]
     """Verb → the calls at which its faults happen."""
@@ -114,7 +112,7 @@ class RentalHarness:
             "HOME": str(tmp_path),
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
             "XDG_DATA_HOME": str(tmp_path / "share"),
-            self.url: f"{self._server.url}{self.base}",
+            self.url: self._server.api,
             "SWEEPSTACK_SSH_KEY": str(key),
             "SWEEPSTACK_API_PACE": str(PACE),
         }.items():

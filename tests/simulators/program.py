@@ -29,12 +29,12 @@ def options(platform: str, *, machines: bool) -> argparse.ArgumentParser:
 
 
 def serve(sim: Simulator, told: argparse.Namespace, menu: Sequence[Choice], say: Callable[[str], str]) -> None:
-    """Prints what `say` makes of the URL, then blocks until SIGINT or SIGTERM. `menu`: what a seed draws from."""
+    """Prints what `say` makes of the API's address, then blocks until it is ended. `menu`: what a seed draws from."""
     for rule in draw(told.seed, menu) if told.seed is not None else []:
         sim.faults.append(rule)
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     with SimServer(sim, told.port) as server:
-        print(say(server.url), flush=True)
+        print(say(server.api), flush=True)
         over.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.simulators.clock import VirtualClock
 from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, MENU, LambdaSim, Times
-from tests.simulators.lambda_api.store_routes import API
 from tests.simulators.program import options, serve
 
 
@@ -22,7 +21,7 @@ def main() -> None:
         times=AT_ONCE if told.at_once else Times(),
         limits=told.limits,
     )
-    serve(sim, told, MENU, lambda url: f"LAMBDA_API_BASE_URL={url}{API}\nLAMBDA_API_KEY={KEY}")
+    serve(sim, told, MENU, lambda url: f"LAMBDA_API_BASE_URL={url}\nLAMBDA_API_KEY={KEY}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulators.clock import VirtualClock
-from tests.simulators.paperspace import API, AT_ONCE, CREATE, KEY, MENU, PaperspaceSim, Times
+from tests.simulators.paperspace import AT_ONCE, CREATE, KEY, MENU, PaperspaceSim, Times
 from tests.simulators.program import options, serve
 
 
@@ -19,7 +19,7 @@ def main() -> None:
         times=AT_ONCE if told.at_once else Times(),
         limits=told.limits,
     )
-    serve(sim, told, MENU, lambda url: f"PAPERSPACE_API_BASE_URL={url}{API}\nPAPERSPACE_API_KEY={KEY}")
+    serve(sim, told, MENU, lambda url: f"PAPERSPACE_API_BASE_URL={url}\nPAPERSPACE_API_KEY={KEY}")
 
 
 if __name__ == "__main__":

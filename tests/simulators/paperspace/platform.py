@@ -122,6 +122,7 @@ class PaperspaceSim(Simulator):
     """
 
     name = "paperspace"
+    base = API
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
     def __init__(

@@ -23,16 +23,15 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Platform, Wait
-from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE, QuotaUsedUp
 from sweepstack.platforms.lambda_api import api, same_account
 from sweepstack.platforms.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.platforms.registry import load_platform
-from tests.addresses import at_a_new_address
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, OTHER_KEY, TERMINATE, LambdaSim
 from tests.unit.loopback import Server, reply
+from tests.unit.platforms.api_world import answering, quick, sent, serving
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 OWN = "ssh-ed25519 AAAAC3Nza ann@home"
@@ -42,34 +41,21 @@ ID = "0920582c7ff041399e34823a0be62549"
 
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Platform]:
-    monkeypatch.setattr(probe, "ON", False)
-    monkeypatch.setenv(api.KEY_VARIABLE, KEY)
-    monkeypatch.setenv(PACE_VARIABLE, "0.01")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
     yield load_platform("lambda_api")
     api.SESSIONS.forget()
 
 
 @pytest.fixture
 def sim(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[LambdaSim]:
-    sim = LambdaSim(clock=VirtualClock(scale=1.0), times=AT_ONCE)
-    with SimServer(sim) as server:
-        monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/api/v1")
+    with serving(LambdaSim(clock=VirtualClock(scale=1.0), times=AT_ONCE), monkeypatch, api.BASE_VARIABLE) as sim:
         yield sim
-    sim.check()
 
 
 @pytest.fixture
 def server(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = at_a_new_address(Server)
-    server.start()
-    monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/api/v1")
-    yield server
-    server.stop()
-
-
-def sent(sim: LambdaSim, call: str) -> int:
-    return sum(f"{one.method} {one.route}" == call for one in sim.calls)
+    with answering(monkeypatch, api.BASE_VARIABLE, "/api/v1") as server:
+        yield server
 
 
 def row(**changes: Any) -> dict[str, Any]:
