@@ -94,6 +94,7 @@ def refusals(asked: Asked, cluster: Cluster) -> list[str]:
 
 
 def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
+    """What of the partition itself rules such workers out: its state, who may use it, how long a job may run."""
     if not partition.up:
         yield f"resources.partition: {partition.name} is not up: nothing starts there; take another"
     if partition.accounts and asked.account and asked.account not in partition.accounts:

@@ -117,7 +117,7 @@ class Session:
         try:
             return self._launches.write("POST", "/instance-operations/launch", body, deadline=deadline)
         finally:
-            self.forget_lists()
+            self._instances.forget()  # from now on no caller gets a list from before this
 
     def launched(self, native_id: str) -> None:
         """Notes that we launched this instance now."""
@@ -129,7 +129,7 @@ class Session:
         try:
             answer = self.http.write("POST", "/instance-operations/terminate", body, deadline=Deadline(READ_SECONDS))
         finally:
-            self.forget_lists()
+            self._instances.forget()  # from now on no caller gets a list from before this
         if answer.ok:
             self._ended.add(native_id)
         return answer
@@ -163,10 +163,6 @@ class Session:
             # another command may have added it meanwhile
             why = refused(self.http, answer, "to add your SSH key to the account (nothing was rented)")
         raise why
-
-    def forget_lists(self) -> None:
-        """From now on no caller gets a list from before this moment."""
-        self._instances.forget()
 
     def _list(self) -> Listed:
         found = self._data(self.http.read("/instances", deadline=Deadline(READ_SECONDS)), "its instances")

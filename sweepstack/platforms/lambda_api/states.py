@@ -81,6 +81,7 @@ def gone(native_id: str, account: str) -> BoxRecord:
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
+    """The phase, and a note for people where the phase alone does not say enough."""
     status = text(row, "status")
     if status == "active":
         return (Phase.RUNNING, "") if _endpoint(row) else (Phase.CREATING, "it is active and has no address yet")

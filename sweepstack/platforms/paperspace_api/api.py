@@ -198,15 +198,11 @@ class Session:
             why = refused(self.http, answer, "to add a startup script with your SSH key (nothing was rented)")
         raise why
 
-    def forget_lists(self) -> None:
-        """From now on no caller gets a list from before this moment."""
-        self._machines.forget()
-
     def _write(self, method: str, path: str, body: Mapping[str, Any] | None, deadline: Deadline) -> Answer:
         try:
             return self.http.write(method, path, body, deadline=deadline)
         finally:
-            self.forget_lists()
+            self._machines.forget()  # from now on no caller gets a list from before this
 
     def _all(self, path: str, asked: str, **parameters: str) -> list[Mapping[str, Any]]:
         """Every entry of a list, of all its pages. Raises Unreachable when it can't be read to its end."""

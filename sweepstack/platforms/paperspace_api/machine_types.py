@@ -108,6 +108,7 @@ def _best_templates(templates: Iterable[Mapping[str, Any]]) -> dict[str, Mapping
 
 
 def _rank(template: Mapping[str, Any]) -> tuple[bool, float, str]:
+    """The higher, the better: with drivers and torch or not, the version of its Ubuntu, its id."""
     version = _VERSION.search(_told(template))
     return bool(_READY_MADE.search(_told(template))), float(version[1]) if version else 0.0, text(template, "id")
 
@@ -136,6 +137,7 @@ def _memory_fits(kind: Kind, wanted: Constraints) -> bool:
 
 
 def _none_fits(kinds: Sequence[Kind], wanted: Constraints) -> str:
+    """The refusal where no type fits: what is missing, and what there is."""
     asked = f"{wanted.gpu_count}× {' or '.join(wanted.gpu_names)}"
     named = [kind for kind in kinds if any(_called(kind, name) for name in wanted.gpu_names)]
     if named and wanted.gpu_memory_gb is not None and any(kind.count == wanted.gpu_count for kind in named):
@@ -150,6 +152,7 @@ def _none_fits(kinds: Sequence[Kind], wanted: Constraints) -> str:
 
 
 def _told(template: Mapping[str, Any]) -> str:
+    """How Paperspace calls a template: its name and its system."""
     return f"{text(template, 'name')} {text(template, 'operatingSystemLabel')}"
 
 

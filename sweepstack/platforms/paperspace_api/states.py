@@ -70,6 +70,7 @@ def gone(native_id: str, account: str) -> BoxRecord:
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
+    """The phase, and a note for people where the phase alone does not say enough."""
     state = text(row, "state")
     if is_deleted(row):
         return Phase.ENDING, "Paperspace deletes it, and still shows it"
