@@ -109,7 +109,7 @@ class Pilot:
             self.process.send_signal(signal.SIGTERM if self.told else wall)
 
     def _env(self) -> dict[str, str]:
-        """The worker's environment: what Slurm says of the task, and what the runner needs; no more of this process's."""
+        """The worker's environment: what Slurm says of the task, and what the runner needs; no more of its own."""
         kept = {name: value for name, value in os.environ.items() if name.startswith("SLURM_") or name == "TMPDIR"}
         cards = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         ends = self._ends()
