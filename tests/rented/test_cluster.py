@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,11 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
             )
         )
         yield made
+        for path in sorted(made.cluster.shared.rglob("*")):
+            if path.suffix in (".log", ".jsonl") and "/sweep/" in str(path) and path.is_file():
+                print("=====", path, path.read_text(errors="replace")[-3000:])
+        print(made.cluster.ask("scontrol", "show", "job"))
+        print((made.base / "cluster/ctl/disk/var/log/slurmctld.log").read_text()[-5000:])
     finally:
         made.end()
 
@@ -49,9 +53,14 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert "2 wait" in up.text or "2 workers run" in up.text, up
     (box,) = stack.boxes_there()
     # Workers begin some seconds after an up; then they hold a GPU each, at 1,000 dollars a second.
-    again(stack, lambda: stack.wait_for(lambda: dollars_used(stack) > 0, "a worker to hold a GPU", seconds=120))
+    stack.wait_for(lambda: dollars_used(stack) > 0, "a worker to hold a GPU", seconds=120)
+    (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
+    assert any(worker["state"] == "RUNNING" and worker["node"] for worker in seen["workers"]), seen
     assert_refused(stack.destroy(timeout=180))
-    again(stack, lambda: assert_nothing_planned(stack))
+    planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
+    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
+    said = [told["message"] for told in planned.get("diagnostics", [])]
+    assert not changed, (changed, said, stack.sweepctl("status", timeout=120).text)
     stack.release()
 
     ok(stack.sweepctl("wait", "--for", "done", timeout=400))
@@ -64,39 +73,6 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert stack.boxes_there() == []
     left = stack.cluster.ask("squeue", "--all", "--noheader", f"--name={box}")
     assert left == ""
-
-
-def again(stack: SlurmStack, look: Callable[[], None]) -> None:
-    """Looks. Where Slurm lost the workers, which it did on a busy machine, `pulumi up` brings others, as `status` says;
-    then looks once more. What was seen becomes a warning, with what the cluster logged."""
-    try:
-        look()
-    except AssertionError as error:
-        warnings.warn(f"{error}\n{logged(stack)}", stacklevel=1)
-        ok(stack.up(timeout=300))
-        look()
-
-
-def logged(stack: SlurmStack) -> str:
-    """The ends of what the cluster, the workers and the journal say."""
-    shared = stack.cluster.shared.rglob("data/sweep/**/*")
-    paths = [*stack.cluster.keep.glob("*/disk/var/log/*.log"), *shared]
-    ends = [
-        f"== {path.relative_to(stack.cluster.keep)}\n{path.read_bytes()[-2500:].decode(errors='replace')}"
-        for path in sorted(paths)
-        if path.is_file() and path.suffix in (".log", ".jsonl") and path.name != "queue.jsonl"
-    ]
-    return "\n".join([*ends, str(stack.cluster.run("scontrol", "show", "job").stdout.decode())])
-
-
-def assert_nothing_planned(stack: SlurmStack) -> None:
-    """A preview changes nothing while workers run, and a refresh finds the box as it is."""
-    (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
-    assert any(worker["state"] == "RUNNING" and worker["node"] for worker in seen["workers"]), seen
-    planned = ok(stack.pulumi("preview", "--json", timeout=180)).json()
-    changed = [(step["op"], step["urn"].split("::")[-1]) for step in planned["steps"] if step["op"] not in SAME]
-    said = [told["message"] for told in planned.get("diagnostics", [])]
-    assert not changed, (changed, said, stack.sweepctl("status", timeout=120).text)
 
 
 def dollars_used(stack: SlurmStack) -> float:
