@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from sweepstack.provider.models import BoxState
-from tests.simulators.slurm_accounting import ENFORCED, AccountedCluster
+from tests.simulators.slurm_accounting import ACCOUNT, ENFORCED, AccountedCluster
 from tests.simulators.slurm_cluster import until
 from tests.simulators.test_machines import Login
 from tests.slurm.test_long_runs import failures, until_over
 from tests.slurm.world import SlurmSweep
 from tests.unit.provider.support import QUEUE
 
-pytestmark = pytest.mark.proof
+pytestmark = pytest.mark.proof  # two minutes; test_slurm_accounting.py and test_slurm_limits.py of tests/unit/platforms
 FORGETS = {"MinJobAge": "2"}
 ENOUGH = re.compile(r"set `resources\.memory: (\d+)MB`")
 ASKED = 200 << 20
@@ -117,3 +117,68 @@ def test_a_task_that_was_cancelled_is_told_until_more_is_submitted(sweep: SlurmS
     until_over(sweep, box, queue, most=2)
     until_forgotten(sweep, box)
     assert workers(sweep, box)["tasks"] == []
+
+
+LIMITS = (
+    (("modify user root set MaxSubmitJobs=3 where account=physics",), {}, 3),
+    (("modify user root set MaxSubmitJobs=3 where account=physics",), {"qos": "long"}, 5),
+    (("modify account physics set MaxSubmitJobs=3",), {}, 3),
+    (("modify qos normal set MaxSubmitJobsPerUser=3",), {}, 2),  # the other account's job has this QOS, too
+    (("modify user root set DefaultQOS=long where account=physics",), {}, 5),
+)
+
+
+@pytest.fixture
+def limited(accounted: AccountedCluster) -> Iterator[AccountedCluster]:
+    """With two more QOS; without any limit again when the test is over."""
+    for name, most in (("long", 5), ("debug", 1)):
+        if name not in accounted.ask("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name").split():
+            accounted.manage(f"add qos {name} MaxSubmitJobsPerUser={most}")
+            accounted.manage(f"modify user root set QOS+={name} where account={ACCOUNT}")
+    yield accounted
+    accounted.manage(
+        f"modify account {ACCOUNT} set MaxSubmitJobs=-1",
+        f"modify user root set MaxSubmitJobs=-1 MaxJobs=-1 DefaultQOS=-1 where account={ACCOUNT}",
+        "modify qos normal set MaxSubmitJobsPerUser=-1",
+    )
+
+
+@pytest.mark.parametrize(("limit", "asks", "left"), LIMITS)
+def test_so_many_workers_are_submitted_at_once_as_the_limits_leave(
+    make_sweep: Callable[..., SlurmSweep],
+    limited: AccountedCluster,
+    limit: tuple[str, ...],
+    asks: Mapping[str, str],
+    left: int,
+) -> None:
+    """In one array: where the limit was not known, sbatch would refuse the first, and smaller ones would be tried. What
+    another account runs does not count for an account, and no QOS of the site that is not asked for."""
+    limited.manage(*limit)
+    sweep = make_sweep(on=limited, workers=7, account=ACCOUNT, **asks)
+    other = limited.submit("sleep 600", "--account=root", "--output=/dev/null")
+    sweep.roster = tuple("abcdefg")
+    sweep.hold(*sweep.roster)
+    try:
+        box = sweep.box()
+        queue = sweep.queue(box)
+        tasks = [name.split("_") for name in sweep.live(box)]
+        assert sorted(task for _, task in tasks) == [str(number) for number in range(left)], sweep.picture()
+        assert len({job for job, _ in tasks}) == 1, sweep.picture()
+        QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box, *sweep.roster))
+        assert len(sweep.live(box)) == left, sweep.picture()
+    finally:
+        limited.ask("scancel", other)
+
+
+def test_workers_over_the_limit_of_jobs_that_run_wait_and_say_why(
+    make_sweep: Callable[..., SlurmSweep], limited: AccountedCluster
+) -> None:
+    limited.manage(f"modify user root set MaxJobs=1 where account={ACCOUNT}")
+    sweep = make_sweep(on=limited, workers=2, account=ACCOUNT)
+    sweep.hold("a", "b")
+    box = sweep.box()
+    sweep.queue(box)
+    until(lambda: "AssocMaxJobsLimit" in workers(sweep, box)["words"], "a reason", sweep.picture)
+    said = workers(sweep, box)
+    assert "a limit of the account holds it back" in said["words"], said
+    assert said["at_work"] == 2

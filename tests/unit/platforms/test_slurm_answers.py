@@ -156,7 +156,7 @@ def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(commands, "ask", ask)
     found = cluster.look()
-    assert (found.name, found.arrays, found.kill_wait, found.database) == ("lab", 1001, 2.0, False)
+    assert (found.name, found.arrays, found.kill_wait, found.limits) == ("lab", 1001, 2.0, False)
     (short,) = found.partitions
     assert (short.wall, short.up, short.default) == (60.0, True, False)
     assert short.nodes[0].gres == {("gpu", "a100"): 2, ("nvme", ""): 1}
