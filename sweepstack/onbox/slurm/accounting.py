@@ -76,6 +76,7 @@ def enough(found: Iterable[Try]) -> str:
 
 
 def _ask(tasks: Sequence[str], seconds: float) -> str:
+    # By numbers: a question by the name of the jobs needs a span of time, which a site may limit (MaxQueryTimeRange).
     return commands.ask(
         "sacct",
         "--noheader",
