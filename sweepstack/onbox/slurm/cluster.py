@@ -12,7 +12,7 @@ from sweepstack.onbox.slurm import commands
 _KEY = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_/:]*)=")
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _GRES = re.compile(r"([A-Za-z0-9_./-]+)(?::([A-Za-z][A-Za-z0-9_.-]*))?:(\d+)([KMGT]?)(?:\([^)]*\))?")
-NO_VALUE = ("(null)", "N/A", "NONE", "")
+NOWHERE = ("(null)", "N/A", "NONE", "")
 """Slurm's ways to say that there is none."""
 
 
@@ -140,7 +140,7 @@ def seconds(text: str) -> float | None:
 def gres(text: str) -> dict[tuple[str, str], int]:
     """`gpu:a100:4(S:0-1),nvme:1` as (name, type) → count. Raises ValueError."""
     found: dict[tuple[str, str], int] = {}
-    if text in NO_VALUE:
+    if text in NOWHERE:
         return found
     for word in _outside_brackets(text):
         match = _GRES.fullmatch(word)
@@ -167,7 +167,7 @@ def _outside_brackets(text: str) -> Iterator[str]:
 def _nodes(line: str) -> tuple[str, Nodes]:
     try:
         name, count, cpus, memory, features, resources = line.split("|")
-        known = frozenset(word for word in features.split(",") if word not in NO_VALUE)
+        known = frozenset(word for word in features.split(",") if word not in NOWHERE)
         return name, Nodes(int(count), int(cpus), int(memory), known, gres(resources))
     except ValueError as error:
         raise Unreachable(f"sinfo answered what can't be read ({error}): {line[:200]!r}") from error
@@ -182,7 +182,7 @@ def _partition(fields: dict[str, str], groups: dict[str, list[Nodes]]) -> Partit
             fields.get("State", "") == "UP",
             fields.get("Default") == "YES",
             seconds(fields.get("MaxTime", "UNLIMITED")),
-            None if usual in NO_VALUE else seconds(usual),
+            None if usual in NOWHERE else seconds(usual),
             tuple(groups.get(name, ())),
             _names(fields.get("AllowAccounts", "ALL")),
             _names(fields.get("AllowQos", "ALL")),
@@ -193,7 +193,7 @@ def _partition(fields: dict[str, str], groups: dict[str, list[Nodes]]) -> Partit
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return () if text == "ALL" or text in NO_VALUE else tuple(text.split(","))
+    return () if text == "ALL" or text in NOWHERE else tuple(text.split(","))
 
 
 def _whole(text: str, otherwise: int) -> int:
