@@ -95,7 +95,7 @@ class Runner:
         self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
-        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder)
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended)
         self.standstill, self.lease_over = Standstill(home), ""
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []

@@ -51,7 +51,6 @@ class SharedJournal(Journal):
         self, home: Path, worker: str, owner: Mapping[str, Any], ended: Callable[[Mapping[str, Any]], bool]
     ) -> None:
         self.worker, self.moved, self.stop_at = worker, False, 0.0
-        self.ended: set[str] = set()
         self.begun: dict[str, None] = {}
         self.preparing: dict[str, str] = {}
         self.took: list[float] = []
