@@ -384,6 +384,50 @@ def test_the_wall_s_signal_ends_it_as_a_stop_and_its_cells_are_free(shared: Shar
     shared.wait(lambda: shared.count("cell-started")["slow"] == 2)
 
 
+def test_the_scratch_of_workers_that_ended_here_is_removed_and_of_no_other(shared: Shared, tmp_path: Path) -> None:
+    """On a node that many workers use one after the other it would fill the disk. Kept is that of a worker that may
+    live, of one whose processes go on whatever the journal says, of one elsewhere, and of other boxes."""
+    node = tmp_path / "node"
+    there, env = node / "sweep" / "workers", {"SWEEPSTACK_NODE_SCRATCH": str(node)}
+    stays = f"echo big > $SWEEPSTACK_SCRATCH/big; touch {shared.box.control}/$SWEEPSTACK_CELL; "
+    stays += "[ $SWEEPSTACK_ATTEMPT = 2 ] || sleep 600; echo 1 > {out}/result.json"
+    for number, name in enumerate(("killed", "halted")):
+        shared.box.add(name, stays, n=number)
+        shared.start(name, **env)
+        shared.wait(lambda name=name: (shared.box.control / name).exists())  # type: ignore[misc]
+    shared.live["halted"].send_signal(signal.SIGSTOP)
+    shared.live["killed"].kill()
+    ended = {"ended": {}, "elsewhere": {"host": "n9"}, "goes-on": {}, "mounted": {}, "linked": {}}
+    begin(shared.box.home, who("unknown"))
+    journal = SharedJournal(shared.box.home, "w", who("w"), lambda _: False)
+    for name, change in ended.items():
+        begin(shared.box.home, {**who(name), **change})
+        journal.append("worker-ended", worker=name, proof="ann saw it", by="ann")
+    journal.close()
+    (there / "linked").symlink_to(tmp_path)
+    for name in ("ended", "elsewhere", "goes-on", "mounted", "unknown", "of-another-box"):
+        (there / name / "cell" / "1").mkdir(parents=True)
+        (there / name / "cell" / "1" / "big").write_text("big")
+    held = there / "mounted" / "cell" / "1"
+    subprocess.run(["mount", "--bind", str(shared.box.volume), str(held)], check=True)
+    goes_on = subprocess.Popen(["sleep", "600"], env={**os.environ, "SWEEPSTACK_WORKER": "goes-on"})
+    try:
+        shared.box.add("other", "echo 1 > {out}/result.json", n=7)
+        shared.start("next", **env)
+        shared.wait(lambda: not (there / "killed").exists() and not (there / "ended").exists())
+        shared.wait(lambda: "other" in shared.count("cell-sealed"))
+        kept = {path.name for path in there.iterdir()}
+        stay = {"halted", "elsewhere", "goes-on", "mounted", "unknown", "of-another-box", "linked", "next"}
+        assert kept == stay, shared.said()
+        assert (there / "halted" / "halted" / "1" / "big").exists()
+        assert list(shared.box.volume.iterdir()), "what is mounted there was removed"
+        assert "removed the scratch of killed, which has ended" in shared.said()
+    finally:
+        goes_on.kill()
+        goes_on.wait()
+        subprocess.run(["umount", str(held)], check=True)
+
+
 def test_one_worker_sets_up_and_the_others_wait(shared: Shared) -> None:
     done = shared.box.control / "set-up"
     setup = f"echo once >> {done}; sleep 1"

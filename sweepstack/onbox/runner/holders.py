@@ -11,11 +11,11 @@ import contextlib
 import os
 import pwd
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping
 from typing import Any
 
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, Process, scan
-from sweepstack.onbox.runner.cell_processes import CELL, WORKER
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan
+from sweepstack.onbox.runner.cell_processes import CELL, WORKER, of_workers
 from sweepstack.onbox.runner.resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
@@ -36,14 +36,15 @@ def holders(
     `groups`: process groups of the running cells; `cells`: their names. `ended`: the workers of the box whose end is
     known. What belongs to another worker, which may live, is at work. Blocks as long as `driver_rows` at most.
     """
-    mark = f"{BOX_ID_VARIABLE}={os.environ.get(BOX_ID_VARIABLE, '')}".encode()
+    box = os.environ.get(BOX_ID_VARIABLE, "")
+    mark = f"{BOX_ID_VARIABLE}={box}".encode()
     found: list[dict[str, Any]] = []
     named = {f"{CELL}={cell}".encode() for cell in cells}
     up = _uptime()
     if not up:  # no /proc: open files can't be seen
         return []
-    seen = scan()
-    theirs = _of_others(seen, mark, ended)
+    seen, own = scan(), os.environ.get(WORKER, "")
+    theirs = of_workers(seen, lambda name: name != own and name not in ended, box) if own else set()
     for process in seen:
         at_work = process.group in groups or process.pid in theirs
         at_work = at_work or bool(mark in process.environ and named & process.environ)
@@ -98,22 +99,6 @@ def alarms(
             f"{one['seconds'] / 3600:.1f} h), no cell at work; {whose}"
         )
     return said
-
-
-def _of_others(seen: Sequence[Process], mark: bytes, ended: Container[str]) -> set[int]:
-    """Processes of other workers of the box on this host of which no end is known, and what they started: a program may
-    have an environment of its own. Empty where one runner has the box."""
-    own, sign = os.environ.get(WORKER, ""), f"{WORKER}=".encode()
-    found: set[int] = set()
-    if not own:
-        return found
-    for process in seen:
-        names = [word[len(sign) :].decode("utf-8", "replace") for word in process.environ if word.startswith(sign)]
-        if mark in process.environ and names and names[0] != own and names[0] not in ended:
-            found.add(process.pid)
-    while more := {one.pid for one in seen if one.pid not in found and (one.parent in found or one.session in found)}:
-        found |= more
-    return found
 
 
 def _devices(pid: int) -> list[int]:

@@ -25,6 +25,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +35,14 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
 from sweepstack.onbox.runner.order import Order
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
-from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, Proofs, begin, who
+from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, WORKERS, Proofs, begin, who
 
 TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""
@@ -68,6 +70,7 @@ class Worker(Runner):
         super().__init__(home)
         self.proofs.journal = self.journal
         self.order = Order(self.schedule.queue, self.journal)
+        self.gate.left = self._left_scratch
 
     # -- set-up
 
@@ -97,6 +100,18 @@ class Worker(Runner):
         """Looks for workers that have ended with cells in their hands; what they left on this host is ended."""
         self._look_for_ended()
         signal.signal(signal.SIGUSR1, self._on_stop)
+        threading.Thread(target=self._clear_scratch, daemon=True).start()  # which may take minutes
+
+    def _left_scratch(self) -> list[Path]:
+        return left_by_ended(self.scratch, self.home / WORKERS, self.journal.ended)
+
+    def _clear_scratch(self) -> None:
+        """Removes what workers that have ended left on this host: on a long array it would fill the disk, also for the
+        jobs of others."""
+        for folder in self._left_scratch():
+            size = remove(folder)
+            if not folder.exists():
+                say(f"removed the scratch of {folder.name}, which has ended: {size} bytes")
 
     def run(self) -> int:
         try:
