@@ -27,11 +27,6 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
             )
         )
         yield made
-        for path in sorted(made.cluster.shared.rglob("*")):
-            if path.suffix in (".log", ".jsonl") and "/sweep/" in str(path) and path.is_file():
-                print("=====", path, path.read_text(errors="replace")[-3000:])
-        print(made.cluster.ask("scontrol", "show", "job"))
-        print((made.base / "cluster/ctl/disk/var/log/slurmctld.log").read_text()[-5000:])
     finally:
         made.end()
 

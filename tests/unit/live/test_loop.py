@@ -83,13 +83,12 @@ class World:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     require()
-    image()
     its = rental(request.param)
     customers = its.open(VirtualClock(scale=1.0), state=tmp_path / "platform", machines=True, pace=float(PACE))
     key = tmp_path / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     shutil.copytree(ROOT / "profiles", tmp_path / "repository" / "profiles")
-    with SimServer(customers.sim) as server:
+    with image(), SimServer(customers.sim) as server:
         env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         env |= {"HOME": str(tmp_path), "SWEEPSTACK_SSH_KEY": str(key), "SWEEPSTACK_API_PACE": PACE}
         env |= {its.url: server.api, its.key: customers.key}
