@@ -156,6 +156,8 @@ class Worker(Runner):
         self._pending.append(name)  # in the next turn: it is short of one for itself
 
     def _start_one(self) -> bool:
+        if self._short[0]:
+            self.order.learn()  # by what other workers measured since, some may fit
         if self._none_fits() or not self.journal.alone.isdisjoint(self._busy()):
             return False
         return super()._start_one()
