@@ -16,8 +16,7 @@ from typing import Iterator, Sequence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.onbox.common.locks import take
-from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, queue, request, states
+from sweepstack.onbox.slurm import commands, limits, queue, request, states
 from sweepstack.onbox.slurm.cluster import Cluster
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -163,10 +162,10 @@ def alone(home: Path) -> Iterator[None]:
 
 def allowed(asked: Asked, cluster: Cluster, count: int) -> int:
     """So many of `count` workers as the limits of the account and the QOS leave."""
-    if not cluster.database:
+    if not cluster.limits:
         return count
     try:
-        left = clusters.room_left(asked.account, asked.qos)
+        left = limits.room_left(asked, cluster)
     except Unreachable:
         return count  # sbatch has the last word
     return count if left is None else min(count, left)

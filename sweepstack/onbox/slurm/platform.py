@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, jobs, queue, request, standing, states
+from sweepstack.onbox.slurm import commands, endings, jobs, queue, request, standing, states
+from sweepstack.onbox.slurm.accounting import Books
+from sweepstack.onbox.slurm.endings import Ending
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -37,6 +39,7 @@ class SlurmPlatform(LocalPlatform):
 
     def __init__(self, root: Path, *, grace: float) -> None:
         self.cluster = _name_of_cluster(root)
+        self._books = Books()
         super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
 
     def _end(self, native_id: str, grace: float) -> None:
@@ -56,10 +59,14 @@ class SlurmPlatform(LocalPlatform):
     def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
         `before`: how many jobs wait before the first that waits; None where Slurm does not say. `at_work`: how many
-        take cells, or will by themselves; `held`: how many a person holds. Reads only."""
+        take cells, or will by themselves; `held`: how many a person holds. Of tasks that ended also `exit` (`0:9`: by
+        signal 9) and `max_rss` (bytes), where the site's accounting was asked; and those that only it remembers
+        (`endings`). Reads only."""
         self._store.require(account)
-        tasks = queue.tasks(native_id)
-        found = standing.judged([task for task in tasks if not task.ended], self._box(native_id) / box_layout.HOME)
+        tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
+        ended = standing.ends(home)
+        found = standing.judged([task for task in tasks if not task.ended], home, ended)
+        past = endings.look(native_id, home, tasks, ended, self._books)
         waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:
@@ -68,11 +75,11 @@ class SlurmPlatform(LocalPlatform):
             except Unreachable:
                 before = None
         return {
-            "tasks": [_told(task) for task in tasks],
+            "tasks": [*(_told(task) for task in tasks if not task.ended), *map(_told_of, past)],
             "before": before,
             "at_work": len(found.at_work),
             "held": len(found.held),
-            "words": _words(tasks, found, before),
+            "words": _words(past, found, before),
         }
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
@@ -161,21 +168,30 @@ def must_have_slurm() -> None:
 
 
 def _told(task: Task) -> dict[str, Any]:
-    if task.ended:
-        words = states.remedy(task.state, task.name)
-    else:
-        words = states.reason(task.reason, task.name) if task.waits and task.reason else ""
     return {
         "name": task.name,
         "state": task.state,
         "try": task.restarts,
         "starts": task.starts,
         "node": task.nodes,
-        "words": words,
+        "words": states.reason(task.reason, task.name) if task.waits and task.reason else "",
     }
 
 
-def _words(tasks: list[Task], found: Standing, before: int | None) -> str:
+def _told_of(one: Ending) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "state": one.state,
+        "try": one.restarts,
+        "starts": one.starts,
+        "node": one.node,
+        "words": one.words,
+        "exit": one.exit,
+        "max_rss": one.peak,
+    }
+
+
+def _words(past: Sequence[Ending], found: Standing, before: int | None) -> str:
     """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
     parts = [found.words()]
     if before is not None:
@@ -183,9 +199,9 @@ def _words(tasks: list[Task], found: Standing, before: int | None) -> str:
     starts = [task.starts for task in found.at_work if task.waits and task.starts is not None]
     if starts:
         parts.append(f"Slurm expects it to begin at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(min(starts)))}")
-    bad: dict[str, str] = {}
-    for task in tasks:
-        if task.ended and states.remedy(task.state, task.name):
-            bad.setdefault(task.state, task.name)
-    parts += [f"{name} ended as {state}: {states.remedy(state, name)}" for state, name in bad.items()]
+    bad: dict[tuple[str, bool], str] = {}
+    for one in past:
+        if one.words:
+            bad.setdefault((one.state, one.starved), f"{one.name} ended as {one.state}: {one.words}")
+    parts += bad.values()
     return "; ".join(parts)

@@ -11,7 +11,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from sweepstack.onbox.slurm import queue, states
 from sweepstack.onbox.slurm.queue import Task
@@ -61,9 +61,10 @@ def look(native_id: str, home: Path) -> Standing:
     return judged(queue.live(native_id), home)
 
 
-def judged(live: Sequence[Task], home: Path) -> Standing:
-    """The same for tasks that were read already, those that ended left out."""
-    ended = ends(home)
+def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = None) -> Standing:
+    """The same for tasks that were read already, those that ended left out. `ended`: what `ends` says, if it was asked
+    already."""
+    ended = ends(home) if ended is None else ended
     at_work: list[Task] = []
     ending: list[Task] = []
     stuck: list[Task] = []
@@ -78,8 +79,8 @@ def judged(live: Sequence[Task], home: Path) -> Standing:
 
 
 def ends(home: Path) -> dict[str, str]:
-    """Worker → why it ended, by the journal; empty where that can't be read. The chain is not proved here: a wrong line
-    could only cost a worker that finds nothing to do."""
+    """Worker → why it ended, by the journal; "" where another wrote that down. Empty where it does not read. The chain
+    is not proved here: a wrong line could only cost a worker that finds nothing to do."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError), open(home / JOURNAL, "rb") as lines:
         for line in lines:
@@ -105,7 +106,7 @@ def may_run(found: Standing, home: Path) -> bool:
     )
 
 
-def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:
+def _is_ending(task: Task, ended: Mapping[str, str], home: Path) -> bool:
     if task.state == "COMPLETING":
         # A requeued one counts its next try at once: then that is not the try that ends.
         return task.restarts == 0 or (home / WORKERS / task.worker).is_dir()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 REMEDIES: dict[str, str] = {
-    "OUT_OF_MEMORY": (
-        "it used more memory than it asked for: raise resources.memory to 1.2 times what it used at most "
-        "(`sacct -j {task} -o MaxRSS`, if the site keeps that), or run fewer cells at once (job.slots)"
-    ),
+    "OUT_OF_MEMORY": "it used more memory than it asked for: {memory}, or run fewer cells at once (job.slots)",
     "TIMEOUT": (
         "it ran into its time limit before its cells had saved: raise resources.time, or let the job save more often; "
         "cells that use the checkpoint helper go on from their last checkpoint"
@@ -27,7 +24,11 @@ REMEDIES: dict[str, str] = {
         "data/sweep/jobs/{task}.log on the box"
     ),
 }
-"""State of a task that ended → what a person can do. `{task}`: its name."""
+"""State of a task that ended → what a person can do. `{task}`: its name; `{memory}`: one of the next two."""
+MEMORY = "set `{line}` (1.2 times what it had when it was killed; it may need more)"
+_MEMORY_UNKNOWN = (
+    "raise resources.memory to 1.2 times what it used at most (`sacct -j {task} -o MaxRSS`, if the site keeps that)"
+)
 REASONS: dict[str, str] = {
     "Resources": "waits for free nodes",
     "Priority": "jobs with a higher priority are before it",
@@ -92,9 +93,12 @@ def _word(reason: str) -> str:
     return next((one for one in (word, word.replace("_", " "), word.split(",")[0]) if one in REASONS), word)
 
 
-def remedy(state: str, task: str) -> str:
-    """What to do about a task that ended so; "" where there is nothing to do, or nothing is known."""
-    return REMEDIES.get(state, "").format(task=task)
+def remedy(state: str, task: str, line: str = "") -> str:
+    """What to do about a task that ended so; "" where there is nothing to do, or nothing is known. `line`: of the stack
+    config, that gives enough memory (`accounting.enough`)."""
+    return REMEDIES.get(state, "").format(
+        task=task, memory=(MEMORY if line else _MEMORY_UNKNOWN).format(task=task, line=line)
+    )
 
 
 def reason(text: str, task: str) -> str:

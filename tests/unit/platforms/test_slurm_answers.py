@@ -8,7 +8,18 @@ import pytest
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
-from sweepstack.onbox.slurm import allocation, cluster, commands, jobs, queue, request, standing, states, worker_state
+from sweepstack.onbox.slurm import (
+    allocation,
+    cluster,
+    commands,
+    jobs,
+    queue,
+    request,
+    standing,
+    states,
+    task_log,
+    worker_state,
+)
 from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition
 from sweepstack.onbox.slurm.request import Asked
 
@@ -171,8 +182,8 @@ def test_the_log_of_a_task_says_that_it_took_too_much_memory(
     (tmp_path / "jobs").mkdir()
     begins = "2026-11-24T12:40:59Z 7_0.{} begins on n1\n"
     (tmp_path / "jobs/7_0.log").write_text(f"{begins.format(0)}7_0.0 ended with 138\n{begins.format(1)}{said}\n")
-    assert ("raise resources.memory" in worker_state.memory(tmp_path, "7_0", tries)) is found
-    assert worker_state.memory(tmp_path, "8_0", tries) == ""
+    assert task_log.killed_for_memory(tmp_path, "7_0", tries) is found
+    assert not task_log.killed_for_memory(tmp_path, "8_0", tries)
 
 
 def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +194,7 @@ def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(commands, "ask", ask)
     found = cluster.look()
-    assert (found.name, found.arrays, found.kill_wait, found.database) == ("lab", 1001, 2.0, False)
+    assert (found.name, found.arrays, found.kill_wait, found.limits) == ("lab", 1001, 2.0, False)
     (short,) = found.partitions
     assert (short.wall, short.up, short.default) == (60.0, True, False)
     assert short.nodes[0].gres == {("gpu", "a100"): 2, ("nvme", ""): 1}
