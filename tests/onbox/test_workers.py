@@ -283,7 +283,9 @@ def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
         assert (code, cell.state, cell.attempts) == (0, "sealed", 3), shared.said()
 
 
-@pytest.mark.parametrize("greedy", [True, False], ids=["one takes it all", "they take it together"])
+@pytest.mark.parametrize(
+    "greedy", [True, pytest.param(False, marks=pytest.mark.proof)], ids=["one takes it all", "they take it together"]
+)
 def test_of_several_cells_that_end_a_worker_for_want_of_memory_each_runs_alone(
     make_box: Callable[..., Box], greedy: bool
 ) -> None:
