@@ -135,16 +135,17 @@ def _until_none(native_id: str, ends: float) -> None:
 
 
 def hasten(tasks: Sequence[Task]) -> int:
-    """Lets tasks begin that Slurm keeps waiting: after a requeue for two minutes, and those that are held, because a
-    node could not start them or a person said so. Returns how many it released. A failure changes nothing: what an
-    administrator holds, only they release."""
+    """Lets tasks begin that Slurm keeps waiting: after a requeue for two minutes, and those that it holds itself,
+    because a node could not start them. Returns how many it released. What a person holds stays held. A failure
+    changes nothing."""
     released = 0
     for task in tasks:
-        if task.waits and states.is_held(task.state, task.reason):
+        held = task.waits and states.is_held_by_slurm(task.reason)
+        if held:
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "release", task.name, seconds=10)
                 released += 1
-        if task.waits and task.restarts and task.reason == "BeginTime":
+        if task.waits and task.restarts and (held or task.reason == "BeginTime"):
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
     return released

@@ -59,8 +59,9 @@ class SlurmPlatform(LocalPlatform):
     def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
         `before`: how many jobs wait before the first that waits; None where Slurm does not say. `at_work`: how many
-        take cells, or will by themselves. Of tasks that ended also `exit` (`0:9`: by signal 9) and `max_rss` (bytes),
-        where the site's accounting was asked; and those that only it remembers (`endings`). Reads only."""
+        take cells, or will by themselves; `held`: how many a person holds. Of tasks that ended also `exit` (`0:9`: by
+        signal 9) and `max_rss` (bytes), where the site's accounting was asked; and those that only it remembers
+        (`endings`). Reads only."""
         self._store.require(account)
         tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
         ended = standing.ends(home)
@@ -77,6 +78,7 @@ class SlurmPlatform(LocalPlatform):
             "tasks": [*(_told(task) for task in tasks if not task.ended), *map(_told_of, past)],
             "before": before,
             "at_work": len(found.at_work),
+            "held": len(found.held),
             "words": _words(past, found, before),
         }
 
@@ -100,8 +102,9 @@ class SlurmPlatform(LocalPlatform):
         runner: str,
     ) -> str:
         """Submits the workers that are missing: as many as there are cells to do, and `workers` at most, less those
-        that Slurm has already (`standing`). Releases those that are held. Idempotent. Returns in words what there is
-        now. Call it once the queue has its cells: a worker that ends later has read them.
+        that Slurm has already (`standing`). Releases those that Slurm itself holds; what a person holds stays held, and
+        none is submitted in its place. Idempotent. Returns in words what there is now. Call it once the queue has its
+        cells: a worker that ends later has read them.
 
         `python`, `pilot`: absolute paths; `runner`: below the box's home. Raises RequestRefused with what the cluster
         says against it; OutcomeUnknown when an answer was lost: called again, it looks first."""
@@ -112,9 +115,10 @@ class SlurmPlatform(LocalPlatform):
             (box / CLOSED).unlink(missing_ok=True)
             released = jobs.hasten(queue.live(native_id))
             found, wanted = standing.look(native_id, home), min(asked.workers, cells)
-            notes = [f"released {released} that were held"] if released else []
+            notes = [f"released {released} that Slurm held"] if released else []
             # Those that will not begin are replaced; but where all end so, each call would submit as many again.
-            missing = min(wanted - len(found.at_work), 2 * asked.workers - len(found.at_work) - len(found.stuck))
+            missing = wanted - len(found.at_work) - len(found.held)
+            missing = min(missing, 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
                 cluster = clusters.look()
                 if lacks := request.refusals(asked, cluster):

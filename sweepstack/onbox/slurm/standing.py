@@ -19,17 +19,28 @@ from sweepstack.onbox.slurm.queue import Task
 JOURNAL, WORKERS = "journal.jsonl", "workers"
 GOES_ON = ("wall", "signal")
 """Why a worker ended whose task may be requeued: for it the next try counts already."""
+NAMED = 16
+"""Of tasks that wait for one reason, so many are named."""
 _ENDS = (b'"runner-stopped"', b'"worker-ended"')
 
 
 @dataclass(frozen=True)
 class Standing:
     """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
-    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts."""
+    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts; `held`: those of them that
+    a person holds."""
 
     at_work: Sequence[Task]
     ending: Sequence[Task]
     stuck: Sequence[Task]
+
+    @property
+    def held(self) -> Sequence[Task]:
+        return [
+            task
+            for task in self.stuck
+            if states.is_held(task.state, task.reason) and not states.is_held_by_slurm(task.reason)
+        ]
 
     def words(self) -> str:
         """All of it, for people."""
@@ -38,7 +49,10 @@ class Standing:
         waiting = [task for task in self.at_work if task.waits]
         parts = [f"{len(self.at_work) - len(waiting)} workers run, {len(waiting)} wait{_reasons(waiting)}"]
         parts += [f"{len(self.ending)} just end"] if self.ending else []
-        parts += [f"{len(self.stuck)} will not begin{_reasons(self.stuck)}"] if self.stuck else []
+        held = self.held
+        rest = [task for task in self.stuck if task not in held]
+        parts += [f"{len(held)} held by a person, and left so{_reasons(held)}"] if held else []
+        parts += [f"{len(rest)} will not begin{_reasons(rest)}"] if rest else []
         return ", ".join(parts)
 
 
@@ -100,5 +114,10 @@ def _is_ending(task: Task, ended: Mapping[str, str], home: Path) -> bool:
 
 
 def _reasons(tasks: Sequence[Task]) -> str:
-    found = sorted({states.reason(task.reason, task.name) for task in tasks if task.reason})
+    """Why they wait: two reasons at most, with the names of some tasks where a command takes them."""
+    names: dict[str, list[str]] = {}
+    for task in sorted(tasks, key=lambda one: (int(one.job), int(one.task))):
+        if task.reason:
+            names.setdefault(task.reason, []).append(task.name)
+    found = sorted(states.reason(reason, " ".join(known[:NAMED])) for reason, known in names.items())
     return f" ({'; '.join(found[:2])})" if found else ""

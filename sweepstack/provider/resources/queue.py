@@ -253,6 +253,10 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
             if told := workers().get("words"):
+                asked = state.job.scheduler.workers if state.job.scheduler else 1
+                if workers().get("held", 0) >= min(len(waiting), asked):
+                    op.warn(f"queue of {state.box_name}: {wait} and no worker takes {them}: {told}")
+                    return Seen(inputs, state)  # an `up` would change nothing
                 words = (
                     f"queue of {state.box_name}: {wait} and no worker takes {them}: {told}; `pulumi up` sees to that"
                 )

@@ -8,7 +8,18 @@ import pytest
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
-from sweepstack.onbox.slurm import allocation, cluster, commands, queue, request, states, task_log, worker_state
+from sweepstack.onbox.slurm import (
+    allocation,
+    cluster,
+    commands,
+    jobs,
+    queue,
+    request,
+    standing,
+    states,
+    task_log,
+    worker_state,
+)
 from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition
 from sweepstack.onbox.slurm.request import Asked
 
@@ -45,6 +56,33 @@ def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (second.worker, second.starts, second.ended) == ("1_1.1", None, False)
     assert third.waits
     assert "scontrol release 1_3" in states.reason(third.reason, third.name)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "held"),
+    [
+        ("PENDING", "launch failed requeued held", "by Slurm"),
+        ("PENDING", "launch_failed_requeued_held", "by Slurm"),
+        ("REQUEUE_HOLD", "JobHoldMaxRequeue", "by Slurm"),
+        ("PENDING", "JobHeldUser", "by a person"),
+        ("PENDING", "JobHeldAdmin", "by a person"),
+        ("PENDING", "job requeued in held state", "by a person"),
+        ("REQUEUE_HOLD", "", "by a person"),
+        ("PENDING", "Priority", ""),
+        ("RUNNING", "JobHeldUser", ""),
+    ],
+)
+def test_who_holds_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, reason: str, held: str) -> None:
+    """As Slurm 22.05 said it after `scontrol hold`, `uhold` and `requeuehold`, and after a launch that failed. A task
+    that runs while it is held ends as any other."""
+    says(monkeypatch, line(1, 0, state, 1, "N/A", "N/A", "main", "", reason))
+    found = standing.look("slurm-x", tmp_path)
+    released: list[str] = []
+    monkeypatch.setattr(commands, "tell", lambda *words, **_: released.append(words[1]))
+    jobs.hasten(queue.live("slurm-x"))
+    assert (len(found.stuck), len(found.held)) == (bool(held), held == "by a person")
+    assert ("release" in released) is (held == "by Slurm")
+    assert (f"1 held by a person, and left so ({reason}" in found.words()) is (held == "by a person" and bool(reason))
 
 
 @pytest.mark.parametrize("odd", ["slurm_load_jobs error", line("1", "N/A", "RUNNING", 0, "", "", "", "", ""), "1"])
