@@ -24,7 +24,7 @@ ENFORCED = {"AccountingStorageEnforce": "associations,limits,qos"}
 _PROGRAMS = ("slurmdbd", "mariadbd", "sacct", "sacctmgr")
 _TABLES = ("mysql/mysql_system_tables.sql", "mysql/mariadb_system_tables.sql", "mariadb/mariadb_system_tables.sql")
 """What MariaDB makes its own tables of, below /usr/share; the name changed with its versions."""
-_READY = "/etc/slurm/books-are-ready"
+_READY = "/etc/slurm/accounting-is-ready"
 _MARIADB = (
     "/usr/sbin/mariadbd --no-defaults --user=root --datadir=/var/lib/db --socket=/run/mysqld/mysqld.sock "
     "--pid-file=/run/mariadbd.pid --skip-networking --skip-grant-tables --init-file=/etc/db.sql "
@@ -54,15 +54,15 @@ class AccountedCluster(SlurmCluster):
             import pytest
 
             pytest.fail(why, pytrace=False)
-        self.books = port_for_a_program()
+        self.database_port = port_for_a_program()
         ours = {
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": "127.0.0.1",
-            "AccountingStoragePort": str(self.books),
+            "AccountingStoragePort": str(self.database_port),
             "AccountingStoragePass": "/run/munge/socket",
         }
         super().__init__(keep, {**ours, **settings}, partitions)
-        self.outlets = [self.port, self.books]
+        self.outlets = [self.port, self.database_port]
         self.hold = f"while [ ! -e {_READY} ]; do sleep 0.05; done"
         self.database: Part
 
@@ -93,7 +93,7 @@ class AccountedCluster(SlurmCluster):
             "AuthType": "auth/munge",
             "AuthInfo": "socket=/run/munge/socket",
             "DbdHost": "localhost",
-            "DbdPort": str(self.books),
+            "DbdPort": str(self.database_port),
             "SlurmUser": "root",
             "LogFile": "/var/log/slurmdbd.log",
             "PidFile": "/run/slurmdbd.pid",
@@ -129,4 +129,4 @@ class AccountedCluster(SlurmCluster):
 
     def _answers(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.books)) == 0
+            return probe.connect_ex(("127.0.0.1", self.database_port)) == 0

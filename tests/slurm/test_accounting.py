@@ -78,7 +78,7 @@ def test_books_that_hang_change_nothing_else(sweep: SlurmSweep, accounted: Accou
         assert said["words"].startswith("no worker is there")
     finally:
         accounted.database.run("pkill", "-CONT", "-x", "slurmdbd")
-    until(lambda: workers(sweep, box)["tasks"] != [], "books again", sweep.picture)
+    until(lambda: workers(sweep, box)["tasks"] != [], "accounting again", sweep.picture)
 
 
 def test_a_cell_that_ends_its_workers_is_told_with_the_memory_that_is_enough(

@@ -1,7 +1,7 @@
-"""What the site's books say of tasks: how they ended, and how much memory they took (`sacct`).
+"""What the site's accounting says of tasks: how they ended, and how much memory they took (`sacct`).
 
-A site may keep no books; then the question fails at once, and all goes on without. They are for words and figures, and
-prove no end: where a controller has lost its state, it writes down that all jobs have ended, while they run on.
+A site may keep none; then the question fails at once, and all goes on without. It is for words and figures, and proves
+no end: where a controller has lost its state, it writes down that all jobs have ended, while they run on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.slurm import commands
 
 SECONDS = 5.0
-"""The books are not waited for longer; a look at a box has other things to say."""
+"""An answer is not waited for longer; a look at a box has other things to say."""
 QUIET_SECONDS = 20.0
 """After a question that failed, none is asked for so long."""
 MOST_TASKS = 64
@@ -41,7 +41,7 @@ class Try:
     nodes: str
 
 
-class Books:
+class Accounting:
     """The accounting of one cluster. After a failure it is not asked for some seconds: so one that hangs costs a look
     at many boxes no more than a look at one."""
 
@@ -50,8 +50,8 @@ class Books:
 
     def tries(self, native_id: str, tasks: Sequence[str], seconds: float = SECONDS) -> dict[str, list[Try]]:
         """The tries of these tasks of a box (`<array job>_<task>`), the oldest first; of the first `MOST_TASKS`. Tasks
-        that they do not know are left out, and so is a job of the same number that another box or user had. One
-        question. Blocks for `seconds` at most. Raises Unreachable where there are no books, or they don't read."""
+        that it does not know are left out, and so is a job of the same number that another box or user had. One
+        question. Blocks for `seconds` at most. Raises Unreachable where there is no accounting, or it does not read."""
         if time.monotonic() < self._quiet_until:
             raise Unreachable("sacct gave no answer a moment ago")
         try:

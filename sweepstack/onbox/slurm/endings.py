@@ -1,6 +1,6 @@
 """How tasks of a box ended, and what to do about it; also those that squeue has forgotten.
 
-The books (`accounting`) are asked once at most, and only for what squeue does not have: how much memory a task took
+The site's accounting is asked once at most, and only for what squeue does not have: how much memory a task took
 that was killed for it, and how tasks ended that squeue lists no more. Of these it asks for those of the array that was
 submitted last, and older ones that have written since: what ended before, a person saw to when more was submitted.
 """
@@ -16,7 +16,7 @@ from typing import Mapping, Sequence
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.slurm import accounting, queue, states, task_log
-from sweepstack.onbox.slurm.accounting import Books, Try
+from sweepstack.onbox.slurm.accounting import Accounting, Try
 from sweepstack.onbox.slurm.pilot import CLOSED
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.standing import GOES_ON, WORKERS
@@ -31,8 +31,8 @@ _WORKER = re.compile(r"(\d+_\d+)\.(\d+)")
 @dataclass(frozen=True)
 class Ending:
     """How the last try of a task ended. `words`: what to do about it, "" for nothing; `starved`: it was killed for want
-    of memory. `exit` (`0:9`: by signal 9) and `peak` (bytes) are what the books say; "" and None where they were not
-    asked, or don't know it."""
+    of memory. `exit` (`0:9`: by signal 9) and `peak` (bytes) are what the accounting says; "" and None where it was not
+    asked, or does not know it."""
 
     name: str
     state: str
@@ -45,9 +45,11 @@ class Ending:
     peak: int | None
 
 
-def look(native_id: str, home: Path, listed: Sequence[Task], stopped: Mapping[str, str], books: Books) -> list[Ending]:
+def look(
+    native_id: str, home: Path, listed: Sequence[Task], stopped: Mapping[str, str], sacct: Accounting
+) -> list[Ending]:
     """The endings of a box's tasks. `listed`: what squeue has; `stopped`: see `standing.ends`. Never
-    raises: without books it says what squeue says."""
+    raises: without accounting it says what squeue says."""
     ended = [task for task in listed if task.ended]
     failed = [task.name for task in ended if task.state == "FAILED"][:MOST_LOGS]
     starved = {task.name for task in ended if task.state == "OUT_OF_MEMORY"}
@@ -56,7 +58,7 @@ def look(native_id: str, home: Path, listed: Sequence[Task], stopped: Mapping[st
     known: dict[str, list[Try]] = {}
     if starved or forgotten:
         with contextlib.suppress(Unreachable):
-            known = books.tries(native_id, [*sorted(starved), *forgotten])
+            known = sacct.tries(native_id, [*sorted(starved), *forgotten])
     past = [known[name][-1] for name in forgotten if name in known and known[name][-1].state in queue.ENDED]
     starved |= {one.task for one in past if _starved(home, one)}
     line = accounting.enough(one for name in sorted(starved) for one in known.get(name, ()))

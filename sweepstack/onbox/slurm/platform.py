@@ -18,7 +18,7 @@ from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreac
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
 from sweepstack.onbox.slurm import commands, endings, jobs, queue, request, standing, states
-from sweepstack.onbox.slurm.accounting import Books
+from sweepstack.onbox.slurm.accounting import Accounting
 from sweepstack.onbox.slurm.endings import Ending
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
@@ -39,7 +39,7 @@ class SlurmPlatform(LocalPlatform):
 
     def __init__(self, root: Path, *, grace: float) -> None:
         self.cluster = _name_of_cluster(root)
-        self._books = Books()
+        self._accounting = Accounting()
         super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
 
     def _end(self, native_id: str, grace: float) -> None:
@@ -66,7 +66,7 @@ class SlurmPlatform(LocalPlatform):
         tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
         ended = standing.ends(home)
         found = standing.judged([task for task in tasks if not task.ended], home, ended)
-        past = endings.look(native_id, home, tasks, ended, self._books)
+        past = endings.look(native_id, home, tasks, ended, self._accounting)
         waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:

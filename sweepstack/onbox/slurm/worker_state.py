@@ -22,7 +22,7 @@ from typing import Sequence
 
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.slurm import accounting, commands, queue, states, task_log
-from sweepstack.onbox.slurm.accounting import Books, Try
+from sweepstack.onbox.slurm.accounting import Accounting, Try
 from sweepstack.onbox.slurm.cluster import pairs
 from sweepstack.onbox.slurm.queue import Task
 
@@ -105,8 +105,8 @@ def _silent(host: str, found: str | None, worker: str) -> str:
 
 
 def told(native_id: str, home: Path, job: str, tries: int) -> dict[str, str]:
-    """`state`, `why` and `memory`; see above. Never raises. The site's books are asked only in the time that the other
-    questions left, and only about a worker that ended for want of memory, or that squeue has forgotten."""
+    """`state`, `why` and `memory`; see above. Never raises. The site's accounting is asked only in the time that the
+    other questions left, and only about a worker that ended for want of memory, or that squeue has forgotten."""
     began = time.monotonic()
     found, why, listed = _look(native_id, home, job, tries)
     starved = task_log.killed_for_memory(home, job, tries)
@@ -114,8 +114,8 @@ def told(native_id: str, home: Path, job: str, tries: int) -> dict[str, str]:
     left = TOTAL_SECONDS - (time.monotonic() - began)
     if found == "ended" and (starved or not listed) and left >= 1:
         with contextlib.suppress(SweepstackError):
-            known = Books().tries(native_id, [job], min(left, accounting.SECONDS)).get(job, [])
-    # As many tries as the worker's name says, or the books mean another job that had this number.
+            known = Accounting().tries(native_id, [job], min(left, accounting.SECONDS)).get(job, [])
+    # As many tries as the worker's name says, or the accounting means another job that had this number.
     if not listed and len(known) == tries + 1 and known[-1].state in queue.ENDED:
         why += f" (sacct: {known[-1].state}, exit code {known[-1].exit})"
         starved = starved or known[-1].state == "OUT_OF_MEMORY"

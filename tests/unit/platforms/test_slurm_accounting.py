@@ -12,7 +12,7 @@ import pytest
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.units import parse_size
 from sweepstack.onbox.slurm import accounting, commands, endings, queue, standing, worker_state
-from sweepstack.onbox.slurm.accounting import Books, Try
+from sweepstack.onbox.slurm.accounting import Accounting, Try
 from sweepstack.onbox.slurm.queue import Task
 
 BOX = "slurm-x"
@@ -65,8 +65,8 @@ class Site:
         record.parent.mkdir(parents=True)
         record.write_text(json.dumps({"host": host}))
 
-    def look(self, *listed: Task, books: Books | None = None) -> list[endings.Ending]:
-        return endings.look(BOX, self.home, listed, standing.ends(self.home), books or Books())
+    def look(self, *listed: Task, sacct: Accounting | None = None) -> list[endings.Ending]:
+        return endings.look(BOX, self.home, listed, standing.ends(self.home), sacct or Accounting())
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def listed(state: str, name: str = "2_0", restarts: int = 0) -> Task:
 
 def test_each_try_of_a_task_is_read_with_what_its_steps_took(site: Site) -> None:
     site.sacct = STARVED + "9_[1-3]|PENDING|0:0||200M|1795535676|None assigned|slurm-x\n" + AGAIN
-    found = Books().tries(BOX, ["2_0", "3_0", "7_0"])
+    found = Accounting().tries(BOX, ["2_0", "3_0", "7_0"])
     assert found["2_0"] == [Try("2_0", "FAILED", "0:9", 409722880, 100 << 20, 1795535676, "n1")]
     assert [(one.state, one.peak, one.nodes) for one in found["3_0"]] == [
         ("REQUEUED", 3026944, "n1"),
@@ -94,7 +94,7 @@ def test_each_try_of_a_task_is_read_with_what_its_steps_took(site: Site) -> None
 
 def test_a_job_of_the_same_number_is_another_one_s(site: Site) -> None:
     site.sacct = STARVED.replace("slurm-x", "slurm-y") + AGAIN
-    assert set(Books().tries(BOX, ["2_0"])) == set()
+    assert set(Accounting().tries(BOX, ["2_0"])) == set()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_job_of_the_same_number_is_another_one_s(site: Site) -> None:
 def test_what_does_not_read_is_no_answer(site: Site, odd: str) -> None:
     site.sacct = odd
     with pytest.raises(Unreachable, match="can't be read"):
-        Books().tries(BOX, ["2_0"])
+        Accounting().tries(BOX, ["2_0"])
     assert "sacct -j 2_0" in site.look(listed("OUT_OF_MEMORY"))[0].words
 
 
@@ -168,7 +168,7 @@ def test_tasks_that_squeue_has_forgotten_are_told_with_their_ends(site: Site) ->
     )
     site.log("4_0", age=100.0)  # of an array before the last
     found = {one.name: one for one in site.look()}
-    assert set(found) == {"2_0", "3_0"}, "what the books have as running has not ended"
+    assert set(found) == {"2_0", "3_0"}, "what the accounting has as running has not ended"
     assert f"set `{ACCOUNTED}`" in found["2_0"].words
     assert (found["3_0"].state, found["3_0"].restarts, found["3_0"].node) == ("CANCELLED", 1, "n2")
     (asked,) = site.asked
@@ -199,9 +199,9 @@ def test_a_worker_that_could_not_even_begin_is_told(site: Site) -> None:
 def test_books_that_failed_are_left_alone_for_a_while(site: Site) -> None:
     site.fails = True
     site.log("3_0")
-    books = Books()
+    sacct = Accounting()
     for _ in range(2):
-        (found,) = site.look(listed("OUT_OF_MEMORY"), books=books)
+        (found,) = site.look(listed("OUT_OF_MEMORY"), sacct=sacct)
         assert "sacct -j 2_0" in found.words
     assert len(site.asked) == 1
 
@@ -244,7 +244,7 @@ def test_the_books_prove_no_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("tries", [0, 2])
 def test_the_books_speak_only_of_a_worker_with_as_many_tries(site: Site, tries: int) -> None:
-    """Two tries are on the books. A job that had this number before would be one more, of another worker."""
+    """The accounting has two tries. A job that had this number before would be one more, of another worker."""
     site.sacct = AGAIN.replace("CANCELLED by 0", "OUT_OF_MEMORY")
     said = told(site, "3_0", tries)
     assert (said["state"], said["memory"], "sacct" in said["why"]) == ("ended", "", False)
