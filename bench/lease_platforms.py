@@ -21,7 +21,7 @@ from sweepstack.platforms.registry import load_platform
 from tests.simulators.core import AFTER, BEFORE, HOUR, VirtualClock
 from tests.simulators.faults import Fault
 from tests.simulators.own_keys import OWN
-from tests.simulators.rental import rental
+from tests.simulators.rental import Options, rental
 from tests.simulators.simulator import Reply, Request
 
 URL = "https://platform.invalid"
@@ -97,7 +97,7 @@ class Simulated:
     def __init__(self, adapter: str, epoch: float, *, volume: bool = False, detail: int = 0) -> None:
         self._its, self._clock, self._adapter, self._volume = rental(adapter), VirtualClock(epoch), adapter, volume
         self._detail, self._rules, self._cut = detail, dict[str, list[Fault]](), False
-        customers = self._its.open(self._clock, boot_reads=0)
+        customers = self._its.open(self._clock, Options(boot_reads=0))
         self.sim = customers.sim
         self.sim.act("credit", {"account": customers.account, "usd": PLENTY})
         if adapter == "runpod":

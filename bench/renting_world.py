@@ -31,7 +31,7 @@ from sweepstack.provider.resources.box import GONE_SECONDS
 from sweepstack.provider.resources.create import READY_SECONDS
 from sweepstack.provider.wire import UNKNOWN, to_python, to_struct
 from tests.simulators.core import SimServer, Simulator, VirtualClock
-from tests.simulators.rental import rental
+from tests.simulators.rental import Options, rental
 
 ROOT = Path(__file__).resolve().parents[1]
 STACK, PROJECT = "bench", "sweepstack"
@@ -47,7 +47,7 @@ OFFERS = 150
 def platform(name: str, scale: float) -> Iterator[tuple[Simulator, dict[str, str]]]:
     """The simulator with its limits on and its clock `scale` times as fast, and the variables that lead there."""
     its, clock = rental(name), VirtualClock(scale=scale)
-    customers = its.open(clock, offers=OFFERS, limits=True, create_seconds=CREATE_SECONDS / scale)
+    customers = its.open(clock, Options(offers=OFFERS, limits=True, create_seconds=CREATE_SECONDS / scale))
     with SimServer(customers.sim) as server:
         yield customers.sim, {its.url: server.api, its.key: customers.key}
         customers.sim.check()

@@ -22,7 +22,7 @@ def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
         stack=pulumi.get_stack(),
         pull_to=fleet.main.pull_to,
         cells=roster.cells,
-        boxes={box.name: AskedBox(want=box.want, slots=box.slots) for box in fleet.boxes},
+        boxes={box.name: AskedBox(want=box.want, slots=box.at_once) for box in fleet.boxes},
     )
     found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
     text = found.get("shares") if isinstance(found, Mapping) else None

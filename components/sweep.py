@@ -40,7 +40,7 @@ def outlook_of(fleet: Fleet, declared: Sequence[BoxPlan]) -> dict[str, Any]:
     outlook = Outlook(
         boxes=len(running),
         price_per_hour=mean if len(known) == len(prices) else None,
-        slots=sum(box.slots for box in running),
+        slots=sum(box.at_once for box in running),
         cells=len(fleet.main.roster.cells),
         dry_run=pulumi.runtime.is_dry_run(),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.oldest_python import onbox_python
 from tests.proof.plugin import Proof
@@ -16,6 +17,9 @@ from tests.scheduling import Sharing, import_share, in_order
 
 TESTS = Path(__file__).resolve().parent
 LIVE = TESTS / "live"
+CALM = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much]
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25, suppress_health_check=CALM)
+settings.register_profile("deep", deadline=None, max_examples=3000, suppress_health_check=CALM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,8 +38,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited."""
+    """Gives commands that tests start the default of Ctrl-C: under `nohup … &` it is ignored, and that is inherited.
+
+    Hypothesis tries the same examples every time; `pytest tests/fuzz --hypothesis-profile=deep` looks for new ones. A
+    test keeps the profile that was in force while its module was imported: so it is loaded before any of them.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("suite")
     config.pluginmanager.register(Proof(config), "sweepstack-proof")
     if config.getoption("--live"):
         from tests.live.run import begin

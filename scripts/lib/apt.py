@@ -86,8 +86,12 @@ SLURM = SystemPackages(
     title="Slurm",
     of="by apt, for the tests",
     tests="tests on Slurm",
-    packages=("munge", "slurmctld", "slurmd", "slurm-client"),
-    programs=("/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "sbatch", "squeue", "scontrol"),
+    # the last two are for accounting: 8 MB to download
+    packages=("munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "mariadb-server-core"),
+    programs=(
+        *(f"/usr/sbin/{name}" for name in ("munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd")),
+        *("sbatch", "squeue", "scontrol", "sacct", "sacctmgr"),
+    ),
 )
 BROWSER = SystemPackages(
     title="Chromium",

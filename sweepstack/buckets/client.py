@@ -35,7 +35,7 @@ _NO_KEYS = (
 
 
 class Precondition(EvidenceError):
-    """A conditional request came second, or what it was about is not there."""
+    """A request with a condition was refused: another one had changed the object before it, or the object is gone."""
 
 
 class NotThere(EvidenceError):
@@ -64,10 +64,10 @@ def client() -> Any:
                 if not style and not urlsplit(made.meta.endpoint_url).hostname.endswith(
                     (".amazonaws.com", ".amazonaws.com.cn")
                 ):
-                    # Few servers that one runs oneself have a name for each bucket.
+                    # Few servers besides AWS have a host name for each bucket.
                     made = session.client("s3", config=Config(**settings, s3={"addressing_style": "path"}))
             except (BotoCoreError, ValueError) as error:
-                raise EvidenceError(f"the AWS settings of this machine don't hold: {error}") from error
+                raise EvidenceError(f"the AWS settings of this machine can't be used: {error}") from error
             _client = made
         return _client
 

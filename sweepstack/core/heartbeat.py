@@ -83,7 +83,8 @@ def parse_patrol(tail: bytes, interval: float = INTERVAL) -> Patrol | None:
 
 def merged(patrols: Mapping[str, Patrol]) -> Patrol | None:
     """The patrols of the workers that share a box (name → last line), as one: what runs anywhere, all alarms with the
-    worker's name, `blocked` where each of them is; the rest of the latest one. None without any."""
+    worker's name, one more for each that is silent while others write, `blocked` where each of them is; the rest of the
+    latest one. None without any."""
     if not patrols:
         return None
     every = sorted(patrols.items(), key=lambda one: one[1].time)
@@ -91,9 +92,18 @@ def merged(patrols: Mapping[str, Patrol]) -> Patrol | None:
     return replace(
         latest,
         running={cell: doing for _, one in every for cell, doing in one.running.items()},
-        alarms=tuple(f"{name}: {alarm}" for name, one in every for alarm in one.alarms),
+        alarms=tuple(
+            f"{name}: {alarm}"
+            for name, one in every
+            for alarm in (*([_silence(one, latest)] if one.silent(latest.time) else []), *one.alarms)
+        ),
         blocked=latest.blocked if all(one.blocked for _, one in every) else None,
     )
+
+
+def _silence(one: Patrol, latest: Patrol) -> str:
+    every = f"a heartbeat comes every {one.interval:.0f} s"
+    return f"it has written nothing for {one.age(latest.time):.0f} s ({every}), and its end is not known"
 
 
 def parse_patrols(data: bytes) -> list[Patrol]:

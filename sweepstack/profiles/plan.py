@@ -125,6 +125,11 @@ class BoxPlan:
     peers: tuple[str, ...] = ()
     """Its other nodes, as its host enters them."""
 
+    @property
+    def at_once(self) -> int:
+        """Cells at once on all its workers."""
+        return self.slots * int(self.scheduler.get("workers", 1))
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -15,11 +15,18 @@ from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import Snapshot
 
 
+def task_of(worker: str) -> str:
+    """`7_0` of `7_0.2`: all tries of one task of a job array are shown as one."""
+    return worker.rpartition(".")[0] or worker
+
+
 @dataclass(frozen=True)
 class BoxStory:
     """One generation of a box that was ever rented. `journal`: the box's own, else the last copy; None: neither reads.
 
     `working`: its runner is alive now; None where that is not known. `patrols`: some of its patrol's lines, by time.
+    `workers`: the same for each worker of a box that several share, one for all tries of a task; `others`: how many
+    more there were.
     """
 
     box: str
@@ -28,6 +35,8 @@ class BoxStory:
     journal: Journal | None
     working: bool | None = False
     patrols: tuple[Patrol, ...] = ()
+    workers: Mapping[str, tuple[Patrol, ...]] = field(default_factory=dict)
+    others: int = 0
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.journal import Entry, Journal
 from sweepstack.report.blocks import Span, Spans
-from sweepstack.report.facts import BoxStory, SweepFacts
+from sweepstack.report.facts import BoxStory, SweepFacts, task_of
 
 TONES = {
     "sealed": "good",
@@ -27,7 +27,8 @@ taken away (preempted, deleted, power cut); the next attempt goes on from a chec
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of one cell on one box, by its journal. `what`: a key of TONES; `slot`: "" where it is not on record."""
+    """One try of one cell on one box, by its journal. `what`: a key of TONES; `slot`: where it ran (`slot 0`, or
+    `7_0 slot 0` of one of several workers), "" where it is not on record."""
 
     cell: str
     number: int
@@ -81,9 +82,11 @@ class _Reader:
         elif event == "cell-dropped":
             self.close(cell, at, "stopped", f"dropped: {entry.get('reason', '')}")
         elif event == "setup-started":
-            self.open["set-up"] = entry, at
+            self.open[_setup(entry)] = entry, at
         elif event in ("setup-finished", "setup-failed"):
-            self.close("set-up", at, "set-up" if event == "setup-finished" else "failed", str(entry.get("reason", "")))
+            self.close(
+                _setup(entry), at, "set-up" if event == "setup-finished" else "failed", str(entry.get("reason", ""))
+            )
         self.last = at
 
     def close(self, cell: str, at: datetime, what: str, note: str = "") -> None:
@@ -91,8 +94,15 @@ class _Reader:
         if found is not None:
             entry, begin = found
             number = entry.get("attempt", 0)
-            slot = str(entry["slot"]) if "slot" in entry else ""
+            slot = f"slot {entry['slot']}" if "slot" in entry else ""
+            if "worker" in entry:
+                slot = f"{task_of(entry['worker'])} {slot or 'slot 0'}"
             self.found.append(Attempt(cell, number, slot, begin, max(at, begin), what, note))
+
+
+def _setup(entry: Entry) -> str:
+    """Workers that share a box prepare different set-ups at once."""
+    return f"set-up of {task_of(entry['worker'])}" if "worker" in entry else "set-up"
 
 
 def timeline(facts: SweepFacts) -> Spans:
@@ -108,7 +118,7 @@ def timeline(facts: SweepFacts) -> Spans:
             spans += billed
         made = attempts_of(facts, story)
         slots = sorted({one.slot for one in made if one.slot}, key=lambda slot: (len(slot), slot)) or [""]
-        names = {slot: f"{story.label} slot {slot}" if slot else story.label for slot in slots}
+        names = {slot: f"{story.label} {slot}".strip() for slot in slots}
         if made:
             lanes += names.values()
         for one in made:

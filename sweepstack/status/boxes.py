@@ -76,8 +76,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     elif box_snapshot.stranded and not box_snapshot.by_hand:
         yield stranded_words(box_snapshot)
     alive = alive and not box_snapshot.by_hand  # what a person brings back may be minutes old
-    begun = box_snapshot.journal is not None and box_snapshot.journal.entries and not box_snapshot.between_workers
-    if alive and patrol is None and begun:
+    began = box_snapshot.journal is not None and bool(box_snapshot.journal.entries) and box_snapshot.slots > 0
+    if alive and patrol is None and began and not box_snapshot.between_workers:
         yield "its runner is alive and has not written one heartbeat"
     if alive and patrol is not None:
         if patrol.silent(box_snapshot.there(now)):

@@ -163,7 +163,10 @@ class Timing:
             return max(busy, default=0.0)
         if self.median is None or box_snapshot.blocked is not None:
             return None
-        slots = max(box_snapshot.queue.job.slots if box_snapshot.queue else 1, 1)
+        slots = box_snapshot.slots
+        if not slots and not box_snapshot.stranded:
+            return None  # its workers wait, and when they begin is the scheduler's to say
+        slots = max(slots, 1)
         free = sorted(busy + [0.0] * max(slots - len(busy), 0))
         if waiting > 100 * slots:  # far from the end, who takes which slot makes no difference
             return sum(free) / len(free) + self.median * math.ceil(waiting / slots)

@@ -136,13 +136,20 @@ class BoxSnapshot:
         return not (self.stranded or self.verdict.allowed or failed or self.box.want != "running")
 
     @cached_property
+    def slots(self) -> int:
+        """So many cells it runs at once, on all workers that are at work; 0 where it has several, and none is."""
+        each = max(self.queue.job.slots if self.queue else 1, 1)
+        if self.seen.workers:  # as the scheduler has them: the journal does not know yet of one that was killed
+            return each * len([one for one in self.seen.workers if one.get("state") == "RUNNING"])
+        workers = self.journal.workers.values() if self.journal else ()
+        return each * len([one for one in workers if not one.ended]) if workers else each
+
+    @cached_property
     def waiting(self) -> tuple[str, ...]:
         """Cells of its queue that can't start now, since all slots are taken. Of a runner that is alive."""
         if self.launch is None or not self.reachable or not self.seen.runner_alive:
             return ()
-        workers = [one for one in self.journal.workers.values() if not one.ended] if self.journal else []
-        slots = max(self.queue.job.slots if self.queue else 1, 1) * max(len(workers), 1)
-        if len(self.running) < slots and self.blocked is None:
+        if len(self.running) < (self.slots or 1) and self.blocked is None:
             return ()
         dropped = self.queue.dropped if self.queue else {}
         return tuple(n for n in self.launch.cells if not started(self.progress(n)) and n not in dropped)

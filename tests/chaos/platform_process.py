@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulators.core import Reply, Request, SimServer, VirtualClock, as_fault
-from tests.simulators.rental import rental
+from tests.simulators.rental import Options, rental
 
 START = 1_790_000_000.0
 SCALE = 33.0
@@ -58,7 +58,7 @@ class World:
 
     def __init__(self, platform: str, faults: list[dict[str, Any]], strikes: list[dict[str, Any]]) -> None:
         its = rental(platform)
-        self.customers = its.open(VirtualClock(START, scale=SCALE), offers=OFFERS)
+        self.customers = its.open(VirtualClock(START, scale=SCALE), Options(offers=OFFERS))
         self.sim = self.customers.sim
         self.server = SimServer(self.sim)
         newest = any(fault["kind"] == "odd_status" for fault in faults)  # it strikes the newest, which is to be ours

@@ -49,7 +49,7 @@ FAULTS = {
     "delete_lingers": "the delete is accepted, and the box stays for a while",
     "delete_stays": "the delete is accepted, and nothing happens",
     "foreign_account": "the key is another account's",
-    "odd_status": "a status that nobody has heard of",
+    "odd_status": "a status that no document has",
     "zero_gpus": "it starts without the cards that it had",
     "no_room": "it can't start: its cards are taken",
     "says_no": "a 200 whose body says that it was not done",
@@ -110,7 +110,7 @@ class Harness(Protocol):
         ...
 
     def outbid(self, native_id: str) -> None:
-        """Where spot boxes are: somebody bids more than this one until `repair`."""
+        """Where spot boxes are: another customer bids more than this one until `repair`."""
         ...
 
     def slow_boot(self, seconds: float) -> None:
@@ -138,7 +138,7 @@ class Harness(Protocol):
         ...
 
     def remove_by_hand(self, native_id: str) -> None:
-        """Somebody ends the box behind our back."""
+        """Another person or program ends the box, and we are not told."""
         ...
 
     def repair(self) -> None:

@@ -120,7 +120,7 @@ class Harness:
         (self._root / "registry.json").rename(self._root / "registry.away")
 
     def remove_by_hand(self, native_id: str) -> None:
-        """Somebody ends the box behind our back; what runs on it may go on for a while."""
+        """Another person or program ends the box; what runs on it may go on for a while."""
         shutil.rmtree(self._root / "boxes" / native_id)
 
     def repair(self) -> None:

@@ -205,7 +205,7 @@ def test_a_start_that_goes_wrong_is_told_and_the_box_is_kept(
 
 
 def test_each_fault_is_played_somewhere(harness: Any) -> None:
-    """A harness that forgets a fault would make its tests vanish without a word."""
+    """A harness that forgets a fault would make its tests vanish, and no test would say so."""
     assert {fault for fault, _ in harness.plays} | harness.impossible == set(FAULTS)
 
 

@@ -124,7 +124,7 @@ def test_a_stop_that_was_killed_says_so_and_is_finished_later(
 
 
 def test_stops_and_starts_at_once_leave_one_of_both(platform: Platform, harness: Any, rent: Renter) -> None:
-    """Whoever is last wins; a box that says it is stopped has nothing running and nothing on its scratch."""
+    """The last one wins; a box that says it is stopped has nothing running and nothing on its scratch."""
     record = rent()
     both = [harness.turn(record.native_id, record.account, what, 8) for what in ("stop", "start")]
     channel = platform.channel(record.native_id, record.account)

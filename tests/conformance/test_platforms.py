@@ -203,7 +203,7 @@ def test_cancelled_before_anything_was_made_makes_nothing(platform: Platform, ha
 
 
 def test_a_lost_answer_is_looked_up_and_adopted(platform: Platform, harness: Any, rent: Renter) -> None:
-    """By the create itself, or by whoever hears that the outcome is unknown; the box is one and the same."""
+    """By the create itself, or by the caller that is told that the outcome is unknown; the box is one and the same."""
     harness.lose_answers()
     try:
         native_id = rent().native_id

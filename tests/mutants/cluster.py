@@ -77,7 +77,9 @@ CLUSTER = (
         "an up submits workers beside those that are there",
         f"{BYPASS}::test_rows_21_and_22_a_box_that_the_state_forgot",
         Patch(
-            "sweepstack/onbox/slurm/platform.py", "missing = min(wanted - len(found.at_work),", "missing = min(wanted,"
+            "sweepstack/onbox/slurm/platform.py",
+            "missing = wanted - len(found.at_work) - len",
+            "missing = wanted - len",
         ),
     ),
     _mutant(
@@ -109,7 +111,9 @@ CLUSTER = (
         "an up submits workers beside one that a restarted controller has",
         f"{HELD}::test_the_controller_and_the_login_node_restart_in_the_middle_of_an_array",
         Patch(
-            "sweepstack/onbox/slurm/platform.py", "missing = min(wanted - len(found.at_work),", "missing = min(wanted,"
+            "sweepstack/onbox/slurm/platform.py",
+            "missing = wanted - len(found.at_work) - len",
+            "missing = wanted - len",
         ),
     ),
     *(
@@ -158,14 +162,18 @@ CLUSTER = (
     _mutant(
         "no end of a worker is ever proved",
         f"{HELD}::test_a_drained_node_and_a_lost_node",
-        Patch("sweepstack/onbox/slurm/worker_state.py", '    return "ended", why\n', '    return "unknown", why\n'),
+        Patch(
+            "sweepstack/onbox/slurm/worker_state.py",
+            "    return found, why, listed\n",
+            '    return "unknown" if found == "ended" else found, why, listed\n',
+        ),
     ),
     _mutant(
         "a node that does not answer proves an end",
         f"{HELD}::test_a_node_that_was_given_up_and_runs_on_keeps_its_cell",
         Patch(
             "sweepstack/onbox/slurm/worker_state.py",
-            '    if silent := _silent_node(home, f"{job}.{tries}"):\n',
+            '    if found == "ended" and (silent := _silent_node(home, f"{job}.{tries}")):\n',
             '    if silent := "":\n',
         ),
     ),

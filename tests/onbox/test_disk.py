@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.onbox.runner.disk import DiskGate
+from sweepstack.onbox.runner.records import Journal
 from tests.onbox.harness import Box, wait_for
 
 MB = 1 << 20
@@ -177,6 +179,26 @@ def test_only_scratch_of_sealed_cells_is_pruned(small_disk: Callable[..., SmallD
     assert (scratch / "running" / "1" / "d" / "x").exists()
     assert box.events("queue-blocked") == []
     box.manifest("sealed")
+
+
+def test_what_an_ended_worker_left_goes_when_there_is_too_little_room(tmp_path: Path) -> None:
+    """A worker that ended after this one began: what it left was not removed then."""
+    dead, own = tmp_path / "workers" / "7_0.0", tmp_path / "workers" / "7_1.0"
+    for folder in (dead / "a", own / "b"):
+        folder.mkdir(parents=True)
+        (folder / "cache").write_bytes(bytes(1 << 16))
+    journal = Journal(tmp_path / "journal.jsonl")
+    gate = DiskGate(tmp_path, tmp_path, own, journal, lambda: None, lambda: None)
+    gate.left = lambda: [dead]
+    spec = {"min_free": {"bytes": 1 << 60}}
+    assert not gate.is_open(spec, 0)
+    wait_for(lambda: not dead.exists(), str)
+    wait_for(lambda: not gate.is_open(spec, 0) and gate.blocked is not None, str)
+    said = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert (said[0]["event"], said[0]["workers"], said[0]["cells"]) == ("scratch-pruned", 1, 0)
+    assert said[0]["bytes"] >= 1 << 16
+    assert (own / "b" / "cache").exists(), "of a cell that is not sealed"
+    journal.close()
 
 
 def test_scratch_that_can_not_be_removed_is_not_pruned(small_disk: Callable[..., SmallDisk]) -> None:

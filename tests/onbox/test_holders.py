@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.runner import holders
-from sweepstack.onbox.runner.cell_processes import CELL
+from sweepstack.onbox.runner.cell_processes import CELL, WORKER
 from tests.onbox.harness import Box, around, wait_for
 
 GB = 1 << 30
@@ -77,6 +77,19 @@ def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytes
     assert child not in {one["pid"] for one in holders.holders([leader], ["seed1"])}
     monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)
     assert holders.holders([], []) == []
+
+
+def test_what_another_worker_of_the_box_started_is_at_work_until_its_end_is_known(
+    hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a node: what the one runs, the other must not offer to kill. An unknown end is none."""
+    box = {BOX_ID_VARIABLE: "local-a"}
+    theirs = hold(0, **box, **{WORKER: "7_1.0", CELL: "seed2"})
+    mine = hold(0, **box, **{WORKER: "7_0.0", CELL: "seed0"})  # of a cell of mine that has ended
+    strange = hold(0, **{BOX_ID_VARIABLE: "local-b", WORKER: "7_1.0", CELL: "seed2"})
+    monkeypatch.setenv(WORKER, "7_0.0")
+    assert {one["pid"] for one in holders.holders([], [])} == {mine, strange}
+    assert {one["pid"] for one in holders.holders([], [], ended={"7_1.0"})} == {mine, strange, theirs}
 
 
 def gpu(index: int, used: int | None) -> dict[str, int | None]:

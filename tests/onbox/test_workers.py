@@ -283,6 +283,50 @@ def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
         assert (code, cell.state, cell.attempts) == (0, "sealed", 3), shared.said()
 
 
+@pytest.mark.parametrize(
+    "greedy", [True, pytest.param(False, marks=pytest.mark.proof)], ids=["one takes it all", "they take it together"]
+)
+def test_of_several_cells_that_end_a_worker_for_want_of_memory_each_runs_alone(
+    make_box: Callable[..., Box], greedy: bool
+) -> None:
+    """No failure is counted of a cell that was not alone: the others would be given up for what one of them took."""
+    says = json.dumps({"state": "ended", "why": "it is FAILED", "memory": "it took more than it asked for"})
+    state = {"worker_state": [INTERPRETER, "-c", f"print({says!r})"]}
+    shared = Shared(make_box(shared=state, artifacts=[], min_free=ROOM, retries=1, slots=2))
+    there, done = shared.box.control / "b", "echo 1 > {out}/result.json"
+    kills = f"while [ ! -e {there} ]; do sleep 0.05; done; kill -9 $PPID; sleep 60"
+    shared.box.add("c", n=3)
+    shared.box.append({"op": "drop", "cell": "c", "reason": "later", "unless_started": True})
+    shared.box.add("a", kills if greedy else f"if [ $SWEEPSTACK_ATTEMPT = 1 ]; then {kills}; fi; {done}", n=1)
+    shared.box.add("b", f"touch {there}; [ $SWEEPSTACK_ATTEMPT = 2 ] || sleep 60; {done}", n=2)
+    for number in range(4 if greedy else 2):
+        if number == 1:
+            shared.box.add("c", f"sleep 1; {done}", n=3)  # which was in the queue before the others
+        shared.start(f"w{number}", SWEEPSTACK_WORKER_JOB=f"7_{number}")
+        code = shared.ended(f"w{number}")
+    cells, failed = shared.journal().cells, shared.box.events("cell-failed")
+    assert (cells["b"].state, cells["c"].state) == ("sealed", "sealed"), shared.said()
+    assert (shared.count("cell-started")["b"], code) == (2, int(greedy)), shared.said()
+    if greedy:
+        assert [(one["cell"], one["class"], one["final"]) for one in failed] == [
+            ("a", "oom", False),
+            ("a", "oom", True),
+        ]
+    else:
+        assert (cells["a"].state, failed) == ("sealed", [])
+    held: set[str] = set()
+    for entry in shared.journal().entries:
+        name, event = entry.get("cell"), entry["event"]
+        if event == "cell-started":
+            assert not held or entry["attempt"] == 1, f"{name} began beside {held}"
+            assert not {one for one in held if one != "c"} or name == "b", f"{name} began beside {held}"
+            held.add(name)
+        elif event in ("cell-sealed", "cell-failed"):
+            held.discard(name)
+        elif event == "worker-ended":
+            held.clear()
+
+
 @pytest.mark.parametrize(("said", "proved"), [("ended", True), ("unknown", False), ("running", False)])
 def test_a_host_proves_nothing_of_the_other_nodes_of_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, proved: bool
@@ -310,6 +354,26 @@ def test_near_its_wall_a_worker_starts_nothing_that_would_not_end(shared: Shared
     assert len(shared.count("cell-sealed")) == 30
 
 
+def test_near_its_wall_it_takes_what_fits_of_cells_that_differ(shared: Shared) -> None:
+    """By what each is expected to take, and not by what most took: most were short, and long ones come first."""
+    journal = SharedJournal(shared.box.home, "old", who("old"), lambda _: False)
+    for size, seconds, count in (("long", 1000.0, 3), ("short", 0.1, 5)):
+        for n in range(count):
+            cell = shared.box.add(f"{size}{n}", "true", size=size, n=n)
+            said = {"cell": cell.name, "attempt": 1, "config_digest": cell.config_digest}
+            journal.append("cell-started", version="", code="", **said)
+            journal.append("cell-sealed", seconds=seconds, manifest="", **said)
+    journal.append("runner-stopped", why="nothing to take")
+    journal.close()
+    for size in ("long", "short"):
+        for n in (7, 8, 9):
+            shared.box.add(f"{size}{n}", "echo 1 > {out}/result.json", size=size, n=n)
+    shared.start("w0", SWEEPSTACK_WORKER_ENDS=str(time.time() + 90))
+    assert shared.ended("w0") == 11, shared.said()
+    begun = [str(one["cell"]) for one in shared.box.events("cell-started") if one["worker"] == "w0"]
+    assert (begun[0][:4], sorted(begun[1:])) == ("long", ["short7", "short8", "short9"])
+
+
 def test_the_wall_s_signal_ends_it_as_a_stop_and_its_cells_are_free(shared: Shared) -> None:
     shared.box.add("slow", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
     worker = shared.start("w0")
@@ -320,6 +384,50 @@ def test_the_wall_s_signal_ends_it_as_a_stop_and_its_cells_are_free(shared: Shar
     assert (last["event"], last["why"]) == ("runner-stopped", "wall")
     shared.start("w1")
     shared.wait(lambda: shared.count("cell-started")["slow"] == 2)
+
+
+def test_the_scratch_of_workers_that_ended_here_is_removed_and_of_no_other(shared: Shared, tmp_path: Path) -> None:
+    """On a node that many workers use one after the other it would fill the disk. Kept is that of a worker that may
+    live, of one whose processes go on whatever the journal says, of one elsewhere, and of other boxes."""
+    node = tmp_path / "node"
+    there, env = node / "sweep" / "workers", {"SWEEPSTACK_NODE_SCRATCH": str(node)}
+    stays = f"echo big > $SWEEPSTACK_SCRATCH/big; touch {shared.box.control}/$SWEEPSTACK_CELL; "
+    stays += "[ $SWEEPSTACK_ATTEMPT = 2 ] || sleep 600; echo 1 > {out}/result.json"
+    for number, name in enumerate(("killed", "halted")):
+        shared.box.add(name, stays, n=number)
+        shared.start(name, **env)
+        shared.wait(lambda name=name: (shared.box.control / name).exists())  # type: ignore[misc]
+    shared.live["halted"].send_signal(signal.SIGSTOP)
+    shared.live["killed"].kill()
+    ended = {"ended": {}, "elsewhere": {"host": "n9"}, "goes-on": {}, "mounted": {}, "linked": {}}
+    begin(shared.box.home, who("unknown"))
+    journal = SharedJournal(shared.box.home, "w", who("w"), lambda _: False)
+    for name, change in ended.items():
+        begin(shared.box.home, {**who(name), **change})
+        journal.append("worker-ended", worker=name, proof="ann saw it", by="ann")
+    journal.close()
+    (there / "linked").symlink_to(tmp_path)
+    for name in ("ended", "elsewhere", "goes-on", "mounted", "unknown", "of-another-box"):
+        (there / name / "cell" / "1").mkdir(parents=True)
+        (there / name / "cell" / "1" / "big").write_text("big")
+    held = there / "mounted" / "cell" / "1"
+    subprocess.run(["mount", "--bind", str(shared.box.volume), str(held)], check=True)
+    goes_on = subprocess.Popen(["sleep", "600"], env={**os.environ, "SWEEPSTACK_WORKER": "goes-on"})
+    try:
+        shared.box.add("other", "echo 1 > {out}/result.json", n=7)
+        shared.start("next", **env)
+        shared.wait(lambda: not (there / "killed").exists() and not (there / "ended").exists())
+        shared.wait(lambda: "other" in shared.count("cell-sealed"))
+        kept = {path.name for path in there.iterdir()}
+        stay = {"halted", "elsewhere", "goes-on", "mounted", "unknown", "of-another-box", "linked", "next"}
+        assert kept == stay, shared.said()
+        assert (there / "halted" / "halted" / "1" / "big").exists()
+        assert list(shared.box.volume.iterdir()), "what is mounted there was removed"
+        assert "removed the scratch of killed, which has ended" in shared.said()
+    finally:
+        goes_on.kill()
+        goes_on.wait()
+        subprocess.run(["umount", str(held)], check=True)
 
 
 def test_one_worker_sets_up_and_the_others_wait(shared: Shared) -> None:

@@ -27,11 +27,6 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
             )
         )
         yield made
-        for path in sorted(made.cluster.shared.rglob("*")):
-            if path.suffix in (".log", ".jsonl") and "/sweep/" in str(path) and path.is_file():
-                print("=====", path, path.read_text(errors="replace")[-3000:])
-        print(made.cluster.ask("scontrol", "show", "job"))
-        print((made.base / "cluster/ctl/disk/var/log/slurmctld.log").read_text()[-5000:])
     finally:
         made.end()
 
@@ -73,6 +68,12 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert stack.boxes_there() == []
     left = stack.cluster.ask("squeue", "--all", "--noheader", f"--name={box}")
     assert left == ""
+    log = ok(stack.sweepctl("logs", "--runner", timeout=120))
+    assert re.search(r"worker \d+_\d+\.0 of box .*, from the copy of ", log.text), log.text
+    assert "sealed" in log.text
+    document = ok(stack.sweepctl("report", "--json", timeout=120)).json()
+    page = Path(document["file"]).read_text()
+    assert re.search(r'"[a-z0-9-]+ \d+_\d+"', page), "the memory of a worker"
 
 
 def dollars_used(stack: SlurmStack) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from tests.engine.harness import Stack
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import Machine, require
-from tests.simulators.rental import Rental, rental
+from tests.simulators.rental import Options, Rental, rental
 
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 OF_IMAGES = ("/etc/rp_environment", "/etc/ssh/sshd_config")
@@ -51,11 +51,18 @@ class World:
         return {one.id for one in self.sim.ledger.live() if one.kind == self.its.box}
 
 
-def image() -> None:
-    """What the container image of the tests holds: Debian's Python, and this environment's packages."""
+@contextmanager
+def image() -> Iterator[None]:
+    """Machines that start meanwhile are containers of the tests' image: Debian's Python, and this environment's
+    packages. Those of later tests must not see these: what runs on a machine finds torch there, or does not."""
     site = Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    before = Machine.image_binds, Machine.image_tools
     Machine.image_binds = {PACKAGES: site}
     Machine.image_tools = {"python": '#!/bin/sh\nexec /usr/bin/python3 "$@"\n'}
+    try:
+        yield
+    finally:
+        Machine.image_binds, Machine.image_tools = before
 
 
 @contextmanager
@@ -63,11 +70,10 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
     """A world whose stack file is the one that ships, without the set-up that would ask the internet."""
     if machines:
         require()
-        image()
     sim, key, variables = _open(platform, base / "platform", machines)
     ssh_key = base / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh_key)], check=True)
-    with SimServer(sim) as server:
+    with image() if machines else nullcontext(), SimServer(sim) as server:
         stack = Stack(base / "sweep", name=name)
         stack.env |= {
             **{variable: server.api if value == "URL" else value for variable, value in variables.items()},
@@ -104,7 +110,7 @@ def beside(world: World, platform: str, base: Path) -> Iterator[World]:
 def _open(platform: str, state: Path, machines: bool) -> tuple[Any, str, dict[str, str]]:
     state.mkdir(parents=True)
     its = rental(platform)
-    customers = its.open(VirtualClock(scale=1.0), state=state, machines=machines, pace=float(PACE))
+    customers = its.open(VirtualClock(scale=1.0), Options(state=state, machines=machines, pace=float(PACE)))
     return customers.sim, customers.key, {its.url: "URL", its.key: customers.key}
 
 

@@ -6,6 +6,8 @@ So a new simulator is found by the fault plans, the tests on rented boxes, the l
 from __future__ import annotations
 
 import importlib
+import json
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,24 @@ class Customers:
     key: str
     other_key: str
     account: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `Rental.open` is asked for. `machines`: its boxes are real, and lie in `state`; `offers`: so many boxes can
+    be rented, where that is not without end; `limits`: of requests in a time; `create_seconds`: of ours, for a create;
+    `boot_reads`: looks that see a box come up; `pace`: what our waits are scaled by, and what they wait for."""
+
+    state: Path | None = None
+    machines: bool = False
+    offers: int = 4
+    limits: bool = False
+    create_seconds: float = 0.0
+    boot_reads: int = 1
+    pace: float = 1.0
+
+
+USUAL = Options()
 
 
 class Rental(Protocol):
@@ -64,21 +84,8 @@ class Rental(Protocol):
     scale: float
     """So many of the platform's seconds may pass in one of ours when its limits are measured."""
 
-    def open(
-        self,
-        clock: VirtualClock,
-        *,
-        state: Path | None = None,
-        machines: bool = False,
-        offers: int = 4,
-        limits: bool = False,
-        create_seconds: float = 0.0,
-        boot_reads: int = 1,
-        pace: float = 1.0,
-    ) -> Customers:
-        """A new world. `machines`: its boxes are real, and lie in `state`; `offers`: so many boxes can be rented, where
-        that is not without end; `limits`: of requests in a time; `create_seconds`: of ours, for a create;
-        `boot_reads`: looks that see a box come up; `pace`: what our waits are scaled by, and what they wait for."""
+    def open(self, clock: VirtualClock, asked: Options = USUAL) -> Customers:
+        """A new world with two customers."""
         ...
 
     def bystanders(self, customers: Customers, url: str, tag: str, *, newest: bool) -> list[str]:
@@ -94,6 +101,14 @@ class Rental(Protocol):
     def where(self, sim: Any, native_id: str) -> str:
         """Where a box stands by the platform's books, in the words in which a volume's place is asked for."""
         ...
+
+
+def posted(url: str, key: str, body: Any) -> Any:
+    """The JSON that a POST is answered with, which must be accepted."""
+    headers = {"Authorization": f"Bearer {key}", "User-Agent": "another sweep", "Content-Type": "application/json"}
+    call = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    with urllib.request.urlopen(call, timeout=10) as answer:
+        return json.load(answer)
 
 
 def rentals() -> list[str]:

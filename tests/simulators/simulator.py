@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
@@ -103,7 +104,8 @@ Handler = Callable[[Request], Reply]
 
 class Simulator:
     """See the module. `latency`: pattern over `METHOD /template` → real seconds, the first that matches; half of it
-    passes before the call is carried out. `state`: a folder for what has to outlive a call, made on demand."""
+    passes before the call is carried out. `state`: a folder for what has to outlive a call, made on demand. `machines`:
+    its boxes are real machines, which needs `state`, root and sshd."""
 
     name = "simulator"
     base = ""
@@ -119,7 +121,10 @@ class Simulator:
         clock: VirtualClock | None = None,
         latency: Mapping[str, float] | None = None,
         state: Path | None = None,
+        machines: bool = False,
     ) -> None:
+        if machines and state is None:
+            raise ValueError("machines need a folder: state=, --state")
         self.clock = clock or VirtualClock()
         self.ledger = RentalLedger(self.clock)
         self.own_keys = OwnKeys()
@@ -133,6 +138,7 @@ class Simulator:
         self.url = ""
         """Where it is served; "" until it is."""
         self._routes: list[tuple[str, str, re.Pattern[str], Handler]] = []
+        self._before: dict[str, deque[list[Any]]] = {}
 
     # What a platform fills in
 
@@ -156,6 +162,14 @@ class Simulator:
         if retry_after is not None:
             reply.headers["Retry-After"] = f"{retry_after:g}"
         return reply
+
+    def invalid(self, reasons: list[str]) -> Refusal:
+        """A body or a query that does not fit its model."""
+        return Refusal(self.problem(400, "; ".join(reasons)))
+
+    def shown(self, account: str) -> list[Any]:
+        """An account's boxes as its list shows them: for `remember`."""
+        return []
 
     def outlets(self) -> list[int]:
         """The ports of loopback that a box reaches from inside: where this is served, if it is."""
@@ -234,6 +248,42 @@ class Simulator:
         with self.lock:
             found, self.violations = self.violations, []
             return found
+
+    def customer(self, key: str) -> Account | None:
+        """The account of a key."""
+        return next((one for one in self.accounts.values() if one.key == key), None)
+
+    def other_than(self, account: Account) -> Account:
+        """Another customer."""
+        return next(one for one in self.accounts.values() if one is not account)
+
+    def checked(self, model: type[M], value: Any, request: Request | None = None) -> M:
+        """A value as its model. An unknown field in the body of `request` fails the test, too. Raises `invalid`."""
+        found = parse(model, value)
+        if not isinstance(found, list):
+            return found
+        for text, unknown in found:
+            if unknown and request:
+                self.violate(f"{request.method} {request.route}: {text}")
+        raise self.invalid([text for text, _ in found])
+
+    def known_query(self, request: Request, *known: str) -> None:
+        """A query parameter that the vendor's document does not have fails the test."""
+        for name in sorted(set(request.query) - set(known)):
+            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
+
+    def remember(self, account: str) -> None:
+        """Keeps the list as it is, for stale answers: call it before a write."""
+        self._before.setdefault(account, deque(maxlen=8)).append(self.shown(account))
+
+    def before(self, account: str, writes: int) -> list[Any]:
+        """What the list showed before the last so many writes."""
+        kept = self._before.get(account, deque())
+        return kept[-min(writes, len(kept))] if kept else []
+
+    def act_rekey(self, account: str, key: str) -> None:
+        """An account's key becomes another one; the old one opens nothing."""
+        self.accounts[account].key = key
 
     def check(self) -> None:
         """AssertionError with every violation, if there is one."""

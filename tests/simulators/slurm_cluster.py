@@ -3,9 +3,9 @@
 Every part is a machine (`machines.py`) with its own processes, mounts, host name and root: the controller, the nodes,
 and the login node, which is reached by SSH and has `sbatch`, `squeue`, `scancel`, `sinfo` and `scontrol` as on a real
 cluster. All see one shared tier at /scratch and one home at /root; what lies in a node's /tmp is its own. There is no
-accounting database, as on many clusters, so `sacct` says that it is disabled. The daemons speak over loopback, at ports
-that no other test has. A cluster is up in a second or two, and ends with all jobs when it is stopped, and when the
-process that started it dies.
+accounting database, as on many clusters, so `sacct` says that it is disabled; `slurm_accounting.py` has a cluster with
+one. The daemons speak over loopback, at ports that no other test has. A cluster is up in a second or two, and ends with
+all jobs when it is stopped, and when the process that started it dies.
 
 Its GPUs are files that do nothing; jobs get them counted and named (`CUDA_VISIBLE_DEVICES`) as real ones. Memory is
 watched by polling (`OverMemoryKill`), because cgroups may be out of reach: what is over it ends as FAILED with exit
@@ -165,6 +165,10 @@ class SlurmCluster:
         self.settings = {**_SETTINGS, **settings}
         self.partitions = tuple(partitions)
         self.port = port_for_a_program()
+        self.outlets = [self.port]
+        """Ports that the login node reaches."""
+        self.hold = "true"
+        """A command of the shell that returns once the controller may start."""
         self.nodes: dict[str, Part] = {}
         self.controller: Part
         self.login: Login
@@ -390,7 +394,8 @@ class SlurmCluster:
             "--pid-file=/run/munged.pid --seed-file=/run/munge/seed --log-file=/run/munge/log"
         )
         state = "mkdir -p /var/lib/slurm-state /var/lib/slurmd"
-        self.controller = part("ctl", "slurmctld", f"{state}; {munged}", "/usr/sbin/slurmctld -D")
+        self.controller = part("ctl", "slurmctld", f"{state}; {munged}; {self.hold}", "/usr/sbin/slurmctld -D")
+        self._start_more(part)
         devices = "".join(f"touch /dev/nvidia{n}; mount --bind /dev/null /dev/nvidia{n}; " for n in range(gpus))
         for name in names:
             self.nodes[name] = part(
@@ -401,10 +406,14 @@ class SlurmCluster:
                 binds={**binds, "/root": home},
                 gpus=gpus,
             )
-        login = machine(self.login_kind, "login", None, authorized_keys=authorized_keys, outlets=[self.port])
+        login = machine(self.login_kind, "login", None, authorized_keys=authorized_keys, outlets=self.outlets)
         assert isinstance(login, Login)
         self.login = login
         self._await_nodes()
+
+    def _start_more(self, part: Callable[..., Part]) -> None:
+        """Starts what a cluster has besides, after the controller and before the nodes, by `part(name, daemon, first,
+        command)`."""
 
     def _etc(self, etc: Path, nodes: Sequence[str]) -> None:
         """The files of /etc that differ from the host's: one more user, and names of the machines."""

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -601,6 +602,26 @@ def test_a_stop_that_never_ends_bills(sim: PaperspaceSim, ann: httpx.Client) -> 
     assert get(ann, made)["state"] == "stopping"
     assert sim.ledger.get(made).rate > USD
     refused(ann.delete(f"/machines/{made}"), 409, "CONFLICT")
+
+
+@pytest.mark.parametrize(("reads", "looks", "state"), [(0, 1, "ready"), (1, 3, "ready"), (1, 2, "serviceready")])
+def test_a_stop_that_never_ends_does_not_end_at_once(reads: int, looks: int, state: str) -> None:
+    """Also where a stop takes no time: the step that ends it is due before anything else is looked at."""
+    sim = PaperspaceSim(clock=VirtualClock(BEGIN), times=replace(AT_ONCE, reads=reads))
+    with SimServer(sim), client(sim, KEY) as ann:
+        made = create(ann)
+        assert [get(ann, made)["state"] for _ in range(looks)][-1] == state
+        sim.faults.add("stop_stuck", STOP)
+        do(ann, made, "stop")
+        assert [get(ann, made)["state"] for _ in range(3)] == ["stopping"] * 3
+        sim.machines.all[made].stuck = ""
+        sim.act("power_off", {"id": made})
+        do(ann, made, "start")
+        assert [get(ann, made)["state"] for _ in range(5)][-1] == "ready"
+        do(ann, made, "restart")
+        assert [get(ann, made)["state"] for _ in range(5)][-1] == "ready"
+        do(ann, made, "stop")
+        assert [get(ann, made)["state"] for _ in range(5)][-1] == "off"
 
 
 def test_an_ignored_call_leaves_an_event_that_is_new(sim: PaperspaceSim, ann: httpx.Client) -> None:

@@ -112,6 +112,27 @@ def test_a_cell_that_needs_too_much_memory_ends_as_failed(make_sweep: Callable[.
         BOX.delete(sweep.op(), box.native_id, box)
 
 
+@pytest.mark.proof  # half a minute; as above
+def test_a_cell_beside_one_that_needs_too_much_memory_is_sealed(make_sweep: Callable[..., SlurmSweep]) -> None:
+    """One worker with two slots: Slurm kills it with both cells. Each then runs alone; only the greedy one fails."""
+    sweep = make_sweep(workers=1)
+    sweep.roster, sweep.slots = ("a", "b"), 2
+    for name in ("eat-a", "hold-b"):
+        (sweep.control / name).touch()
+    box = sweep.box()
+    queue = sweep.queue(box, job={"retries": 0})
+    sweep.until_begun("a", "b")
+    sweep.until_idle(box)
+    (sweep.control / "hold-b").unlink()
+    until_over(sweep, box, queue, most=4, retries=0)
+    assert sweep.sealed(box) == {"b"}, sweep.picture()
+    assert sweep.starts() == {"a": 2, "b": 2}, sweep.picture()
+    assert failures(sweep, box, "b") == []
+    assert [(entry["class"], entry["final"]) for entry in failures(sweep, box, "a")] == [("oom", True)]
+    assert "memory" in sweep.events(box, "worker-ended")[0]
+    sweep.assert_honest(box)
+
+
 @pytest.mark.proof  # four minutes; tests/onbox/test_workers.py and test_killed.py prove the parts of it
 def test_a_cell_that_is_longer_than_a_worker_s_time_goes_on_from_its_checkpoint(
     make_sweep: Callable[..., SlurmSweep],

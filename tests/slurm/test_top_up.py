@@ -1,8 +1,10 @@
-"""Who counts as a worker when an `up` looks what is missing: none that ends, and none that will not begin."""
+"""Who counts as a worker when an `up` looks what is missing: none that ends, and none that will not begin. What a
+person holds stays held."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.simulators.test_machines import Login
 from tests.slurm.world import SlurmSweep
 from tests.unit.provider.support import QUEUE
 
+SPOOL = "/var/lib/slurmd"
 DENIED = f"""\
 [ "$1" = release ] && [ -e {SHARED}/no-release ] && {{ echo "Access/permission denied" >&2; exit 1; }}
 exec "$REAL" "$@"
@@ -47,18 +50,36 @@ def test_a_cell_that_comes_while_the_last_worker_ends_gets_one(make_sweep: Calla
     sweep.assert_honest(box)
 
 
-def test_tasks_that_are_held_are_released_and_else_replaced(sweep: SlurmSweep) -> None:
-    sweep.cluster.shadow("scontrol", DENIED)
-    for node in sweep.cluster.nodes:
-        sweep.cluster.drain(node)
-    box = sweep.box()
-    queue = sweep.queue(box)
-    held = sorted(sweep.live(box))
-    assert len(held) == 2
-    assert unhealthy(sweep, queue) == ""
-    sweep.cluster.ask("scontrol", "hold", *held)
-    assert "2 will not begin (JobHeldAdmin" in unhealthy(sweep, queue)
+@contextlib.contextmanager
+def no_launches(sweep: SlurmSweep) -> Iterator[None]:
+    """No node can start a job meanwhile: what a node keeps of its jobs is no folder."""
+    for node in sweep.cluster.nodes.values():
+        assert node.run("sh", "-c", f"mv {SPOOL} {SPOOL}.kept && touch {SPOOL}").returncode == 0
+    try:
+        yield
+    finally:
+        for node in sweep.cluster.nodes.values():
+            assert node.run("sh", "-c", f"rm {SPOOL} && mv {SPOOL}.kept {SPOOL}").returncode == 0
 
+
+def until_held_by_slurm(sweep: SlurmSweep, box: BoxState, *tasks: str) -> None:
+    def held() -> bool:
+        return {name for name, _, why in sweep.tasks(box) if why == "launch failed requeued held"} >= set(tasks)
+
+    until(held, "failed launches", sweep.picture)
+
+
+def test_what_slurm_holds_is_released_and_else_replaced(sweep: SlurmSweep) -> None:
+    sweep.cluster.shadow("scontrol", DENIED)
+    box = sweep.box()
+    with no_launches(sweep):
+        queue = sweep.queue(box)
+        held = sorted(sweep.live(box))
+        assert len(held) == 2
+        until_held_by_slurm(sweep, box, *held)
+        assert "2 will not begin (launch failed requeued held" in unhealthy(sweep, queue)
+        for node in sweep.cluster.nodes:
+            sweep.cluster.drain(node)
     denied = sweep.cluster.shared / "no-release"
     denied.touch()
     for _ in range(2):  # replaced once, and not once more at each `up`
@@ -110,3 +131,27 @@ def test_a_job_without_the_node_of_its_worker_is_replaced_beside_one_that_works(
         assert sweep.starts() == {"a": 2, "b": 1, "c": 1}
         sweep.assert_honest(box)
         sweep.close()
+
+
+def test_what_a_person_holds_stays_held_and_gets_no_other_in_its_place(sweep: SlurmSweep) -> None:
+    """By `scontrol hold`, as its user (`uhold`) and as an administrator."""
+    for node in sweep.cluster.nodes:
+        sweep.cluster.drain(node)
+    box = sweep.box()
+    queue = sweep.queue(box)
+    mine, theirs = sorted(sweep.live(box))
+    for verb, why in (("uhold", "JobHeldUser"), ("hold", "JobHeldAdmin")):
+        sweep.cluster.ask("scontrol", "release", mine, theirs)
+        sweep.cluster.ask("scontrol", verb, mine, theirs)
+        queue = up(sweep, box, queue)
+        assert [(name, seen) for name, _, seen in sorted(sweep.tasks(box))] == [(mine, why), (theirs, why)]
+        assert unhealthy(sweep, queue) == "", "an update that changes nothing"
+        said = sweep.said.warnings.splitlines()[-1]
+        assert f"2 held by a person, and left so ({why}: " in said
+        assert why == "JobHeldAdmin" or f"`scontrol release {mine} {theirs}`" in said
+    sweep.cluster.ask("scontrol", "release", mine, theirs)
+    for node in sweep.cluster.nodes:
+        sweep.cluster.resume(node)
+    sweep.until_sealed(box)
+    sweep.until_idle(box)
+    sweep.assert_honest(box)

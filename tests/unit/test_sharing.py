@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.rented.world import image
 from tests.scheduling import import_share
+from tests.simulators.machines import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTES = """
@@ -90,3 +92,12 @@ def test_each_worker_imports_a_share_of_the_modules_first(tmp_path: Path, monkey
             del sys.modules[name]
     assert not imported[0] & imported[1]
     assert imported[0] | imported[1] == {"a", "b", "d"}
+
+
+def test_an_image_is_gone_with_its_world() -> None:
+    """Else machines of the tests that come after in this process had the image's packages, too."""
+    with image():
+        assert Machine.image_binds
+        assert Machine.image_tools
+    assert not Machine.image_binds
+    assert not Machine.image_tools

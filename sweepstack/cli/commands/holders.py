@@ -1,6 +1,7 @@
 """`sweepctl holders`: which processes hold a box's GPUs beside its cells; ends one on request.
 
-The runner's patrol finds them. Nothing is ended by itself: whose a process is, and whether it matters, a person knows.
+The runner's patrol finds them; where several workers share the box, that of each worker on its own node. Nothing is
+ended by itself: whose a process is, and whether it matters, a person knows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import No, Out, Unsure, size, span
 from sweepstack.cli.target import Target
 from sweepstack.core.heartbeat import MISSED, TAIL_BYTES, parse_patrol
+from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 
@@ -49,7 +51,8 @@ sys.exit(4)
 
 @dataclass(frozen=True)
 class Holder:
-    """One process, as the patrol of the box saw it. `start`: by the kernel, "" from an older runner."""
+    """One process, as the patrol of the box saw it. `start`: by the kernel, "" from an older runner. `worker`, `host`:
+    the worker that saw it, and its node, where several share the box."""
 
     pid: int
     start: str
@@ -59,6 +62,17 @@ class Holder:
     command: str
     seconds: float
     memory: int | None
+    worker: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A patrol whose file is read: of the box's runner (`worker` is ""), or of one of its workers."""
+
+    path: str
+    worker: str = ""
+    host: str = ""
 
 
 def command(
@@ -73,7 +87,7 @@ def command(
     target, out = Target.find_sweep(stack), Out(as_json=json)
     look_again = [f"sweepctl status --stack {target.stack}"]
     channel = way_to(target, find_box(target, box))
-    found = seen(channel, box, look_again)
+    found, unknown = seen(channel, box, look_again)
     if end is not None:
         holder = next((one for one in found if one.pid == end), None)
         if holder is None:
@@ -86,45 +100,95 @@ def command(
             "box": box,
             "ended": end,
             "holders": [vars(one) | {"gpus": list(one.gpus)} for one in found],
+            "unknown": unknown,
         }
     )
+    for why in unknown:
+        out.line(why, style="yellow")
     if end is not None:
         out.line(f"ended {end} on {box}")
     for one in found:
         held = f", {size(one.memory)}" if one.memory is not None else ""
         cards = ", ".join(map(str, one.gpus))
-        out.line(f"pid {one.pid}  GPU {cards}{held}  {one.user}  for {span(one.seconds)}  {one.command}", wrap=False)
+        where = f"node {one.host}  " if one.host else ""
+        out.line(
+            f"{where}pid {one.pid}  GPU {cards}{held}  {one.user}  for {span(one.seconds)}  {one.command}", wrap=False
+        )
     if not found and end is None:
         out.line(f"no process beside the cells holds a GPU of {box}")
     mine = [one for one in found if one.own]
     if mine:
-        out.next([f"sweepctl holders {box} --end {mine[0].pid} --stack {target.stack}    (if it is not needed)"])
+        here = f"sweepctl holders {box} --end {mine[0].pid} --stack {target.stack}"
+        out.next([f"{_on_node(mine[0], box) or here}    (if it is not needed)"])
     return 0
 
 
-def seen(channel: Channel, box: str, look_again: list[str]) -> list[Holder]:
-    """What the last line of the patrol says. Raises Unsure where there is none, or it is old."""
+def seen(channel: Channel, box: str, look_again: list[str]) -> tuple[list[Holder], list[str]]:
+    """What the last line of the patrol says; of several workers, of each of which no end is known, and of which of them
+    it is not known. Raises Unsure where nothing is known: there is no line, or it is old."""
+    watches = _watches(channel, box, look_again)
+    tails = channel.tails([one.path for one in watches], TAIL_BYTES)
+    found: dict[tuple[str, int, str], Holder] = {}
+    unknown: list[str] = []
+    for watch in watches:
+        try:
+            for holder in _of(watch, tails.get(watch.path, (0, b""))[1], box):
+                found.setdefault((holder.host, holder.pid, holder.start), holder)  # workers of one node see the same
+        except LookupError as error:
+            unknown.append(str(error))
+    if len(unknown) == len(watches):
+        raise Unsure(unknown[0], look_again)
+    return list(found.values()), unknown
+
+
+def _watches(channel: Channel, box: str, look_again: list[str]) -> list[Watch]:
+    known = read_journal(channel).workers
+    if not known:
+        return [Watch(box_layout.PATROL)]
+    names = [one.name for one in known.values() if not one.ended]
+    if not names:
+        raise Unsure(f"no worker of {box} is at work: who holds a GPU of its nodes is not known", look_again)
+    folders = {name: f"{box_layout.WORKERS}/{name}" for name in names}
+    records = channel.tails([f"{folder}/worker.json" for folder in folders.values()], TAIL_BYTES)
+    return [
+        Watch(f"{folder}/patrol.jsonl", name, _host(records.get(f"{folder}/worker.json", (0, b""))[1]))
+        for name, folder in folders.items()
+    ]
+
+
+def _host(record: bytes) -> str:
     try:
-        whole = channel.size(box_layout.PATROL) or 0
-        tail = channel.read(box_layout.PATROL, offset=max(0, whole - TAIL_BYTES))
-    except FileNotFoundError:
-        tail = b""
+        return str(json_text.loads(record)["host"])
+    except (KeyError, ValueError, TypeError):
+        return "?"
+
+
+def _of(watch: Watch, tail: bytes, box: str) -> list[Holder]:
+    """What one patrol says. Raises LookupError with the words where it says nothing of now."""
     patrol = parse_patrol(tail)
     now = datetime.now(UTC)
     if patrol is None or patrol.age(now) > max(MISSED * patrol.interval, SECONDS):
+        whose = f"worker {watch.worker} of {box} on {watch.host}" if watch.worker else box
         what = "has written no line yet" if patrol is None else f"wrote its last line {span(patrol.age(now))} ago"
-        raise Unsure(f"the patrol of {box} {what}: who holds a GPU there now is not known", look_again)
+        raise LookupError(f"the patrol of {whose} {what}: who holds a GPU there now is not known")
     for line in reversed(tail.splitlines()):
         try:
             row = json_text.loads(line)
             if row["time"] and datetime.fromisoformat(row["time"]) == patrol.time:
-                return [holder for one in row.get("holders") or () if (holder := _read(one)) is not None]
+                return [holder for one in row.get("holders") or () if (holder := _read(one, watch)) is not None]
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
     return []
 
 
-def _read(one: Mapping[str, Any]) -> Holder | None:
+def _on_node(holder: Holder, box: str) -> str:
+    """The command that ends it on its node; "" where it is on the host of the box itself."""
+    task = holder.worker.rpartition(".")[0]
+    job = f"srun --overlap --jobid=$(squeue --noheader --jobs={task} --format=%A)"
+    return f"sweepctl exec {box} -- sh -c '{job} kill {holder.pid}'" if holder.host else ""
+
+
+def _read(one: Mapping[str, Any], watch: Watch) -> Holder | None:
     try:
         memory = one.get("memory")
         return Holder(
@@ -136,6 +200,8 @@ def _read(one: Mapping[str, Any]) -> Holder | None:
             command=str(one["command"]),
             seconds=float(one["seconds"]),
             memory=memory if isinstance(memory, int) else None,
+            worker=watch.worker,
+            host=watch.host,
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -144,6 +210,11 @@ def _read(one: Mapping[str, Any]) -> Holder | None:
 def _end(channel: Channel, holder: Holder, box: str, look_again: list[str]) -> None:
     if not holder.own:
         raise No(f"{holder.pid} on {box} is {holder.user}'s to end; nothing was ended", look_again)
+    if elsewhere := _on_node(holder, box):
+        raise No(
+            f"{holder.pid} is on node {holder.host}, where only a job of yours gets in; nothing was ended",
+            [f"{elsewhere}    (if it still is that one)"],
+        )
     if not holder.start:
         raise No(
             f"the runner of {box} is an older one, which does not say which process {holder.pid} is; nothing was ended",

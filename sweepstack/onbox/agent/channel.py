@@ -248,5 +248,6 @@ class Scheduled(Protocol):
     def workers(self) -> Mapping[str, Any]:
         """What the scheduler says of each: `tasks`, a list of `name`, `state`, `try`, `starts` (epoch seconds, or
         None), `node`, `words`; `before`, how many jobs wait before the first of them, or None; `at_work`, how many take
-        cells or will by themselves; and `words`, all of it in one line. Raises Unreachable."""
+        cells or will by themselves; `held`, how many a person holds; and `words`, all of it in one line. Raises
+        Unreachable."""
         ...

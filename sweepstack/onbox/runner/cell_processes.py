@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, Process, end_all, scan, signal_group
 
@@ -62,6 +62,22 @@ def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]
         return any(word.startswith(keys) for word in environ) if named is None else bool(named & environ)
 
     return [process for process in seen if process.group in groups or carries(process.environ)]
+
+
+def of_workers(seen: Sequence[Process], named: Callable[[str], bool], box: str | None = None) -> set[int]:
+    """The pids of workers whose name is `named`, and of all that they started: a program may have an environment of its
+    own. `seen`: all processes of this host; `box`: only of this one's workers."""
+    sign, mark = f"{WORKER}=".encode(), f"{BOX_ID_VARIABLE}={box}".encode()
+    found = {
+        process.pid
+        for process in seen
+        if box is None or mark in process.environ
+        for word in process.environ
+        if word.startswith(sign) and named(word[len(sign) :].decode("utf-8", "replace"))
+    }
+    while more := {one.pid for one in seen if one.pid not in found and (one.parent in found or one.session in found)}:
+        found |= more
+    return found
 
 
 def _pids(processes: list[Process]) -> list[int]:

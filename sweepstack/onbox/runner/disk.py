@@ -1,19 +1,19 @@
 """Checks before every cell that disks have room, in bytes and inodes; else prunes or waits.
 
-Only the scratch of sealed cells is ever removed. A full disk is no failure of a cell: no cell starts until there is
-room again, and then the queue goes on by itself.
+Only the scratch of sealed cells, and of workers that have ended, is ever removed. A full disk is no failure of a cell:
+no cell starts until there is room again, and then the queue goes on by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.runner.dead_scratch import remove
 from sweepstack.onbox.runner.records import Journal, say
 
 LEAST_BYTES, LEAST_INODES = 256 << 20, 1000
@@ -60,8 +60,11 @@ def room_at(path: Path) -> Room | None:
 class DiskGate:
     """Closed while a file system that cells write to has too little room. For the main thread, except `blames`.
 
-    `blocked`: the lack that the queue waits for; None while it does not.
+    `blocked`: the lack that the queue waits for; None while it does not. `left`: finds folders of scratch that workers
+    left here when they ended.
     """
+
+    left: Callable[[], list[Path]] = list
 
     def __init__(
         self,
@@ -79,19 +82,20 @@ class DiskGate:
         self._journal, self._announce, self._wake = journal, announce, wake
         self._raised: dict[tuple[int, str], int] = {}  # (device, why) → what one cell found to be too little
         self._pool = ThreadPoolExecutor(1)
-        self._pruning: Future[tuple[int, int]] | None = None
-        self._useless: set[str] = set()  # cells whose scratch was pruned already, or can't be
+        self._pruning: Future[tuple[int, int, int]] | None = None
+        self._useless: set[Path] = set()  # scratch that was pruned already, or can't be
 
     def is_open(self, spec: Mapping[str, Any], running: int) -> bool:
         """Whether one more cell may start, beside `running` others. Prunes, and writes to the journal; never blocks."""
         if self._pruning is not None:
             if not self._pruning.done():
                 return False
-            size, count = self._pruning.result()
+            size, cells, workers = self._pruning.result()
             self._pruning = None
-            if count:
-                say(f"pruned the scratch of {count} sealed cells: {size} bytes")
-                self._journal.append("scratch-pruned", bytes=size, cells=count)
+            if cells or workers:
+                say(f"pruned the scratch of {cells} sealed cells and {workers} ended workers: {size} bytes")
+                more: dict[str, Any] = {"workers": workers} if workers else {}
+                self._journal.append("scratch-pruned", bytes=size, cells=cells, **more)
         lack = self.lack(spec, running)
         if lack is None:
             self._raised.clear()
@@ -168,48 +172,40 @@ class DiskGate:
                     seen.add(room.device)
                     yield room, ours
 
-    def _prunable(self, device: int) -> list[str]:
-        """Sealed cells with scratch on this file system, oldest first."""
-        found = []
+    def _prunable(self, device: int) -> list[Path]:
+        """Scratch on this file system: what ended workers left, then that of sealed cells, oldest first."""
+        found, dead = [], []
+        for folder in self.left():
+            with contextlib.suppress(OSError):
+                if folder not in self._useless and folder.lstat().st_dev == device:
+                    dead.append(folder)
         with contextlib.suppress(OSError), os.scandir(self.scratch) as entries:
             for entry in entries:
-                if entry.name in self._useless or not entry.is_dir(follow_symlinks=False):
+                if Path(entry.path) in self._useless or not entry.is_dir(follow_symlinks=False):
                     continue
                 progress = self._journal.cells.get(entry.name)
                 status = entry.stat(follow_symlinks=False)
                 if progress is not None and progress.state == "sealed" and status.st_dev == device:
-                    found.append((status.st_mtime, entry.name))
-        return [name for _, name in sorted(found)]
+                    found.append((status.st_mtime, Path(entry.path)))
+        return [*dead, *(folder for _, folder in sorted(found))]
 
-    def _prune(self, cells: list[str], spec: dict[str, Any], running: int) -> tuple[int, int]:
-        """Removes scratch until there is room: bytes freed, and cells that have none left.
+    def _prune(self, folders: list[Path], spec: dict[str, Any], running: int) -> tuple[int, int, int]:
+        """Removes scratch until there is room: bytes freed, and cells and workers that have none left.
 
         No cell starts meanwhile, so none comes to need it.
         """
-        size = count = 0
-        for cell in cells:
+        size = cells = workers = 0
+        for folder in folders:
             if self.lack(spec, running) is None:
                 break
-            folder = self.scratch / cell
-            before = _size(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+            size += remove(folder)
             if folder.exists():  # it could not be removed completely: don't try again every second
-                self._useless.add(cell)
-                size += max(0, before - _size(folder))
+                self._useless.add(folder)
+            elif folder.parent == self.scratch:
+                cells += 1
             else:
-                size += before
-                count += 1
-        return size, count
-
-
-def _size(folder: Path) -> int:
-    """Bytes that a folder takes on the disk."""
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-    return total
+                workers += 1
+        return size, cells, workers
 
 
 def _hint(lack: Lack) -> str:

@@ -11,11 +11,11 @@ import contextlib
 import os
 import pwd
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan
-from sweepstack.onbox.runner.cell_processes import CELL
+from sweepstack.onbox.runner.cell_processes import CELL, WORKER, of_workers
 from sweepstack.onbox.runner.resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
@@ -26,21 +26,28 @@ FEW_BYTES = 1 << 30
 COMMAND_CHARS = 60
 
 
-def holders(groups: Collection[int], cells: Collection[str], path: str | None = None) -> list[dict[str, Any]]:
+def holders(
+    groups: Collection[int], cells: Collection[str], path: str | None = None, ended: Container[str] = ()
+) -> list[dict[str, Any]]:
     """Processes that hold a GPU and belong to no running cell, each with `pid`, `start` (by the kernel), `gpus`,
     `user`, `own` (this user may end it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in
     its list). The oldest first.
 
-    `groups`: process groups of the running cells; `cells`: their names. Blocks as long as `driver_rows` at most.
+    `groups`: process groups of the running cells; `cells`: their names. `ended`: the workers of the box whose end is
+    known. What belongs to another worker, which may live, is at work. Blocks as long as `driver_rows` at most.
     """
-    mark = f"{BOX_ID_VARIABLE}={os.environ.get(BOX_ID_VARIABLE, '')}".encode()
+    box = os.environ.get(BOX_ID_VARIABLE, "")
+    mark = f"{BOX_ID_VARIABLE}={box}".encode()
     found: list[dict[str, Any]] = []
     named = {f"{CELL}={cell}".encode() for cell in cells}
     up = _uptime()
     if not up:  # no /proc: open files can't be seen
         return []
-    for process in scan():
-        at_work = process.group in groups or (mark in process.environ and named & process.environ)
+    seen, own = scan(), os.environ.get(WORKER, "")
+    theirs = of_workers(seen, lambda name: name != own and name not in ended, box) if own else set()
+    for process in seen:
+        at_work = process.group in groups or process.pid in theirs
+        at_work = at_work or bool(mark in process.environ and named & process.environ)
         with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or we may not read it
             gpus = [] if at_work else _devices(process.pid)
             seconds = up - int(process.start) / TICKS

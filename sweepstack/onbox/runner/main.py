@@ -50,7 +50,7 @@ from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
-from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, Queue, outcome, say
+from sweepstack.onbox.runner.records import LOCK_SECONDS, Entry, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
@@ -95,7 +95,7 @@ class Runner:
         self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"])
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
-        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder)
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended)
         self.standstill, self.lease_over = Standstill(home), ""
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
@@ -289,8 +289,12 @@ class Runner:
         self._take_in()
         return self._claim_next(spec, slot)
 
+    def _may_start(self, entry: Entry, spec: dict[str, Any]) -> bool | None:
+        """See `Schedule.pop`."""
+        return self.setups.ready(entry, spec)
+
     def _claim_next(self, spec: dict[str, Any], slot: int) -> Attempt | None:
-        entry = self.schedule.pop(self._busy(), lambda entry: self.setups.ready(entry, spec))
+        entry = self.schedule.pop(self._busy(), lambda entry: self._may_start(entry, spec))
         if entry is None:
             return None
         known = self.journal.cells[entry.cell]

@@ -22,9 +22,10 @@ SHARE = 16
 
 
 class Order:
-    """The order of one worker's claims. For the thread of the main loop."""
+    """The order of one worker's claims. `learned`: how often estimates were made. For the thread of the main loop."""
 
     def __init__(self, queue: Queue, journal: SharedJournal) -> None:
+        self.learned = 0
         self._queue, self._journal = queue, journal
         self._known: Durations | None = None
         self._seconds: dict[str, float] = {}
@@ -38,6 +39,11 @@ class Order:
             self._learn_at, self._left = int(len(times) * GROWTH) + 1, 0
             self._known = durations({name: self._params(name) for name in self._queue.cells}, list(times.values()))
             self._seconds.clear()
+            self.learned += 1
+
+    def seconds(self, name: str) -> float | None:
+        """What a cell is expected to take on this worker; None while no cell of the queue was measured."""
+        return None if self._known is None else self._of(name) / self._known.speed(self._journal.worker)
 
     def arrange(self, ready: deque[str], slots: int) -> None:
         """Puts the cell first that this worker is to take next."""

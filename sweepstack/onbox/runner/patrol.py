@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,9 +64,10 @@ class Patrol:
     """Writes patrol.jsonl. `due`: when the next line is due (monotonic). It looks in a thread of its own: a network
     mount that hangs must not block the queue."""
 
-    def __init__(self, home: Path, folder: Path | None = None) -> None:
-        """`folder`: where the file is; `home` unless it is of one worker of several."""
-        self.due = 0.0
+    def __init__(self, home: Path, folder: Path | None = None, ended: Container[str] = ()) -> None:
+        """`folder`: where the file is; `home` unless it is of one worker of several. `ended`: those whose end is known,
+        now and later."""
+        self.due, self._ended = 0.0, ended
         self._home, self._path = home, (folder or home) / "patrol.jsonl"
         self._pool = ThreadPoolExecutor(1)
         self._line: Future[None] | None = None
@@ -145,7 +146,8 @@ class Patrol:
                 hung[name, attempt.number] = str(line["why"]), at - max(growth.wrote_at, growth.busy_at)
         self._hung = hung
         alarms += [*self._disk(room, blocked, spec, at), *self._alarms(memory_now, found), *self._health.look(found)]
-        others = holders([attempt.process.pid for attempt in running.values()], running) if found else []
+        groups = [attempt.process.pid for attempt in running.values()]
+        others = holders(groups, running, ended=self._ended) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}
         alarms += held_by_others(found, others, taken)
         if uploads and uploads["why"]:

@@ -83,6 +83,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
         self.prepared: set[str] = set()  # setups that have finished
+        self.ended: set[str] = set()  # workers whose end is known; none where one runner has the box
         self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
         self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
         self._kept, self._path = 0, path

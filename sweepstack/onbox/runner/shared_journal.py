@@ -30,6 +30,7 @@ WAIT_SECONDS = 3600.0
 STOP_SECONDS = 30.0
 """The same for a worker that is told to stop."""
 LOCK = "lock"
+_OVER = ("cell-sealed", "cell-found-sealed", "cell-dropped")
 
 
 class Fenced(Fatal):
@@ -40,20 +41,21 @@ class SharedJournal(Journal):
     """The journal as the worker `worker` reads and appends to it; "" reads, and appends what a person says.
 
     `ended`: workers whose end the journal has; `begun`: all that started, with their cells or not. `took`: seconds of
-    the sealed cells, sorted; `times`: the same by cell, with the worker. `moved`: whether a turn has read lines of
-    others; for the caller to set back. `stop_at`: when a wait for a turn is given up (monotonic), once this worker is
-    to stop. Safe to use from several threads.
+    the sealed cells, sorted; `times`: the same by cell, with the worker. `alone`: cells that run with no other on their
+    worker, until they have ended: one of them, or all together, took more memory than their worker had. `moved`:
+    whether a turn has read lines of others; for the caller to set back. `stop_at`: when a wait for a turn is given up
+    (monotonic), once this worker is to stop. Safe to use from several threads.
     """
 
     def __init__(
         self, home: Path, worker: str, owner: Mapping[str, Any], ended: Callable[[Mapping[str, Any]], bool]
     ) -> None:
         self.worker, self.moved, self.stop_at = worker, False, 0.0
-        self.ended: set[str] = set()
         self.begun: dict[str, None] = {}
         self.preparing: dict[str, str] = {}
         self.took: list[float] = []
         self.times: dict[str, Took] = {}
+        self.alone: set[str] = set()
         self.last_turn = 0.0
         self._failed: dict[str, str] = {}
         self._changed: dict[str, None] = {}
@@ -281,11 +283,16 @@ class SharedJournal(Journal):
         event, worker = entry["event"], entry.get("worker", "")
         blocked = self.blocked
         super()._follow(entry, said)
+        if event in _OVER or (event == "cell-failed" and entry.get("class") != "oom"):
+            self.alone.discard(entry["cell"])
         if event in ("queue-blocked", "queue-unblocked") and worker != self.worker:
             self.blocked = blocked  # another worker's disks are not this one's
         elif event in ("runner-stopped", "worker-ended"):
+            held = self.cells_of(worker)
+            if entry.get("memory") and worker not in self.ended:
+                self.alone.update(held)
             self.ended.add(worker)
-            self._changed.update(dict.fromkeys(self.cells_of(worker)))
+            self._changed.update(dict.fromkeys(held))
         elif event == "runner-started":
             self.begun[worker] = None
         elif event == "cell-sealed" and "seconds" in entry:

@@ -25,6 +25,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +35,14 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
 from sweepstack.onbox.runner.order import Order
-from sweepstack.onbox.runner.records import Fatal, Journal, outcome, say
+from sweepstack.onbox.runner.records import Entry, Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
-from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, Proofs, begin, who
+from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, WORKERS, Proofs, begin, who
 
 TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""
@@ -50,7 +52,7 @@ SHORT = 11
 """The exit code of a worker that has too little time left for the cells that it could take."""
 SLACK = 1.2
 SEALING_SECONDS = 10.0
-"""A cell is expected to take SLACK times the median of those that were sealed, and this for its files."""
+"""A cell is expected to take SLACK times what is estimated by those that were sealed, and this for its files."""
 LOG = "runner.log"
 
 
@@ -63,10 +65,12 @@ class Worker(Runner):
         self.name, self._me = name, who(name)
         self._pending: list[str] = []
         self._claimed, self._proved_at, self._verdict = 0, time.monotonic(), 8
+        self._late, self._short = 0, (0, 0)
         self._ends = _number(os.environ.get(ENDS, ""))
         super().__init__(home)
         self.proofs.journal = self.journal
         self.order = Order(self.schedule.queue, self.journal)
+        self.gate.left = self._left_scratch
 
     # -- set-up
 
@@ -96,6 +100,18 @@ class Worker(Runner):
         """Looks for workers that have ended with cells in their hands; what they left on this host is ended."""
         self._look_for_ended()
         signal.signal(signal.SIGUSR1, self._on_stop)
+        threading.Thread(target=self._clear_scratch, daemon=True).start()  # which may take minutes
+
+    def _left_scratch(self) -> list[Path]:
+        return left_by_ended(self.scratch, self.home / WORKERS, self.journal.ended)
+
+    def _clear_scratch(self) -> None:
+        """Removes what workers that have ended left on this host: on a long array it would fill the disk, also for the
+        jobs of others."""
+        for folder in self._left_scratch():
+            size = remove(folder)
+            if not folder.exists():
+                say(f"removed the scratch of {folder.name}, which has ended: {size} bytes")
 
     def run(self) -> int:
         try:
@@ -140,16 +156,33 @@ class Worker(Runner):
         self._pending.append(name)  # in the next turn: it is short of one for itself
 
     def _start_one(self) -> bool:
-        return self._fits() and super()._start_one()
+        if self._short[0]:
+            self.order.learn()  # by what other workers measured since, some may fit
+        if self._none_fits() or not self.journal.alone.isdisjoint(self._busy()):
+            return False
+        return super()._start_one()
 
-    def _fits(self) -> bool:
-        """Whether one more cell is expected to end within this allocation. The first one may always try: a cell that is
-        longer than any allocation goes on from its checkpoints."""
-        if self._ends is None or not self._claimed or not self.journal.took:
-            return True
+    def _may_start(self, entry: Entry, spec: dict[str, Any]) -> bool | None:
+        if entry.cell in self.journal.alone and self._busy():
+            return None
+        if not self._fits(entry.cell, spec):
+            self._late += 1
+            return None
+        return super()._may_start(entry, spec)
+
+    def _fits(self, cell: str, spec: dict[str, Any]) -> bool:
+        """Whether a cell is expected to end within this allocation. The first one may always try: a cell that is longer
+        than any allocation goes on from its checkpoints."""
         took = self.journal.took
-        needs = SLACK * took[len(took) // 2] + SEALING_SECONDS
-        return time.time() + needs + float(self.spec().get("grace_seconds", GRACE_SECONDS)) < self._ends
+        if self._ends is None or not self._claimed or not took:
+            return True
+        seconds = self.order.seconds(cell)
+        needs = SLACK * (took[len(took) // 2] if seconds is None else seconds) + SEALING_SECONDS
+        return time.time() + needs + float(spec.get("grace_seconds", GRACE_SECONDS)) < self._ends
+
+    def _none_fits(self) -> bool:
+        """Whether the last claim found that all cells that wait are too long for what is left, and none came since."""
+        return self._short == (len(self.schedule.ready), self.order.learned)
 
     @contextlib.contextmanager
     def _queue_locked(self) -> Iterator[bool]:
@@ -162,8 +195,11 @@ class Worker(Runner):
                 return None
             self._read_all()
             self.order.arrange(self.schedule.ready, max(1, int(spec.get("slots") or 1)))
+            self._late = 0
             attempt = self._claim_next(spec, slot)
         self._claimed += attempt is not None
+        if attempt is None and self._late == len(self.schedule.ready):
+            self._short = self._late, self.order.learned
         return attempt
 
     # -- the end
@@ -177,13 +213,13 @@ class Worker(Runner):
             if not held:
                 return False
             self._read_all()
-            fits = self._fits()
-            if self.schedule.ready and fits and (not self.schedule.settled or self._waits_for_setup()):
+            settled = self._none_fits() or (self.schedule.settled and not self._waits_for_setup())
+            if self.schedule.ready and not settled:
                 return False
             open_cells = self.schedule.open_cells()
             held_back = self.schedule.held
             rest = [name for name in open_cells if name not in held_back]
-            short = bool(self.schedule.ready) and not fits
+            short = bool(self.schedule.ready) and self._late > 0
             self._verdict = SHORT if short else 8 if rest else self.schedule.verdict()
             if not self._own_left(KILL_SECONDS):
                 self._say_end("wall" if short else "nothing to take")
@@ -208,16 +244,26 @@ class Worker(Runner):
             for worker, proof in proved.items():
                 if worker not in self.journal.ended:
                     self.schedule.announce()
-                    self.journal.append("worker-ended", worker=worker, proof=proof, by=self.name)
+                    more: dict[str, Any] = {"memory": memory[worker]} if memory[worker] else {}
+                    self.journal.append("worker-ended", worker=worker, proof=proof, by=self.name, **more)
                     say(f"worker {worker} has ended ({proof}): its cells are taken on")
                     if memory[worker]:
-                        self._failed_for_memory(worker, memory[worker])
+                        self._out_of_memory(worker, memory[worker])
         return True
 
-    def _failed_for_memory(self, worker: str, reason: str) -> None:
-        """Counts what ended a worker as a failure of its cells: else one that needs too much would end one worker
-        after the other. Which of several cells it was is not known."""
-        for name, attempt in self.journal.cells_of(worker).items():
+    def _out_of_memory(self, worker: str, reason: str) -> None:
+        """Counts what ended a worker as a failure of the cell that it had: else one that needs too much would end one
+        worker after the other. Of several cells it is not known which it was, and all of them together may have been
+        too much. So none counts, and each runs alone from then on (`SharedJournal.alone`): the next such end has one
+        cell, and counts.
+        """
+        held = self.journal.cells_of(worker)
+        if len(held) > 1:
+            say(
+                f"{', '.join(held)}: one of them, or all together, took too much memory: each runs alone now ({reason})"
+            )
+            return
+        for name, attempt in held.items():
             cell = self.journal.cells[name]
             final = is_final("oom", cell.failures[cell.version] + 1, int(self.spec().get("retries", 2)))
             details: dict[str, Any] = {"exit_code": None, "reason": reason, "class": "oom", "final": final}

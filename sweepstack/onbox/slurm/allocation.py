@@ -40,7 +40,10 @@ def _addresses(names: list[str]) -> dict[str, str]:
 
 
 def _start() -> list[str]:
-    """Without --overlap a step would wait for the one before it. Since 22.05 srun takes the CPUs from nowhere else."""
+    """The command that starts a program on the node `{node}` of this job.
+
+    Without --overlap a step would wait for the one before it. Since Slurm 22.05 srun does not take the number of CPUs
+    from the job any more, so it is named."""
     config = [f"SLURM_CONF={os.environ['SLURM_CONF']}"] if os.environ.get("SLURM_CONF") else []
     cpus = os.environ.get("SLURM_CPUS_PER_TASK") or "1"
     return [

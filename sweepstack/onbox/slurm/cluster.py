@@ -1,11 +1,7 @@
-"""What a Slurm cluster has, and what it allows: asked for each time, never guessed.
-
-A site may have no accounting database. Then its associations and limits don't exist either, and nothing is asked there.
-"""
+"""What a Slurm cluster has: asked for each time, never guessed."""
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from typing import Iterator
@@ -17,6 +13,7 @@ _KEY = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_/:]*)=")
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _GRES = re.compile(r"([A-Za-z0-9_./-]+)(?::([A-Za-z][A-Za-z0-9_.-]*))?:(\d+)([KMGT]?)(?:\([^)]*\))?")
 NOWHERE = ("(null)", "N/A", "NONE", "")
+"""Slurm's ways to say that there is none."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,8 @@ class Partition:
     accounts: tuple[str, ...] = ()
     """Those that it admits; empty: all."""
     qos: tuple[str, ...] = ()
+    own_qos: str = ""
+    """Whose limits hold for its jobs, before those of their own."""
 
     @property
     def limit(self) -> float | None:
@@ -60,14 +59,14 @@ class Partition:
 
 @dataclass(frozen=True)
 class Cluster:
-    """`arrays`: the most tasks of one array. `kill_wait`: seconds from SIGTERM to SIGKILL. `database`: whether sacct
-    and sacctmgr answer there."""
+    """`arrays`: the most tasks of one array. `kill_wait`: seconds from SIGTERM to SIGKILL. `limits`: whether it keeps
+    to limits of accounts and QOS, which the site's accounting database has."""
 
     name: str
     version: str
     arrays: int
     kill_wait: float
-    database: bool
+    limits: bool
     partitions: tuple[Partition, ...]
 
     def partition(self, name: str) -> Partition | None:
@@ -97,7 +96,8 @@ def look() -> Cluster:
         config.get("SLURM_VERSION", ""),
         max(1, _whole(config.get("MaxArraySize", ""), 1001)),
         float(_whole(config.get("KillWait", "").split(" ")[0], 30)),
-        config.get("AccountingStorageType", "").endswith("slurmdbd"),
+        config.get("AccountingStorageType", "").endswith("slurmdbd")
+        and "limits" in config.get("AccountingStorageEnforce", ""),
         partitions,
     )
 
@@ -152,6 +152,7 @@ def gres(text: str) -> dict[tuple[str, str], int]:
 
 
 def _outside_brackets(text: str) -> Iterator[str]:
+    """The parts of a list between its commas; a comma in brackets does not end a part."""
     word, depth = "", 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -185,6 +186,7 @@ def _partition(fields: dict[str, str], groups: dict[str, list[Nodes]]) -> Partit
             tuple(groups.get(name, ())),
             _names(fields.get("AllowAccounts", "ALL")),
             _names(fields.get("AllowQos", "ALL")),
+            "" if fields.get("QoS", "") in NOWHERE else fields["QoS"],
         )
     except ValueError as error:
         raise Unreachable(f"the partition {name} can't be read: {error}") from error
@@ -196,35 +198,3 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _whole(text: str, otherwise: int) -> int:
     return int(text) if text.isdigit() else otherwise
-
-
-def room_left(account: str, qos: str) -> int | None:
-    """How many more tasks this user may submit, by the limits of the account and the QOS (MaxSubmitJobs); None where
-    there is no limit. Asks the database, so only where there is one. Raises Unreachable."""
-    user = _user()
-    limits: list[int] = []
-    said = commands.ask(
-        "sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}", "format=account,maxsubmitjobs"
-    )
-    limits += _limits(said, account)
-    said = commands.ask("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,maxsubmitjobsperuser")
-    limits += _limits(said, qos)
-    if not limits:
-        return None
-    mine = commands.ask("squeue", "--noheader", "--all", "--array", f"--user={os.geteuid()}", "--format=%i")
-    return max(0, min(limits) - len(mine.split()))
-
-
-def _limits(said: str, name: str) -> list[int]:
-    """The limits of the row that is called so; of all rows for "": which one is the default is the site's to say."""
-    rows = [line.split("|") for line in said.splitlines() if line.count("|") == 1]
-    return [int(most) for found, most in rows if most.isdigit() and (not name or found == name)]
-
-
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError as error:
-        raise Unreachable(f"the user {os.geteuid()} has no name here") from error

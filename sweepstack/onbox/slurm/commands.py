@@ -39,7 +39,8 @@ _LOST = (
     "munge",
     "broken pipe",
 )
-"""In what a command prints when the controller did not answer, or its answer was lost."""
+"""What a command prints, in lower case, has one of these in it when the controller did not answer, or its answer was
+lost."""
 _FOUND: dict[str, str] = {}
 
 

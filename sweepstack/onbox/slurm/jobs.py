@@ -16,8 +16,7 @@ from typing import Iterator, Sequence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.onbox.common.locks import take
-from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, queue, request, states
+from sweepstack.onbox.slurm import commands, limits, queue, request, states
 from sweepstack.onbox.slurm.cluster import Cluster
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -65,12 +64,12 @@ def submit(
                     return made
                 raise
             size //= 2  # what the limits leave is not always told
-            if made and size == 0:
-                return made
     return made
 
 
 def _array(native_id: str, arguments: Sequence[str]) -> str:
+    """Submits one array. Returns its number. Raises RequestRefused; OutcomeUnknown when its answer is lost and no look
+    at the queue finds it."""
     before = {task.job for task in queue.tasks(native_id)}
     try:
         said = commands.tell("sbatch", "--parsable", *arguments).strip()
@@ -81,6 +80,7 @@ def _array(native_id: str, arguments: Sequence[str]) -> str:
 
 
 def _found(native_id: str, before: set[str], lost: Unreachable) -> str:
+    """The number of the array that is new in the queue. `before`: those that were there before it was submitted."""
     problem: Exception = lost
     for pause in LOOKS:
         time.sleep(pause)
@@ -135,16 +135,17 @@ def _until_none(native_id: str, ends: float) -> None:
 
 
 def hasten(tasks: Sequence[Task]) -> int:
-    """Lets tasks begin that Slurm keeps waiting: after a requeue for two minutes, and those that are held, because a
-    node could not start them or a person said so. Returns how many it released. A failure changes nothing: what an
-    administrator holds, only they release."""
+    """Lets tasks begin that Slurm keeps waiting: after a requeue for two minutes, and those that it holds itself,
+    because a node could not start them. Returns how many it released. What a person holds stays held. A failure
+    changes nothing."""
     released = 0
     for task in tasks:
-        if task.waits and states.is_held(task.state, task.reason):
+        held = task.waits and states.is_held_by_slurm(task.reason)
+        if held:
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "release", task.name, seconds=10)
                 released += 1
-        if task.waits and task.restarts and task.reason == "BeginTime":
+        if task.waits and task.restarts and (held or task.reason == "BeginTime"):
             with contextlib.suppress(Unreachable, RequestRefused):
                 commands.tell("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
     return released
@@ -159,7 +160,8 @@ def end(tasks: Sequence[Task]) -> None:
 
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Only one command at a time submits for the box. Raises Unreachable after `LOCK_SECONDS`."""
+    """A context in which no other command submits for the box. Blocks while another one does. Raises Unreachable after
+    `LOCK_SECONDS`."""
     home.mkdir(parents=True, exist_ok=True)
     with open(home / "submit.lock", "ab") as holder:
         if not take(holder.fileno(), LOCK_SECONDS):
@@ -169,10 +171,10 @@ def alone(home: Path) -> Iterator[None]:
 
 def allowed(asked: Asked, cluster: Cluster, count: int) -> int:
     """So many of `count` workers as the limits of the account and the QOS leave."""
-    if not cluster.database:
+    if not cluster.limits:
         return count
     try:
-        left = clusters.room_left(asked.account, asked.qos)
+        left = limits.room_left(asked, cluster)
     except Unreachable:
         return count  # sbatch has the last word
     return count if left is None else min(count, left)

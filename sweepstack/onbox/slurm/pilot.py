@@ -70,7 +70,8 @@ class Pilot:
         self.tries = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.worker = f"{self.task}.{self.tries}"
         self.shared = "shared" in self.spec
-        self.wall = self.told = False
+        self.wall = False  # Slurm warned of the end of its time
+        self.told = False  # it was told to end: a cancel, the time limit, or a preemption
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
@@ -101,12 +102,14 @@ class Pilot:
             self._hand_on()
 
     def _hand_on(self) -> None:
+        """Passes the signal on to the worker. One that does not share its queue knows no warning, and is ended."""
         assert self.process is not None
         wall = signal.SIGUSR1 if self.shared else signal.SIGTERM
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM if self.told else wall)
 
     def _env(self) -> dict[str, str]:
+        """The worker's environment: what Slurm says of the task, and what the runner needs; no more of its own."""
         kept = {name: value for name, value in os.environ.items() if name.startswith("SLURM_") or name == "TMPDIR"}
         cards = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         ends = self._ends()
@@ -136,6 +139,7 @@ class Pilot:
         return None
 
     def _ends(self) -> float | None:
+        """When Slurm will end this task, epoch seconds; None when that is not known."""
         own = self._own()
         return own.ends if own is not None and own.state == "RUNNING" else None
 

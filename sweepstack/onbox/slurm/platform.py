@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.slurm import cluster as clusters
-from sweepstack.onbox.slurm import commands, jobs, queue, request, standing, states, vanished
+from sweepstack.onbox.slurm import commands, endings, jobs, queue, request, standing, states, vanished
+from sweepstack.onbox.slurm.accounting import Accounting
+from sweepstack.onbox.slurm.endings import Ending
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -37,6 +39,7 @@ class SlurmPlatform(LocalPlatform):
 
     def __init__(self, root: Path, *, grace: float) -> None:
         self.cluster = _name_of_cluster(root)
+        self._accounting = Accounting()
         super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
 
     def _end(self, native_id: str, grace: float) -> None:
@@ -56,10 +59,14 @@ class SlurmPlatform(LocalPlatform):
     def workers(self, native_id: str, account: str) -> dict[str, Any]:
         """The box's workers, for people: `tasks` (each with `name`, `state`, `try`, `starts`, `node`, `words`), and
         `before`: how many jobs wait before the first that waits; None where Slurm does not say. `at_work`: how many
-        take cells, or will by themselves; `lost`: how many hold nodes without their worker. Reads only."""
+        take cells, or will by themselves; `held`: how many a person holds; `lost`: how many hold nodes without their
+        worker. Of tasks that ended also `exit` (`0:9`: by signal 9) and `max_rss` (bytes), where the site's accounting
+        was asked; and those that only it remembers (`endings`). Reads only."""
         self._store.require(account)
         tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
-        found = standing.judged([task for task in tasks if not task.ended], home)
+        ended = standing.ends(home)
+        found = standing.judged([task for task in tasks if not task.ended], home, ended)
+        past = endings.look(native_id, home, tasks, ended, self._accounting)
         waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:
@@ -68,11 +75,12 @@ class SlurmPlatform(LocalPlatform):
             except Unreachable:
                 before = None
         return {
-            "tasks": [_told(task, task in found.lost) for task in tasks],
+            "tasks": [*(_told(task, task in found.lost) for task in tasks if not task.ended), *map(_told_of, past)],
             "before": before,
             "at_work": len(found.at_work),
+            "held": len(found.held),
             "lost": len(found.lost),
-            "words": "; ".join([_words(tasks, found, before), *vanished.words(native_id, home, found)]),
+            "words": "; ".join([_words(past, found, before), *vanished.words(native_id, home, found)]),
         }
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
@@ -95,9 +103,10 @@ class SlurmPlatform(LocalPlatform):
         runner: str,
     ) -> str:
         """Submits the workers that are missing: as many as there are cells to do, and `workers` at most, less those
-        that Slurm has already (`standing`). Releases those that are held, and ends those that hold nodes without their
-        worker: what such a worker had stays its own until its end is proved. Idempotent. Returns in words what there is
-        now. Call it once the queue has its cells: a worker that ends later has read them.
+        that Slurm has already (`standing`). Releases those that Slurm itself holds; what a person holds stays held, and
+        none is submitted in its place. Ends those that hold nodes without their worker: what such a worker had stays
+        its own until its end is proved. Idempotent. Returns in words what there is now. Call it once the queue has its
+        cells: a worker that ends later has read them.
 
         `python`, `pilot`: absolute paths; `runner`: below the box's home. Raises RequestRefused with what the cluster
         says against it; OutcomeUnknown when an answer was lost: called again, it looks first."""
@@ -108,12 +117,13 @@ class SlurmPlatform(LocalPlatform):
             (box / CLOSED).unlink(missing_ok=True)
             released = jobs.hasten(queue.live(native_id))
             found, wanted = standing.look(native_id, home), min(asked.workers, cells)
-            notes = [f"released {released} that were held"] if released else []
+            notes = [f"released {released} that Slurm held"] if released else []
             if found.lost:
                 jobs.end(found.lost)
                 notes.append(f"ended {', '.join(task.name for task in found.lost)}, which lost the node of the worker")
             # Those that will not begin are replaced; but where all end so, each call would submit as many again.
-            missing = min(wanted - len(found.at_work), 2 * asked.workers - len(found.at_work) - len(found.stuck))
+            missing = wanted - len(found.at_work) - len(found.held)
+            missing = min(missing, 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
                 cluster = clusters.look()
                 if lacks := request.refusals(asked, cluster):
@@ -165,12 +175,9 @@ def must_have_slurm() -> None:
 
 
 def _told(task: Task, lost: bool) -> dict[str, Any]:
+    words = states.reason(task.reason, task.name) if task.waits and task.reason else ""
     if lost:
         words = f"Slurm has lost {task.host}, where its worker was: `pulumi up` ends it, and submits another"
-    elif task.ended:
-        words = states.remedy(task.state, task.name)
-    else:
-        words = states.reason(task.reason, task.name) if task.waits and task.reason else ""
     return {
         "name": task.name,
         "state": task.state,
@@ -181,7 +188,20 @@ def _told(task: Task, lost: bool) -> dict[str, Any]:
     }
 
 
-def _words(tasks: list[Task], found: Standing, before: int | None) -> str:
+def _told_of(one: Ending) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "state": one.state,
+        "try": one.restarts,
+        "starts": one.starts,
+        "node": one.node,
+        "words": one.words,
+        "exit": one.exit,
+        "max_rss": one.peak,
+    }
+
+
+def _words(past: Sequence[Ending], found: Standing, before: int | None) -> str:
     """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
     parts = [found.words()]
     if before is not None:
@@ -189,9 +209,9 @@ def _words(tasks: list[Task], found: Standing, before: int | None) -> str:
     starts = [task.starts for task in found.at_work if task.waits and task.starts is not None]
     if starts:
         parts.append(f"Slurm expects it to begin at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(min(starts)))}")
-    bad: dict[str, str] = {}
-    for task in tasks:
-        if task.ended and states.remedy(task.state, task.name):
-            bad.setdefault(task.state, task.name)
-    parts += [f"{name} ended as {state}: {states.remedy(state, name)}" for state, name in bad.items()]
+    bad: dict[tuple[str, bool], str] = {}
+    for one in past:
+        if one.words:
+            bad.setdefault((one.state, one.starved), f"{one.name} ended as {one.state}: {one.words}")
+    parts += bad.values()
     return "; ".join(parts)

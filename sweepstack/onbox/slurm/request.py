@@ -22,6 +22,7 @@ EARLY_SECONDS = 60.0
 SEAL_SECONDS = 30.0
 """For the runner to write down how its cells ended."""
 GRACE_SECONDS = 20.0
+"""For a cell to save, where the job names no `grace`."""
 _FEATURES = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -93,6 +94,7 @@ def refusals(asked: Asked, cluster: Cluster) -> list[str]:
 
 
 def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
+    """What of the partition itself rules such workers out: its state, who may use it, how long a job may run."""
     if not partition.up:
         yield f"resources.partition: {partition.name} is not up: nothing starts there; take another"
     if partition.accounts and asked.account and asked.account not in partition.accounts:
@@ -224,5 +226,6 @@ def spelled(wall: float) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
+    """What a misspelt name may mean, to end a sentence with; "" where no known name is like it."""
     found = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"; did you mean {found[0]}" if found else ""

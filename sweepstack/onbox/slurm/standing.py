@@ -11,7 +11,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from sweepstack.onbox.slurm import queue, states
 from sweepstack.onbox.slurm.queue import Task
@@ -20,19 +20,30 @@ JOURNAL, WORKERS = "journal.jsonl", "workers"
 GOES_ON = ("wall", "signal")
 """Why a worker ended whose task may be requeued: for it the next try counts already."""
 MOST_NAMED = 3
+"""Of lists of nodes, and of workers that lost theirs, so many are named."""
+NAMED = 16
+"""Of tasks that wait for one reason, so many are named."""
 _ENDS = (b'"runner-stopped"', b'"worker-ended"')
 
 
 @dataclass(frozen=True)
 class Standing:
     """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
-    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts; `lost`: hold nodes without
-    the one that their worker was on."""
+    begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts; `held`: those of them that
+    a person holds; `lost`: hold nodes without the one that their worker was on."""
 
     at_work: Sequence[Task]
     ending: Sequence[Task]
     stuck: Sequence[Task]
     lost: Sequence[Task] = ()
+
+    @property
+    def held(self) -> Sequence[Task]:
+        return [
+            task
+            for task in self.stuck
+            if states.is_held(task.state, task.reason) and not states.is_held_by_slurm(task.reason)
+        ]
 
     def words(self) -> str:
         """All of it, for people."""
@@ -42,7 +53,10 @@ class Standing:
         run = f"{len(self.at_work) - len(waiting)} workers run{_several_nodes(self.at_work)}"
         parts = [f"{run}, {len(waiting)} wait{_reasons(waiting)}"]
         parts += [f"{len(self.ending)} just end"] if self.ending else []
-        parts += [f"{len(self.stuck)} will not begin{_reasons(self.stuck)}"] if self.stuck else []
+        held = self.held
+        rest = [task for task in self.stuck if task not in held]
+        parts += [f"{len(held)} held by a person, and left so{_reasons(held)}"] if held else []
+        parts += [f"{len(rest)} will not begin{_reasons(rest)}"] if rest else []
         if self.lost:
             named = ", ".join(f"{task.name}, which was on {task.host}" for task in self.lost[:MOST_NAMED])
             parts.append(f"{len(self.lost)} only hold nodes: Slurm has lost that of the worker ({named})")
@@ -54,9 +68,10 @@ def look(native_id: str, home: Path) -> Standing:
     return judged(queue.live(native_id), home)
 
 
-def judged(live: Sequence[Task], home: Path) -> Standing:
-    """The same for tasks that were read already, those that ended left out."""
-    ended = ends(home)
+def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = None) -> Standing:
+    """The same for tasks that were read already, those that ended left out. `ended`: what `ends` says, if it was asked
+    already."""
+    ended = ends(home) if ended is None else ended
     at_work: list[Task] = []
     ending: list[Task] = []
     stuck: list[Task] = []
@@ -74,8 +89,8 @@ def judged(live: Sequence[Task], home: Path) -> Standing:
 
 
 def ends(home: Path) -> dict[str, str]:
-    """Worker → why it ended, by the journal; empty where that can't be read. The chain is not proved here: a wrong line
-    could only cost a worker that finds nothing to do."""
+    """Worker → why it ended, by the journal; "" where another wrote that down. Empty where it does not read. The chain
+    is not proved here: a wrong line could only cost a worker that finds nothing to do."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError), open(home / JOURNAL, "rb") as lines:
         for line in lines:
@@ -110,7 +125,7 @@ def _was_on_it(task: Task, home: Path) -> bool:
         return False
 
 
-def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:
+def _is_ending(task: Task, ended: Mapping[str, str], home: Path) -> bool:
     if task.state == "COMPLETING":
         # A requeued one counts its next try at once: then that is not the try that ends.
         return task.restarts == 0 or (home / WORKERS / task.worker).is_dir()
@@ -118,7 +133,12 @@ def _is_ending(task: Task, ended: dict[str, str], home: Path) -> bool:
 
 
 def _reasons(tasks: Sequence[Task]) -> str:
-    found = sorted({states.reason(task.reason, task.name) for task in tasks if task.reason})
+    """Why they wait: two reasons at most, with the names of some tasks where a command takes them."""
+    names: dict[str, list[str]] = {}
+    for task in sorted(tasks, key=lambda one: (int(one.job), int(one.task))):
+        if task.reason:
+            names.setdefault(task.reason, []).append(task.name)
+    found = sorted(states.reason(reason, " ".join(known[:NAMED])) for reason, known in names.items())
     return f" ({'; '.join(found[:2])})" if found else ""
 
 

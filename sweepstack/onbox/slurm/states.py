@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 REMEDIES: dict[str, str] = {
-    "OUT_OF_MEMORY": (
-        "it used more memory than it asked for: raise resources.memory to 1.2 times what it used at most "
-        "(`sacct -j {task} -o MaxRSS`, if the site keeps that), or run fewer cells at once (job.slots)"
-    ),
+    "OUT_OF_MEMORY": "it used more memory than it asked for: {memory}, or run fewer cells at once (job.slots)",
     "TIMEOUT": (
         "it ran into its time limit before its cells had saved: raise resources.time, or let the job save more often; "
         "cells that use the checkpoint helper go on from their last checkpoint"
@@ -27,7 +24,11 @@ REMEDIES: dict[str, str] = {
         "data/sweep/jobs/{task}.log on the box"
     ),
 }
-"""State of a task that ended → what a person can do. `{task}`: its name."""
+"""State of a task that ended → what a person can do. `{task}`: its name; `{memory}`: one of the next two."""
+MEMORY = "set `{line}` (1.2 times what it had when it was killed; it may need more)"
+_MEMORY_UNKNOWN = (
+    "raise resources.memory to 1.2 times what it used at most (`sacct -j {task} -o MaxRSS`, if the site keeps that)"
+)
 REASONS: dict[str, str] = {
     "Resources": "waits for free nodes",
     "Priority": "jobs with a higher priority are before it",
@@ -44,6 +45,8 @@ REASONS: dict[str, str] = {
     "InvalidQOS": "never starts: the QOS is not yours there; change resources.qos",
     "JobHeldUser": "is held by you: `scontrol release {task}`",
     "JobHeldAdmin": "is held by an administrator: ask them",
+    "job requeued in held state": "was requeued and is held, by a person or a rule: `scontrol release {task}`",
+    "job requeued in special exit state": "is held for its exit code, by a rule of the site: `scontrol release {task}`",
     "launch failed requeued held": "its node could not start it, so Slurm holds it: `scontrol release {task}`, or ask",
     "JobHoldMaxRequeue": "was requeued as often as the site allows, and is held: `scontrol release {task}`",
     "DependencyNeverSatisfied": "never starts: a job that it waits for has failed; cancel it: `scancel {task}`",
@@ -51,8 +54,14 @@ REASONS: dict[str, str] = {
     "Reservation": "waits for its reservation",
 }
 """Reason why a task waits → what that means. Others that begin as in `_BEGINNINGS` are limits of the site."""
-HELD = frozenset(["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue"])
-"""Reasons of a task that is held: Slurm starts it once it is released."""
+_BY_SLURM = frozenset(["launch failed requeued held", "JobHoldMaxRequeue"])
+"""Reasons of a task that Slurm itself holds, after a launch that failed. A `scontrol hold` that comes later leaves that
+reason as it is (seen on 22.05)."""
+_BY_A_PERSON = frozenset(
+    ["JobHeldUser", "JobHeldAdmin", "job requeued in held state", "job requeued in special exit state"]
+)
+"""Reasons of a task that its user or an administrator holds (`scontrol hold`, `sbatch --hold`, `scontrol
+requeuehold`), or a rule that they wrote."""
 _HELD_STATES = frozenset(["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"])
 _NEVER = "never starts"
 _BEGINNINGS = {
@@ -64,8 +73,13 @@ _BEGINNINGS = {
 
 
 def is_held(state: str, reason: str) -> bool:
-    """Whether a task that waits is held."""
-    return state in _HELD_STATES or _word(reason) in HELD
+    """Whether a task that waits is held: Slurm starts it once it is released."""
+    return state in _HELD_STATES or _word(reason) in _BY_SLURM | _BY_A_PERSON
+
+
+def is_held_by_slurm(reason: str) -> bool:
+    """Whether Slurm itself holds a task that waits. Every other hold counts as that of a person."""
+    return _word(reason) in _BY_SLURM
 
 
 def is_stuck(state: str, reason: str) -> bool:
@@ -79,9 +93,12 @@ def _word(reason: str) -> str:
     return next((one for one in (word, word.replace("_", " "), word.split(",")[0]) if one in REASONS), word)
 
 
-def remedy(state: str, task: str) -> str:
-    """What to do about a task that ended so; "" where there is nothing to do, or nothing is known."""
-    return REMEDIES.get(state, "").format(task=task)
+def remedy(state: str, task: str, line: str = "") -> str:
+    """What to do about a task that ended so; "" where there is nothing to do, or nothing is known. `line`: of the stack
+    config, that gives enough memory (`accounting.enough`)."""
+    return REMEDIES.get(state, "").format(
+        task=task, memory=(MEMORY if line else _MEMORY_UNKNOWN).format(task=task, line=line)
+    )
 
 
 def reason(text: str, task: str) -> str:

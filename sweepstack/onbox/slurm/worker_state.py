@@ -6,56 +6,71 @@ Ended is only said when Slurm proves it: the task is at a later try, or has ende
 worker's own task is; and its node answers. A node that does not answer may still run what Slurm has given up.
 
 `memory`: that Slurm ended it, or one of its cells, for want of memory, and what to do about it; "" where nothing says
-so. Slurm forgets a task some minutes after its end; what it wrote into the task's log stays.
+so. Slurm forgets a task some minutes after its end; what it wrote into the task's log stays, and the site's accounting,
+if there is one, knows more. That never proves an end (`accounting`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import time
 from pathlib import Path
+from typing import Sequence
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.slurm import commands, queue
+from sweepstack.onbox.slurm import accounting, commands, queue, states, task_log
+from sweepstack.onbox.slurm.accounting import Accounting, Try
 from sweepstack.onbox.slurm.cluster import pairs
+from sweepstack.onbox.slurm.queue import Task
 
 ASK_SECONDS = 8.0
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_FOR_MEMORY = re.compile(rb"slurmstepd[^:\n]*: error: .*(?:exceeded (?:\w+ )?memory limit|oom[-_ ]kill)", re.IGNORECASE)
-"""What Slurm writes into the log of a task, by polling (the first) or where the kernel watches."""
-LOG_BYTES = 1 << 20
+TOTAL_SECONDS = 16.0
+"""The runner waits 20 s for the answer (`onbox.runner.workers`)."""
 
 
 def state(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str]:
     """(`running`, `ended` or `unknown`; why). Never raises."""
+    return _look(native_id, home, job, tries)[:2]
+
+
+def _look(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str, bool]:
+    """The same, and whether squeue lists the task."""
     try:
         tasks = queue.tasks(native_id)
     except SweepstackError as error:
-        return "unknown", str(error)
+        return "unknown", str(error), True
     task = next((task for task in tasks if task.name == job), None)
+    listed = task is not None
+    found, why = _of_task(task, tasks, job, tries)
+    if found == "ended" and (silent := _silent_node(home, f"{job}.{tries}")):
+        return "unknown", f"{why}, but {silent}", listed
+    return found, why, listed
+
+
+def _of_task(task: Task | None, tasks: Sequence[Task], job: str, tries: int) -> tuple[str, str]:
+    """By the queue alone."""
     if task is None:
         own = f"{os.environ.get('SLURM_ARRAY_JOB_ID', '')}_{os.environ.get('SLURM_ARRAY_TASK_ID', '')}"
         if own != "_" and all(other.name != own for other in tasks):
             return "unknown", f"Slurm lists neither {job} nor this worker's own task {own}"
-        why = f"Slurm lists {job} no more"
-    elif task.restarts < tries:
+        return "ended", f"Slurm lists {job} no more"
+    if task.restarts < tries:
         return "unknown", f"Slurm says that {job} was requeued {task.restarts} times, and this is try {tries}"
-    elif task.state == "COMPLETING":
+    if task.state == "COMPLETING":
         return "running", f"{job} is just ending"
-    elif task.restarts > tries:
-        why = f"{job} was requeued: it is at try {task.restarts}"
-    elif task.waits:
+    if task.restarts > tries:
+        return "ended", f"{job} was requeued: it is at try {task.restarts}"
+    if task.waits:
         return "unknown", f"{job} is {task.state}, and try {tries} of it had begun"
-    elif task.lost_its_worker:
+    if task.lost_its_worker:
         return "unknown", f"{job} holds {task.nodes} only, and {_not_seen(task.host, 'lost', f'{job}.{tries}')}"
-    elif not task.ended:
+    if not task.ended:
         return "running", f"{job} is {task.state}"
-    else:
-        why = f"{job} is {task.state}"
-    if silent := _silent_node(home, f"{job}.{tries}"):
-        return "unknown", f"{why}, but {silent}"
-    return "ended", why
+    return "ended", f"{job} is {task.state}"
 
 
 def _silent_node(home: Path, worker: str) -> str:
@@ -95,22 +110,28 @@ def _not_seen(host: str, found: str, worker: str) -> str:
     )
 
 
-def memory(home: Path, job: str, tries: int) -> str:
-    """What the log of the task says of this try; see above. Never raises."""
-    try:
-        with open(home / "jobs" / f"{job}.log", "rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
-            text = log.read()
-    except OSError:
-        return ""
-    _, begun, after = text.rpartition(f" {job}.{tries} begins on ".encode())
-    mine = after.partition(f" {job}.{tries + 1} begins on ".encode())[0]
-    if not begun or not _FOR_MEMORY.search(mine):
-        return ""
-    return (
-        f"the cluster ended its worker {job}.{tries} for want of memory: raise resources.memory, or run fewer cells at "
-        "once (job.slots)"
-    )
+def told(native_id: str, home: Path, job: str, tries: int) -> dict[str, str]:
+    """`state`, `why` and `memory`; see above. Never raises. The site's accounting is asked only in the time that the
+    other questions left, and only about a worker that ended for want of memory, or that squeue has forgotten."""
+    began = time.monotonic()
+    found, why, listed = _look(native_id, home, job, tries)
+    starved = task_log.killed_for_memory(home, job, tries)
+    known: list[Try] = []
+    left = TOTAL_SECONDS - (time.monotonic() - began)
+    if found == "ended" and (starved or not listed) and left >= 1:
+        with contextlib.suppress(SweepstackError):
+            known = Accounting().tries(native_id, [job], min(left, accounting.SECONDS)).get(job, [])
+    # As many tries as the worker's name says, or the accounting means another job that had this number.
+    if not listed and len(known) == tries + 1 and known[-1].state in queue.ENDED:
+        why += f" (sacct: {known[-1].state}, exit code {known[-1].exit})"
+        starved = starved or known[-1].state == "OUT_OF_MEMORY"
+    return {"state": found, "why": why, "memory": _for_memory(f"{job}.{tries}", known) if starved else ""}
+
+
+def _for_memory(worker: str, known: Sequence[Try]) -> str:
+    line = accounting.enough(known)
+    do = states.MEMORY.format(line=line) if line else "raise resources.memory"
+    return f"the cluster ended its worker {worker} for want of memory: {do}, or run fewer cells at once (job.slots)"
 
 
 def main(argv: list[str]) -> int:
@@ -119,6 +140,5 @@ def main(argv: list[str]) -> int:
         print(json.dumps({"state": "unknown", "why": "four arguments: NATIVE_ID HOME JOB TRY"}))
         return 2
     home, job, tries = Path(argv[2]), argv[3], int(argv[4])
-    found, why = state(argv[1], home, job, tries)
-    print(json.dumps({"state": found, "why": why, "memory": memory(home, job, tries)}))
+    print(json.dumps(told(argv[1], home, job, tries)))
     return 0

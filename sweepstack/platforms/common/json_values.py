@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Any
 
 
@@ -11,3 +12,23 @@ def number(value: Any, *, least: float = 0.0) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
         return None
     return float(value)
+
+
+def text(row: Any, key: str) -> str:
+    """The text that a JSON object has under `key`; "" when it has none, or when `row` is no object."""
+    found = row.get(key) if isinstance(row, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def identifier(row: Any) -> str:
+    """The id of a JSON object; "" when it can't be read."""
+    return text(row, "id")
+
+
+def moment(value: Any) -> datetime | None:
+    """The time that an ISO 8601 text names; None when it can't be read or has no UTC offset."""
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

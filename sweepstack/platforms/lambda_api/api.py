@@ -7,12 +7,9 @@ after a write sees it. Lambda allows one request a second, and one launch in 12 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -20,16 +17,17 @@ from sweepstack.onbox.common.errors import (
     NotAuthorized,
     OutcomeUnknown,
     PlatformError,
-    RequestRefused,
     Unreachable,
 )
-from sweepstack.platforms.common import redact
+from sweepstack.platforms.common import sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.lambda_api.errors import NO_SUCH_THING, code_of, refused
-from sweepstack.platforms.lambda_api.states import identifier
 
 BASE_VARIABLE, BASE_URL = "LAMBDA_API_BASE_URL", "https://cloud.lambda.ai/api/v1"
 KEY_VARIABLE = "LAMBDA_API_KEY"
@@ -42,36 +40,19 @@ READ_SECONDS = 180.0
 """Limit for a read: at one request a second, those of other boxes come first."""
 POLL_SECONDS = 3.0
 _ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
-_sessions: dict[tuple[str, str], Session] = {}
-_sessions_lock = threading.Lock()
+NAMES = Names("Lambda", "lambda_api", "instances")
 
 
 def session() -> Session:
     """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
-    base = os.environ.get(BASE_VARIABLE, "").strip().rstrip("/") or BASE_URL
-    key = os.environ.get(KEY_VARIABLE, "").strip()
-    if not key:
-        raise NotAuthorized(f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise NotAuthorized(f"the key for Lambda is not one: it holds blanks or other special signs: {KEY_VARIABLE}")
-    redact.learn({KEY_VARIABLE: key}, of="lambda_api")
-    with _sessions_lock:
-        if (base, key) not in _sessions:
-            _sessions[base, key] = Session(base, key)
-        return _sessions[base, key]
-
-
-def forget() -> None:
-    """Drops all cached answers: for tests that change the simulated platform directly."""
-    with _sessions_lock:
-        _sessions.clear()
+    missing = f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`"
+    key = sessions.key_in(KEY_VARIABLE, "Lambda", missing, NAMES.adapter)
+    return SESSIONS.of(sessions.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
 def checked_id(native_id: str) -> str:
-    """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be an id."""
-    if not _ID.fullmatch(native_id):
-        raise RequestRefused(f"{native_id!r} is no id of a Lambda instance")
-    return native_id
+    """See `sessions.checked_id`."""
+    return sessions.checked_id(native_id, _ID, "Lambda instance")
 
 
 class _LaunchTurns(RateLimiter):
@@ -86,14 +67,6 @@ class _LaunchTurns(RateLimiter):
         self._requests.take(deadline, what)
 
 
-@dataclass(frozen=True)
-class Instances:
-    """A complete list of instances by id. `damaged`: entries without an id; with any, no absence is proved."""
-
-    by_id: Mapping[str, Mapping[str, Any]]
-    damaged: int = 0
-
-
 class Session:
     """One key at one API address, with its rate limits and shared answers. Safe to share between threads.
 
@@ -106,12 +79,12 @@ class Session:
         requests = RateLimiter(REQUESTS)
         self.http = HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=requests)
         self._launches = HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=_LaunchTurns(requests))
-        self._instances = SingleFlight[Instances]()
+        self._instances = SingleFlight[Listed]()
         self._types = SingleFlight[dict[str, Any]]()
         self._made: dict[str, float] = {}  # id → when we launched it (monotonic)
         self._ended: set[str] = set()  # ids whose terminate was accepted
 
-    def instances(self, *, max_age: float = 0.0) -> Instances:
+    def instances(self, *, max_age: float = 0.0) -> Listed:
         """All instances that the key sees. `max_age`: seconds that the list may be old. Raises Unreachable."""
         return self._instances.get(self._list, max_age=max_age)
 
@@ -144,7 +117,7 @@ class Session:
         try:
             return self._launches.write("POST", "/instance-operations/launch", body, deadline=deadline)
         finally:
-            self.forget_lists()
+            self._instances.forget()  # from now on no caller gets a list from before this
 
     def launched(self, native_id: str) -> None:
         """Notes that we launched this instance now."""
@@ -156,7 +129,7 @@ class Session:
         try:
             answer = self.http.write("POST", "/instance-operations/terminate", body, deadline=Deadline(READ_SECONDS))
         finally:
-            self.forget_lists()
+            self._instances.forget()  # from now on no caller gets a list from before this
         if answer.ok:
             self._ended.add(native_id)
         return answer
@@ -191,16 +164,11 @@ class Session:
             why = refused(self.http, answer, "to add your SSH key to the account (nothing was rented)")
         raise why
 
-    def forget_lists(self) -> None:
-        """From now on no caller gets a list from before this moment."""
-        self._instances.forget()
-
-    def _list(self) -> Instances:
+    def _list(self) -> Listed:
         found = self._data(self.http.read("/instances", deadline=Deadline(READ_SECONDS)), "its instances")
         if not isinstance(found, list):
             raise Unreachable("Lambda's list of instances is none, so nothing is known")
-        by_id = {identifier(row): row for row in found if identifier(row)}
-        return Instances(by_id, sum(1 for row in found if not identifier(row)))
+        return Listed.of(NAMES, found)
 
     def _data(self, answer: Answer, asked: str) -> Any:
         if not answer.ok:
@@ -215,3 +183,6 @@ class Session:
 def _material(public_key: str) -> str:
     """Type and key of a public key, without its comment."""
     return " ".join(public_key.split()[:2])
+
+
+SESSIONS = Sessions(Session)

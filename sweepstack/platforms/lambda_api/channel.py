@@ -24,7 +24,6 @@ FIRST_BOOT = (
     f"{', '.join([ROOT, f'{ROOT}/mnt', *(f'{ROOT}/{folder}' for folder in FOLDERS)])}]\n"
 )
 """What cloud-init does once, at an instance's first boot: a create that was cancelled makes no folders."""
-PROBE_SECONDS = 10.0
 
 
 def channel_to(record: BoxRecord) -> SshChannel:
@@ -44,9 +43,4 @@ def channel_to(record: BoxRecord) -> SshChannel:
 def why_silent(record: BoxRecord) -> str:
     """Connects, and makes the box's folders where they are not there. Returns why the box can't be used yet; "" when
     it can."""
-    if not probe.ON:
-        return ""
-    try:
-        return probe.runs(channel_to(record), ["mkdir", "-p", *FOLDERS], seconds=PROBE_SECONDS)
-    except PlatformError as error:
-        return str(error)
+    return probe.why_silent(lambda: channel_to(record), ["mkdir", "-p", *FOLDERS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,21 +16,19 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     one_line,
 )
-from sweepstack.onbox.host.offers import Offer, no_offer_left
+from sweepstack.onbox.host.offers import Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Watch
-from sweepstack.platforms.common.look_again import sent_or_found
+from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.renting import Try, first_granted, must_be_wanted, must_not_be_too_dear, with_key
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, session
 from sweepstack.platforms.lambda_api.channel import FIRST_BOOT, why_silent
 from sweepstack.platforms.lambda_api.errors import refused
-from sweepstack.platforms.lambda_api.lookup import LOOKS, by_id, by_tag, recorded
+from sweepstack.platforms.lambda_api.lookup import by_id, by_tag, recorded
 from sweepstack.platforms.lambda_api.offers import fitting, must_be_possible
 from sweepstack.platforms.lambda_api.states import ASKED_KEY, BILLS, MOST_NAME, TAG, TAG_KEY, UNHEALTHY
-
-_CENT_OF_A_CENT = 1e-4
 
 
 def create(request: BoxRequest, wait: Wait) -> BoxRecord:
@@ -50,17 +47,16 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         record = memory.find(partial(by_id, at_hand), listed, listed)
         made = record is None
         if record is None:
-            _go_on(request, wait)
-            record = _rent(at_hand, request, wait, deadline, memory)
-        else:
-            memory.made(record.native_id)
-            if record.phase is Phase.ENDING:
-                raise NotYetGone(
-                    f"{record.native_id} carries the tag {request.tag} and is being terminated: finish that first"
-                )
+            must_be_wanted(request, wait)
+            record = _rent(at_hand, with_key(request), wait, deadline, memory)
+        memory.made(record.native_id)
+        if not made and record.phase is Phase.ENDING:
+            raise NotYetGone(
+                f"{record.native_id} carries the tag {request.tag} and is being terminated: finish that first"
+            )
     note = f" ({record.note})" if record.note else ""
     wait.progress(f"{request.name}: {'rented' if made else 'adopted'} {record.location}{note}")
-    _must_not_be_too_dear(record, request)
+    must_not_be_too_dear(record, request.name, request.max_price, digits=2)
     return _until_ready(at_hand, request, record, wait, deadline)
 
 
@@ -69,52 +65,27 @@ def _rent(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
     holding the tag's lock (which gives `memory`), when no list has an instance of this tag.
 
     Raises NoCapacity with every refusal when no offer could be rented; what another offer can't do better at once."""
-    public_key = request.public_key.strip()
-    if not public_key:
-        from sweepstack.channel.ssh.keys import public_key as own_key
-
-        public_key = own_key()
     offers = fitting(session.types(), request.constraints)
     refusals: list[str] = []
     if request.offer:
         if request.offer not in [offer.key for offer in offers]:
             refusals.append(f"{request.offer}: no room there now, or above the price that you allow")
         offers.sort(key=lambda offer: offer.key != request.offer)
-    key_name = session.key_name(public_key, deadline) if offers else ""
+    key_name = session.key_name(request.public_key, deadline) if offers else ""
+    tries = []
     for offer in offers:
-        _go_on(request, wait)
         what = f"{offer.gpu_count}× {offer.gpu} at {offer.price_per_hour:.2f} USD/h in {offer.region}"
-        wait.progress(f"{request.name}: asking Lambda for {what}")
-        asked = datetime.now(UTC).replace(microsecond=0)
-        with memory.renting():
-            memory.sending()
-            try:
-                granted = sent_or_found(
-                    partial(_launched, session, _body(request, offer, key_name, asked), what, deadline),
-                    partial(by_tag, session, request.tag, max_age=0.0),
-                    LOOKS,
-                    request.name,
-                    wait,
-                )
-            except DeadlineOver as error:
-                raise PlatformError("\n".join([f"{request.name}: nothing was rented: {error}", *refusals])) from error
-            if isinstance(granted, NoCapacity):
-                memory.nothing()
-        if isinstance(granted, BoxRecord):
-            memory.made(granted.native_id)
-            return granted
-        if not isinstance(granted, NoCapacity):
-            memory.made(granted)
-            session.launched(granted)
-            return _new(session, request, offer, granted, asked)
-        refusals.append(f"{offer.key}: {one_line(granted)}")
-        wait.progress(f"{request.name}: {one_line(granted)}")
-    raise no_offer_left(refusals, request.name)
+        send = partial(_launched, session, request, offer, key_name, what, deadline)
+        tries.append(Try(offer.key, f"Lambda for {what}", send))
+    return first_granted(tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, memory, refusals)
 
 
-def _launched(session: Session, body: Mapping[str, Any], what: str, deadline: Deadline) -> str | NoCapacity:
-    """The id of the new instance, or the refusal where the next offer is worth a try. Raises every other refusal."""
-    answer = session.launch(body, deadline)
+def _launched(
+    session: Session, request: BoxRequest, offer: Offer, key_name: str, what: str, deadline: Deadline
+) -> BoxRecord | NoCapacity:
+    """The new instance, or the refusal where the next offer is worth a try. Raises every other refusal."""
+    asked = datetime.now(UTC).replace(microsecond=0)
+    answer = session.launch(_body(request, offer, key_name, asked), deadline)
     if not answer.ok:
         error = refused(session.http, answer, what)
         if isinstance(error, NoCapacity):
@@ -124,7 +95,8 @@ def _launched(session: Session, body: Mapping[str, Any], what: str, deadline: De
     ids = data.get("instance_ids") if isinstance(data, dict) else None
     if not isinstance(ids, list) or len(ids) != 1 or not isinstance(ids[0], str) or not ids[0]:
         raise OutcomeUnknown(f"Lambda accepted the launch of {what}, and its answer names no instance")
-    return ids[0]
+    session.launched(ids[0])
+    return _new(session, request, offer, ids[0], asked)
 
 
 def _body(request: BoxRequest, offer: Offer, key_name: str, asked: datetime) -> dict[str, Any]:
@@ -195,30 +167,10 @@ def _until_ready(session: Session, request: BoxRequest, record: BoxRecord, wait:
         why = f"{request.name} is {seen.phase}, not running: {seen.note or 'it was ended, not by this command'}"
     if why:
         raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])
-    _must_not_be_too_dear(seen, request)
+    must_not_be_too_dear(seen, request.name, request.max_price, digits=2)
     return seen
 
 
 def _absent(record: BoxRecord) -> BoxRecord:
     """The record of an instance that Lambda no longer knows, `LAG_SECONDS` after its launch or later."""
     return BoxRecord(record.native_id, record.tag, record.account, Phase.GONE, None, None, record.location)
-
-
-def _must_not_be_too_dear(record: BoxRecord, request: BoxRequest) -> None:
-    """Raises StillCreating for an instance above the highest price. Does not end it: a person decides."""
-    price, most = record.price_per_hour, request.max_price
-    if most is None or price is None or price <= most + _CENT_OF_A_CENT:
-        return
-    raise StillCreating(
-        record.native_id,
-        record.outputs(),
-        [
-            f"{request.name} was rented and costs {price:.2f} USD/h, above the {most:.4f} that you allow: it bills "
-            "now. Raise max_price to keep it, or destroy it"
-        ],
-    )
-
-
-def _go_on(request: BoxRequest, wait: Wait) -> None:
-    if wait.cancelled.is_set():
-        raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")

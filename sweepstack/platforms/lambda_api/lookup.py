@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.onbox.common.errors import Unreachable, WrongAccount
+from sweepstack.onbox.common.errors import WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import first_of
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.lambda_api import same_account
-from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, Session, checked_id
-from sweepstack.platforms.lambda_api.states import carries, gone, identifier, noted, record_of
-
-LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-"""Seconds before each look for an instance whose launch may have been carried out."""
+from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, NAMES, Session, checked_id
+from sweepstack.platforms.lambda_api.states import carries, gone, record_of
 
 
 def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
@@ -51,41 +49,19 @@ def by_tag(
     if not found and max_age is None:  # a list from a moment ago does not prove that there is none
         found = _carrying(session, tag, 0.0)
     if not found:
-        if damaged := session.instances(max_age=paced(FRESH_SECONDS)).damaged:
-            raise Unreachable(
-                f"whether there is a box {tag} is not known: {damaged} of Lambda's instances can't be read. Look at "
-                "the console"
-            )
+        session.instances(max_age=paced(FRESH_SECONDS)).must_be_whole(tag)
         _must_be_at_hand(session, account, f"the box {tag}")
         return None
-    found.sort(key=lambda one: (one.phase is Phase.ENDING, one.native_id != known, _age(one)))
-    first = replace(found[0], account=account or found[0].account)
-    others = [other.native_id for other in found[1:] if other.phase is not Phase.ENDING]
-    if not others:
-        return first
-    ends = ", ".join(f"sweepctl audit --end lambda_api:{other}" for other in others)
-    twins = ", ".join(others)
-    return noted(
-        first,
-        f"{len(others) + 1} instances carry this tag, and {twins} may bill beside it: end what is too many: {ends}",
-    )
+    first = first_of(found, known, NAMES)
+    return replace(first, account=account or first.account)
 
 
 def listed(session: Session, prefix: str) -> list[BoxRecord]:
     """Every instance whose tag begins with `prefix` or can't be read, sorted by id; last, one record for those without
     an id."""
     instances = session.instances(max_age=paced(FRESH_SECONDS))
-    records = [recorded(session, row) for row in instances.by_id.values()]
-    found = [
-        record
-        for record in records
-        if record.phase is not Phase.GONE and (record.tag.startswith(prefix) or not record.tag)
-    ]
-    found.sort(key=lambda record: record.native_id)
-    if instances.damaged:
-        place = f"Lambda, {instances.damaged} instances whose id can't be read: look at the console"
-        found.append(BoxRecord("", "", session.account, Phase.UNKNOWN, None, None, place, place))
-    return found
+    records = (recorded(session, row) for row in instances.by_id.values())
+    return instances.tagged((one for one in records if one.phase is not Phase.GONE), prefix, session.account)
 
 
 def recorded(session: Session, row: Mapping[str, Any]) -> BoxRecord:
@@ -109,7 +85,3 @@ def _must_be_at_hand(session: Session, account: str, what: str) -> None:
             "key; or, where that key was withdrawn, look at another box that it rented and that is still there, with "
             "the key at hand (`sweepctl status`): what sees one of its boxes is of its account"
         )
-
-
-def _age(record: BoxRecord) -> tuple[datetime, str]:
-    return record.created_at or datetime.max.replace(tzinfo=UTC), record.native_id

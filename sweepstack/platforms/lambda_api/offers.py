@@ -46,6 +46,7 @@ def in_region(there: str, asked: str) -> bool:
 
 
 def _offers(entry: Any, wanted: Constraints) -> list[Offer]:
+    """The offers of one type: one for each region where there is room. None for a type that can't be read."""
     kind = entry.get("instance_type") if isinstance(entry, dict) else None
     places = entry.get("regions_with_capacity_available") if isinstance(entry, dict) else None
     if not isinstance(kind, dict) or not isinstance(places, list):
@@ -78,6 +79,7 @@ def _offers(entry: Any, wanted: Constraints) -> list[Offer]:
 
 
 def _fits(wanted: Constraints, name: str, text: str, memory: float | None, gpus: int, specs: Mapping[str, Any]) -> bool:
+    """Whether a type has all that is wanted. `text`: its card, as Lambda describes it; `memory`: GB of each card."""
     plain = text.replace("(", " ").replace(")", " ")
     spellings = (f"{plain} {name}", f"{plain.replace(' GB', 'GB')} {name}")
     if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in spellings):

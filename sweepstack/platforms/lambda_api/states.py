@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """The form of a tag that can be a value of Lambda's tags."""
@@ -36,18 +34,6 @@ BILLS = {
 """What an instance costs in each phase, for messages."""
 
 
-def identifier(row: Any) -> str:
-    """The instance's id; "" when it can't be read."""
-    found = row.get("id") if isinstance(row, dict) else None
-    return found if isinstance(found, str) else ""
-
-
-def status_of(row: Mapping[str, Any]) -> str:
-    """Lambda's word for its state; "" when it can't be read."""
-    found = row.get("status")
-    return found if isinstance(found, str) else ""
-
-
 def marked(row: Mapping[str, Any], key: str = TAG_KEY) -> str | None:
     """The value of the instance's tag `key`; "" when it has none, None when its tags can't be read or are left out."""
     tags = row.get("tags")
@@ -65,21 +51,21 @@ def carries(row: Mapping[str, Any], tag: str) -> bool:
 
 def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
     """The instance as a record. `ending`: Lambda accepted its terminate, whatever it shows. Raises nothing."""
-    native_id, name, marker = identifier(row), row.get("name"), marked(row)
+    native_id, name, marker = identifier(row), text(row, "name"), marked(row)
     kind, region = _dict(row, "instance_type"), str(_dict(row, "region").get("name") or "")
     cents, gpus = number(kind.get("price_cents_per_hour")), _dict(kind, "specs").get("gpus")
     phase, note = _phase(row)
-    if marker is None and phase is not Phase.GONE and isinstance(name, str) and name.startswith("sweepstack-"):
+    if marker is None and phase is not Phase.GONE and name.startswith("sweepstack-"):
         phase, note = Phase.UNKNOWN, "its tags can't be read, so whose box it is is not known"
     if ending and phase in (Phase.CREATING, Phase.RUNNING):
         phase, note = Phase.ENDING, "its terminate was accepted, and Lambda still shows it"
     return BoxRecord(
         native_id,
-        marker or (name if isinstance(name, str) else ""),
+        marker or name,
         account,
         phase,
         None if cents is None else cents / 100,
-        _asked(row),
+        moment(marked(row, ASKED_KEY)),
         f"Lambda {region}".strip() + f", instance {native_id}",
         note,
         endpoint=_endpoint(row) if phase in (Phase.RUNNING, Phase.CREATING) else None,
@@ -94,13 +80,9 @@ def gone(native_id: str, account: str) -> BoxRecord:
     return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Lambda, instance {native_id}")
 
 
-def noted(record: BoxRecord, note: str) -> BoxRecord:
-    """The record with a note more."""
-    return replace(record, note="; ".join(part for part in (record.note, note) if part))
-
-
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
-    status = status_of(row)
+    """The phase, and a note for people where the phase alone does not say enough."""
+    status = text(row, "status")
     if status == "active":
         return (Phase.RUNNING, "") if _endpoint(row) else (Phase.CREATING, "it is active and has no address yet")
     known = {
@@ -118,14 +100,6 @@ def _endpoint(row: Mapping[str, Any]) -> SshEndpoint | None:
     """Its address, which another launch never has again; its host key stays as long as its disk."""
     address = row.get("ip")
     return SshEndpoint(address, PORT, USER, start=identifier(row)) if isinstance(address, str) and address else None
-
-
-def _asked(row: Mapping[str, Any]) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(marked(row, ASKED_KEY) or "")
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None
 
 
 def _dict(row: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ INDEX = ".index.json"
 MOST_LOG = 64 << 20
 """Bytes of a log that is copied at each look at which it grew; a larger one stays in the bucket."""
 FRESH_SECONDS = 2.0
-"""One command asks for a box and then reads it: that is one look."""
+"""A look of this age is used again: one command asks for a box and then reads it."""
 CHUNK = 1 << 20
 PARALLEL = 16
 TRIES = 3
@@ -104,7 +104,8 @@ class Bucket:
         return b"".join(self._body(path, offset, limit))
 
     def fetch(self, path: str, copy: Any, say: Callable[[int], None]) -> None:
-        """Appends to the open file `copy` what it lacks of an object. Raises Unreachable, with a part in `copy`."""
+        """Appends to the open file `copy` what it lacks of an object. `say` gets the bytes of each step. Raises
+        Unreachable, with a part in `copy`."""
         done = copy.seek(0, os.SEEK_END)
         if done > self.objects[path].size:
             copy.truncate(0)
@@ -116,6 +117,7 @@ class Bucket:
             say(len(chunk))
 
     def _copy(self, path: str) -> None:
+        """Copies an object of the last look into the mirror."""
         write_atomically(self.mirror / path, self.read(path, 0, None))
 
     def _body(self, path: str, offset: int, limit: int | None) -> Iterator[bytes]:
@@ -168,6 +170,7 @@ class Bucket:
         return False
 
     def _bring(self, wanted: list[str]) -> None:
+        """Makes the mirror hold these objects, as they were listed, and no others."""
         index = self.mirror / INDEX
         try:
             known = json.loads(index.read_bytes())
@@ -198,10 +201,11 @@ def is_plain(path: str) -> bool:
 
 @contextlib.contextmanager
 def _for_people(where: str) -> Iterator[None]:
-    """What object storage says, as what a box says that can't be asked."""
+    """Turns the errors of object storage into Unreachable, as for a box that can't be asked."""
     try:
         yield
     except EvidenceError as error:
+        # By its name: its module imports the SDK.
         kind = Changed if type(error).__name__ == "Precondition" else Unreachable
         raise kind(f"what came back can't be asked: {error}") from error
     except OSError as error:

@@ -34,7 +34,7 @@ class HandChannel(LocalChannel):
         return f"nothing has come back yet; its bundle is {bundle_here}" if bundle_here is not None else ""
 
     def lock_held(self, path: str) -> bool:
-        """Whether a session said a while ago that its runner lives."""
+        """For the runner's lock: whether a session said so within `returns.ALIVE_SECONDS`."""
         return self.returned.alive if path == box_layout.RUNNER_LOCK else super().lock_held(path)
 
     def pack(self, runner: str, facts: Mapping[str, Any]) -> str:

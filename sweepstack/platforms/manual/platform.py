@@ -142,6 +142,7 @@ class HandPlatform(LocalPlatform, IsHost):
         return self._store.root / CLOSED_BOXES / f"{native_id}.json"
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
+        """GONE only where we ended the box ourselves; a folder that was removed in another way proves nothing."""
         record = super()._without_folder(native_id, account, box)
         if record.phase is not Phase.GONE or self._closed(native_id).exists():
             return record

@@ -70,6 +70,7 @@ def take_in(returns: str, box: Path, native_id: str) -> Returned:
 
 
 def _taken(folder: Path, box: Path, native_id: str) -> Returned:
+    """See `take_in`. Of several copies the one counts whose journal is the longest, if it goes on from all others."""
     found = list(copies(folder))
     ours = [copy for copy in found if copy.whose.get("native_id") == native_id]
     known = _known(box)

@@ -7,12 +7,9 @@ second.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import (
@@ -20,18 +17,19 @@ from sweepstack.onbox.common.errors import (
     NotAuthorized,
     OutcomeUnknown,
     PlatformError,
-    RequestRefused,
     Unreachable,
     WrongAccount,
 )
-from sweepstack.platforms.common import redact
+from sweepstack.platforms.common import sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.paperspace_api.errors import NO_SUCH_THING, code_of, refused
 from sweepstack.platforms.paperspace_api.login_script import login_script
-from sweepstack.platforms.paperspace_api.states import identifier
 
 BASE_VARIABLE, BASE_URL = "PAPERSPACE_API_BASE_URL", "https://api.paperspace.com/v1"
 KEY_VARIABLE = "PAPERSPACE_API_KEY"
@@ -47,49 +45,22 @@ READ_SECONDS = 180.0
 """Limit for a read: the requests for other boxes come first."""
 POLL_SECONDS = 5.0
 _ID = re.compile(r"ps[0-9a-z]{4,40}")
-_sessions: dict[tuple[str, str], Session] = {}
-_sessions_lock = threading.Lock()
+NAMES = Names("Paperspace", "paperspace_api", "machines")
 
 
 def session() -> Session:
     """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
-    base = os.environ.get(BASE_VARIABLE, "").strip().rstrip("/") or BASE_URL
-    key = os.environ.get(KEY_VARIABLE, "").strip()
-    if not key:
-        raise NotAuthorized(
-            f"there is no key for Paperspace's API: `export {KEY_VARIABLE}=…`; or, without a key, make the machine in "
-            "its console, and use the platform paperspace with `host:`"
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise NotAuthorized(
-            f"the key for Paperspace is not one: it holds blanks or other special signs: {KEY_VARIABLE}"
-        )
-    redact.learn({KEY_VARIABLE: key}, of="paperspace_api")
-    with _sessions_lock:
-        if (base, key) not in _sessions:
-            _sessions[base, key] = Session(base, key)
-        return _sessions[base, key]
-
-
-def forget() -> None:
-    """Drops all cached answers: for tests that change the simulated platform directly."""
-    with _sessions_lock:
-        _sessions.clear()
+    missing = (
+        f"there is no key for Paperspace's API: `export {KEY_VARIABLE}=…`; or, without a key, make the machine in its "
+        "console, and use the platform paperspace with `host:`"
+    )
+    key = sessions.key_in(KEY_VARIABLE, "Paperspace", missing, NAMES.adapter)
+    return SESSIONS.of(sessions.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
 def checked_id(native_id: str) -> str:
-    """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be an id."""
-    if not _ID.fullmatch(native_id):
-        raise RequestRefused(f"{native_id!r} is no id of a Paperspace machine")
-    return native_id
-
-
-@dataclass(frozen=True)
-class Machines:
-    """A complete list of machines by id. `damaged`: entries without an id; with any, no absence is proved."""
-
-    by_id: Mapping[str, Mapping[str, Any]]
-    damaged: int = 0
+    """See `sessions.checked_id`."""
+    return sessions.checked_id(native_id, _ID, "Paperspace machine")
 
 
 class Session:
@@ -98,7 +69,7 @@ class Session:
     def __init__(self, base: str, key: str) -> None:
         self.http = HttpClient("Paperspace", base, key, key_hint=KEY_VARIABLE, limiter=RateLimiter(REQUESTS))
         self._teams = SingleFlight[str]()
-        self._machines = SingleFlight[Machines]()
+        self._machines = SingleFlight[Listed]()
         self._made: dict[str, float] = {}  # id → when we made it (monotonic)
         self._ended: set[str] = set()  # ids whose delete was accepted
 
@@ -126,15 +97,14 @@ class Session:
                 f"{KEY_VARIABLE}=…` with a key of {account}"
             )
 
-    def machines(self, *, max_age: float = 0.0) -> Machines:
+    def machines(self, *, max_age: float = 0.0) -> Listed:
         """All machines of the team. `max_age`: seconds that the list may be old. Raises Unreachable."""
 
-        def read() -> Machines:
-            found = self._all("/machines", "its machines")
-            by_id = {identifier(row): row for row in found if identifier(row)}
-            for shown in by_id:
+        def read() -> Listed:
+            found = Listed.of(NAMES, self._all("/machines", "its machines"))
+            for shown in found.by_id:
                 self._made.pop(shown, None)
-            return Machines(by_id, sum(1 for row in found if not identifier(row)))
+            return found
 
         return self._machines.get(read, max_age=max_age)
 
@@ -228,15 +198,11 @@ class Session:
             why = refused(self.http, answer, "to add a startup script with your SSH key (nothing was rented)")
         raise why
 
-    def forget_lists(self) -> None:
-        """From now on no caller gets a list from before this moment."""
-        self._machines.forget()
-
     def _write(self, method: str, path: str, body: Mapping[str, Any] | None, deadline: Deadline) -> Answer:
         try:
             return self.http.write(method, path, body, deadline=deadline)
         finally:
-            self.forget_lists()
+            self._machines.forget()  # from now on no caller gets a list from before this
 
     def _all(self, path: str, asked: str, **parameters: str) -> list[Mapping[str, Any]]:
         """Every entry of a list, of all its pages. Raises Unreachable when it can't be read to its end."""
@@ -264,3 +230,6 @@ class Session:
             kind = NotAuthorized if isinstance(error, NotAuthorized | InsufficientFunds) else Unreachable
             raise kind(f"{error}. What Paperspace has is not known") from None
         return answer.data
+
+
+SESSIONS = Sessions(Session)

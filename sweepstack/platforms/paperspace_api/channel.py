@@ -15,8 +15,6 @@ from sweepstack.platforms.paperspace_api.login_script import ROOT
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel
 
-PROBE_SECONDS = 10.0
-
 
 def channel_to(record: BoxRecord) -> SshChannel:
     """A channel to a machine; it does not connect yet. Raises Unreachable for one that is gone or has no address,
@@ -36,9 +34,4 @@ def channel_to(record: BoxRecord) -> SshChannel:
 
 def why_silent(record: BoxRecord) -> str:
     """Connects and runs a command. Returns why the box can't be used yet; "" when it can."""
-    if not probe.ON:
-        return ""
-    try:
-        return probe.runs(channel_to(record), ["true"], seconds=PROBE_SECONDS)
-    except PlatformError as error:
-        return str(error)
+    return probe.why_silent(lambda: channel_to(record), ["true"])

@@ -21,20 +21,19 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     one_line,
 )
-from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
-from sweepstack.platforms.common.look_again import sent_or_found
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.renting import CENT_OF_A_CENT, Try, first_granted, must_be_wanted, with_key
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.paperspace_api.api import Session, session
 from sweepstack.platforms.paperspace_api.errors import refused
-from sweepstack.platforms.paperspace_api.lookup import LOOKS, by_id, by_tag
+from sweepstack.platforms.paperspace_api.lookup import by_id, by_tag
 from sweepstack.platforms.paperspace_api.machine_types import Kind, disk_gb, fitting, must_be_possible, regions
 from sweepstack.platforms.paperspace_api.ready import begin, until_ready
-from sweepstack.platforms.paperspace_api.states import BILLS, TAG, identifier, record_of
+from sweepstack.platforms.paperspace_api.states import BILLS, TAG, record_of
 
-_CENT_OF_A_CENT = 1e-4
 _STARTS = ("start", "restart")
 
 
@@ -57,14 +56,13 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         record = memory.find(partial(by_id, at_hand), listed, listed)
         made = record is None
         if record is None:
-            _go_on(request, wait)
-            record = _make(at_hand, request, wait, deadline, memory)
-        else:
-            memory.made(record.native_id)
-            if record.phase is Phase.ENDING:
-                raise NotYetGone(
-                    f"{record.native_id} carries the tag {request.tag} and is being deleted: finish that first"
-                )
+            must_be_wanted(request, wait)
+            record = _make(at_hand, with_key(request), wait, deadline, memory)
+        memory.made(record.native_id)
+        if not made and record.phase is Phase.ENDING:
+            raise NotYetGone(
+                f"{record.native_id} carries the tag {request.tag} and is being deleted: finish that first"
+            )
         note = f" ({record.note})" if record.note else ""
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.location}{note}")
         # The lock is held until it is told to start: of two commands, one starts it.
@@ -94,56 +92,28 @@ def _make(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
     while holding the tag's lock (which gives `memory`), when no list has a machine of this tag.
 
     Raises NoCapacity with every refusal when none could be made; at once, what another type can't do better."""
-    public_key = request.public_key.strip()
-    if not public_key:
-        from sweepstack.channel.ssh.keys import public_key as own_key
-
-        public_key = own_key()
-    wanted = request.constraints
+    wanted, account = request.constraints, session.account()
     kinds = fitting(session.templates(), wanted)
-    script = session.script_id(public_key, deadline)
-    refusals: list[str] = []
+    script = session.script_id(request.public_key, deadline)
+    tries = []
     for kind, region in [(kind, region) for kind in kinds for region in regions(wanted)]:
-        _go_on(request, wait)
         what = f"{kind.label} in {region} with {kind.template_name}"
-        wait.progress(f"{request.name}: asking Paperspace for {what}")
-        with memory.renting():
-            memory.sending()
-            try:
-                granted = sent_or_found(
-                    partial(_granted, session, _body(request, kind, region, script), what, deadline),
-                    partial(by_tag, session, request.tag, max_age=0.0),
-                    LOOKS,
-                    request.name,
-                    wait,
-                )
-            except DeadlineOver as error:
-                raise PlatformError("\n".join([f"{request.name}: nothing was rented: {error}", *refusals])) from error
-            if isinstance(granted, NoCapacity):
-                memory.nothing()
-        if isinstance(granted, BoxRecord):
-            memory.made(granted.native_id)
-            return granted
-        if not isinstance(granted, NoCapacity):
-            record = record_of(granted, session.account())
-            memory.made(record.native_id)
-            session.made(record.native_id)
-            return replace(record, tag=request.tag)
-        refusals.append(f"{kind.label} in {region}: {one_line(granted)}")
-        wait.progress(f"{request.name}: {one_line(granted)}")
-    raise no_offer_left(refusals, request.name)
+        send = partial(_granted, session, account, _body(request, kind, region, script), what, deadline)
+        tries.append(Try(f"{kind.label} in {region}", f"Paperspace for {what}", send))
+    return first_granted(tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, memory, [])
 
 
 def _granted(
-    session: Session, body: Mapping[str, Any], what: str, deadline: Deadline
-) -> Mapping[str, Any] | NoCapacity:
+    session: Session, account: str, body: Mapping[str, Any], what: str, deadline: Deadline
+) -> BoxRecord | NoCapacity:
     """The new machine, or the refusal where the next type or region is worth a try. Raises every other refusal."""
     answer = session.create(body, deadline)
     if answer.ok:
         row = answer.data.get("data") if isinstance(answer.data, dict) else None
         if not isinstance(row, dict) or not identifier(row):
             raise OutcomeUnknown(f"Paperspace accepted the create of {what}, and its answer names no machine")
-        return row
+        session.made(identifier(row))
+        return replace(record_of(row, account), tag=str(body["name"]))
     error = refused(session.http, answer, what)
     if isinstance(error, NoCapacity):
         return error
@@ -209,7 +179,7 @@ def _kept(record: BoxRecord, why: str) -> StillCreating:
 def _must_not_be_too_dear(record: BoxRecord, most: float) -> None:
     """Raises StillCreating for a machine that costs more than was said. Does not end it: a person decides."""
     price = record.price_per_hour
-    if price is None or price <= most + _CENT_OF_A_CENT:
+    if price is None or price <= most + CENT_OF_A_CENT:
         return
     off = "It is not started. " if record.phase is Phase.STOPPED else ""
     raise StillCreating(
@@ -234,8 +204,3 @@ def _priced(record: BoxRecord, request: BoxRequest) -> BoxRecord:
     """The record with the higher of both prices, so that no budget counts less: Paperspace gives no unit of its own."""
     known = [price for price in (record.price_per_hour, request.price_per_hour) if price is not None]
     return replace(record, price_per_hour=max(known) if known else None)
-
-
-def _go_on(request: BoxRequest, wait: Wait) -> None:
-    if wait.cancelled.is_set():
-        raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")

@@ -21,14 +21,9 @@ def code_of(answer: Answer) -> str:
     return code if isinstance(code, str) else ""
 
 
-def says_full(text: str) -> bool:
-    """Whether these words of Paperspace say that there is no such machine free now."""
-    return bool(_NO_CAPACITY.search(text))
-
-
 def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
     """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
-    if answer.status in (400, 409, 412) and says_full(answer.text):
+    if answer.status in (400, 409, 412) and _NO_CAPACITY.search(answer.text):
         return NoCapacity(f"Paperspace has no room for {asked}: {answer.text}")
     if answer.status == 403 and _LIMIT.search(answer.text):
         return RequestRefused(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.host.platform import BoxRecord
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import first_of
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import FRESH_SECONDS, Session, checked_id
-from sweepstack.platforms.paperspace_api.states import carries, gone, identifier, is_deleted, noted, record_of
-
-LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-"""Seconds before each look for a machine whose create may have been carried out."""
+from sweepstack.platforms.paperspace_api.api import FRESH_SECONDS, NAMES, Session, checked_id
+from sweepstack.platforms.paperspace_api.states import carries, gone, is_deleted, record_of
 
 
 def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
@@ -49,38 +46,17 @@ def by_tag(
     if not found and max_age is None:  # a list from a moment ago does not prove that there is none
         found = _carrying(session, tag, 0.0)
     if not found:
-        if damaged := session.machines(max_age=paced(FRESH_SECONDS)).damaged:
-            raise Unreachable(
-                f"whether there is a box {tag} is not known: {damaged} of Paperspace's machines can't be read. Look at "
-                "the console"
-            )
+        session.machines(max_age=paced(FRESH_SECONDS)).must_be_whole(tag)
         return None
-    found.sort(key=lambda one: (one.phase is Phase.ENDING, one.native_id != known, _age(one)))
-    others = [other.native_id for other in found[1:] if other.phase is not Phase.ENDING]
-    if not others:
-        return found[0]
-    ends = ", ".join(f"sweepctl audit --end paperspace_api:{other}" for other in others)
-    return noted(
-        found[0],
-        f"{len(others) + 1} machines carry this tag, and {', '.join(others)} may bill beside it: end what is too many: "
-        f"{ends}",
-    )
+    return first_of(found, known, NAMES)
 
 
 def listed(session: Session, prefix: str) -> list[BoxRecord]:
     """Every machine whose tag begins with `prefix` or can't be read, sorted by id; last, one record for those without
     an id."""
     machines = session.machines(max_age=paced(FRESH_SECONDS))
-    found = [
-        record
-        for row in machines.by_id.values()
-        if (record := _present(session, row)) is not None and (record.tag.startswith(prefix) or not record.tag)
-    ]
-    found.sort(key=lambda record: record.native_id)
-    if machines.damaged:
-        place = f"Paperspace, {machines.damaged} machines whose id can't be read: look at the console"
-        found.append(BoxRecord("", "", session.account(), Phase.UNKNOWN, None, None, place, place))
-    return found
+    records = (_present(session, row) for row in machines.by_id.values())
+    return machines.tagged((one for one in records if one is not None), prefix, session.account())
 
 
 def recorded(session: Session, row: Mapping[str, Any]) -> BoxRecord:
@@ -98,7 +74,3 @@ def _carrying(session: Session, tag: str, max_age: float) -> list[BoxRecord]:
     rows = [row for row in session.machines(max_age=max_age).by_id.values() if carries(row, tag)]
     records = [_present(session, row) for row in rows]
     return [replace(record, tag=tag) for record in records if record is not None]
-
-
-def _age(record: BoxRecord) -> tuple[datetime, str]:
-    return record.created_at or datetime.max.replace(tzinfo=UTC), record.native_id

@@ -14,7 +14,7 @@ from typing import Any
 
 from sweepstack.onbox.common.errors import RequestRefused, Unsupported
 from sweepstack.onbox.host.offers import Constraints, same_gpu
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import number, text
 
 REGIONS = ("ny2", "ca1", "ams1")
 """Paperspace's regions, in the order in which they are asked: ny2 has every card, the others fewer (2026-11)."""
@@ -97,27 +97,28 @@ def _best_templates(templates: Iterable[Mapping[str, Any]]) -> dict[str, Mapping
     """Type → the template that a machine of it gets: with drivers and torch if there is one, of the newest Ubuntu."""
     best: dict[str, Mapping[str, Any]] = {}
     for template in templates:
-        if "ubuntu" not in _told(template).lower() or not _text(template, "id"):
+        if "ubuntu" not in _told(template).lower() or not text(template, "id"):
             continue
         types = template.get("availableMachineTypes")
         for one in types if isinstance(types, list) else ():
-            label = _text(one, "machineTypeLabel") if isinstance(one, dict) and one.get("isAvailable") is True else ""
+            label = text(one, "machineTypeLabel") if isinstance(one, dict) and one.get("isAvailable") is True else ""
             if label and not _CPU.fullmatch(label) and (label not in best or _rank(template) > _rank(best[label])):
                 best[label] = template
     return best
 
 
 def _rank(template: Mapping[str, Any]) -> tuple[bool, float, str]:
+    """The higher, the better: with drivers and torch or not, the version of its Ubuntu, its id."""
     version = _VERSION.search(_told(template))
-    return bool(_READY_MADE.search(_told(template))), float(version[1]) if version else 0.0, _text(template, "id")
+    return bool(_READY_MADE.search(_told(template))), float(version[1]) if version else 0.0, text(template, "id")
 
 
 def _kind(label: str, template: Mapping[str, Any]) -> Kind:
     read = _LABEL.fullmatch(label)
     assert read is not None  # a label has at least one sign
     least = number(template.get("defaultSizeGb")) or 0.0
-    name = _text(template, "name") or _text(template, "id")
-    return Kind(label, read["card"], int(read["count"] or 1), _text(template, "id"), name, int(least))
+    name = text(template, "name") or text(template, "id")
+    return Kind(label, read["card"], int(read["count"] or 1), text(template, "id"), name, int(least))
 
 
 def _called(kind: Kind, name: str) -> bool:
@@ -136,6 +137,7 @@ def _memory_fits(kind: Kind, wanted: Constraints) -> bool:
 
 
 def _none_fits(kinds: Sequence[Kind], wanted: Constraints) -> str:
+    """The refusal where no type fits: what is missing, and what there is."""
     asked = f"{wanted.gpu_count}× {' or '.join(wanted.gpu_names)}"
     named = [kind for kind in kinds if any(_called(kind, name) for name in wanted.gpu_names)]
     if named and wanted.gpu_memory_gb is not None and any(kind.count == wanted.gpu_count for kind in named):
@@ -150,12 +152,8 @@ def _none_fits(kinds: Sequence[Kind], wanted: Constraints) -> str:
 
 
 def _told(template: Mapping[str, Any]) -> str:
-    return f"{_text(template, 'name')} {_text(template, 'operatingSystemLabel')}"
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    found = row.get(key)
-    return found if isinstance(found, str) else ""
+    """How Paperspace calls a template: its name and its system."""
+    return f"{text(template, 'name')} {text(template, 'operatingSystemLabel')}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """The form of a tag that can be a machine's name."""
@@ -29,18 +27,6 @@ BILLS = {
     Phase.UNKNOWN: "it may bill in full",
 }
 """What a machine costs in each phase, for messages."""
-
-
-def identifier(row: Any) -> str:
-    """The machine's id; "" when it can't be read."""
-    found = row.get("id") if isinstance(row, dict) else None
-    return found if isinstance(found, str) else ""
-
-
-def state_of(row: Mapping[str, Any]) -> str:
-    """Paperspace's word for its state; "" when it can't be read."""
-    found = row.get("state")
-    return found if isinstance(found, str) else ""
 
 
 def is_deleted(row: Mapping[str, Any]) -> bool:
@@ -58,25 +44,23 @@ def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> 
 
     The price is the machine's `usageRate`, which Paperspace's pages call a price an hour; its API gives no unit.
     """
-    native_id, name = identifier(row), row.get("name")
+    native_id, where = identifier(row), text(row, "region")
     phase, note = _phase(row)
     if ending and phase is not Phase.ENDING:
         phase, note = Phase.ENDING, "its delete was accepted, and Paperspace still shows it"
-    where = row.get("region")
-    kind = row.get("machineType")
     return BoxRecord(
         native_id,
-        name if isinstance(name, str) else "",
+        text(row, "name"),
         account,
         phase,
         number(row.get("usageRate")) or None,
-        _made(row),
-        f"Paperspace {where if isinstance(where, str) else ''}".strip() + f", machine {native_id}",
+        moment(row.get("dtCreated")),
+        f"Paperspace {where}".strip() + f", machine {native_id}",
         note,
         endpoint=_endpoint(row) if phase in (Phase.RUNNING, Phase.CREATING) else None,
         gpu_count=_cards(row),
         region=_region(where),
-        offer=kind if isinstance(kind, str) else "",
+        offer=text(row, "machineType"),
     )
 
 
@@ -85,13 +69,9 @@ def gone(native_id: str, account: str) -> BoxRecord:
     return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Paperspace, machine {native_id}")
 
 
-def noted(record: BoxRecord, note: str) -> BoxRecord:
-    """The record with a note more."""
-    return replace(record, note="; ".join(part for part in (record.note, note) if part))
-
-
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:
-    state = state_of(row)
+    """The phase, and a note for people where the phase alone does not say enough."""
+    state = text(row, "state")
     if is_deleted(row):
         return Phase.ENDING, "Paperspace deletes it, and still shows it"
     if state == "ready":
@@ -111,14 +91,6 @@ def _endpoint(row: Mapping[str, Any]) -> SshEndpoint | None:
     return SshEndpoint(address, PORT, USER, start=identifier(row)) if isinstance(address, str) and address else None
 
 
-def _made(row: Mapping[str, Any]) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(row.get("dtCreated")))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None
-
-
 def _cards(row: Mapping[str, Any]) -> int | None:
     """The cards that it has; None when Paperspace does not say. Its numbers may come as texts."""
     found = row.get("accelerators")
@@ -128,8 +100,7 @@ def _cards(row: Mapping[str, Any]) -> int | None:
     return sum(int(count) for count in counts) if all(count.isdecimal() for count in counts) else None
 
 
-def _region(where: Any) -> str:
+def _region(where: str) -> str:
     """`ny2` of `East Coast (NY2)`: a create takes the first, and a machine shows the second."""
-    text = where if isinstance(where, str) else ""
-    short = _REGION.search(text)
-    return short[1].lower() if short else text
+    short = _REGION.search(where)
+    return short[1].lower() if short else where

@@ -10,18 +10,21 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from sweepstack.onbox.common.errors import OutcomeUnknown, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import OutcomeUnknown, Unreachable
+from sweepstack.platforms.common import sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
+from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod import keys, legacy_query
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.legacy_query import LastChange, LegacyPods, StillListed
-from sweepstack.platforms.runpod.states import identifier
 
 QUOTA = Quota(60, 60.0)
 """The specification's example; each reply names the quota that holds."""
@@ -43,38 +46,17 @@ LIST_SECONDS = 180.0
 CATALOG_SECONDS = 30.0
 MAX_PAGES = 100
 _POD_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-_sessions: dict[tuple[str, str], Session] = {}
-_sessions_lock = threading.Lock()
+NAMES = Names("RunPod", "runpod", "pods")
 
 
 def session() -> Session:
     """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
-    base, key = keys.base_url(), keys.api_key()
-    with _sessions_lock:
-        if (base, key) not in _sessions:
-            _sessions[base, key] = Session(base, key)
-        return _sessions[base, key]
-
-
-def forget() -> None:
-    """Drops all cached answers: for tests that change the simulated platform directly."""
-    with _sessions_lock:
-        _sessions.clear()
+    return SESSIONS.of(keys.base_url(), keys.api_key())
 
 
 def checked_id(native_id: str) -> str:
-    """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be a pod's id."""
-    if not _POD_ID.fullmatch(native_id):
-        raise RequestRefused(f"{native_id!r} is no id of a RunPod pod")
-    return native_id
-
-
-@dataclass(frozen=True)
-class Pods:
-    """A complete list of pods by id. `damaged`: the number of entries without an id; with any, no absence is proved."""
-
-    by_id: Mapping[str, Mapping[str, Any]]
-    damaged: int = 0
+    """See `sessions.checked_id`."""
+    return sessions.checked_id(native_id, _POD_ID, "RunPod pod")
 
 
 class Session:
@@ -87,7 +69,7 @@ class Session:
         self._lock = threading.Lock()
         self._owner = SingleFlight[str]()
         self._legacy = SingleFlight[LegacyPods]()
-        self._pods = SingleFlight[Pods]()
+        self._pods = SingleFlight[Listed]()
         self._changes = SingleFlight[Mapping[str, LastChange]]()
         self._volumes = SingleFlight[dict[str, Mapping[str, Any]]]()
         self._catalogs: dict[tuple[tuple[str, str], ...], SingleFlight[list[Any]]] = {}
@@ -112,7 +94,7 @@ class Session:
         keys.require(account, legacy.account, "what was asked for")
         return legacy
 
-    def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Pods:
+    def pods(self, *, max_age: float | None = None, gather: float = 0.0) -> Listed:
         """All pods of the account, including those that we made and that the list lacks so far. `max_age`: seconds that
         the list may be old (None: `FRESH_SECONDS`). Raises Unreachable."""
         age = paced(FRESH_SECONDS) if max_age is None else max_age
@@ -121,7 +103,7 @@ class Session:
             missing = {
                 key: pod for key, (_, pod) in self._unlisted.items() if key not in listed.by_id and self._just_made(key)
             }
-        return Pods({**listed.by_id, **missing}, listed.damaged) if missing else listed
+        return replace(listed, by_id={**listed.by_id, **missing}) if missing else listed
 
     def pod(self, native_id: str) -> Mapping[str, Any] | None:
         """The pod; None only when it is proved that there is none: not found by its id, not in a complete list of that
@@ -145,9 +127,7 @@ class Session:
         if native_id in listed.by_id:
             return listed.by_id[native_id]
         if listed.damaged:
-            raise Unreachable(
-                f"whether the pod {native_id} is gone is not known: {listed.damaged} of RunPod's pods can't be read"
-            )
+            raise Unreachable(f"whether the pod {native_id} is gone is not known: {listed.unreadable}")
         if native_id in self.legacy_pods(self.account(), gather=self._gather_seconds()).pods:
             raise StillListed(
                 f"RunPod's REST interface has no pod {native_id}, and its older one shows it: whether it is gone is "
@@ -314,11 +294,10 @@ class Session:
         self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its least bids")
         return legacy_query.gpu_types(query, self._key)
 
-    def _list_pods(self) -> Pods:
-        entries = self._entries("/v2/pods", "pods", {})
-        by_id = {identifier(pod): pod for pod in reversed(entries) if identifier(pod)}
-        self._seen(set(by_id))
-        return Pods(by_id, sum(1 for pod in entries if not identifier(pod)))
+    def _list_pods(self) -> Listed:
+        listed = Listed.of(NAMES, reversed(self._entries("/v2/pods", "pods", {})))
+        self._seen(set(listed.by_id))
+        return listed
 
     def _list_volumes(self) -> dict[str, Mapping[str, Any]]:
         entries = self._entries("/v2/network-volumes", "networkVolumes", {})
@@ -333,3 +312,6 @@ class Session:
 
     def _just_made(self, native_id: str) -> bool:
         return time.monotonic() - self._unlisted[native_id][0] < paced(LAG_SECONDS)
+
+
+SESSIONS = Sessions(Session)

@@ -14,8 +14,6 @@ from sweepstack.platforms.runpod.lookup import mounts_of
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel
 
-PROBE_SECONDS = 10.0
-
 
 def channel_to(session: Session, record: BoxRecord) -> SshChannel:
     """A channel to a running pod; it does not connect yet. Raises Unreachable for a pod that is gone or has no direct
@@ -43,9 +41,4 @@ def channel_to(session: Session, record: BoxRecord) -> SshChannel:
 
 def why_silent(session: Session, record: BoxRecord) -> str:
     """Connects and runs a command. Returns why the pod can't be used yet; "" when it can."""
-    if not probe.ON:
-        return ""
-    try:
-        return probe.runs(channel_to(session, record), ["true"], seconds=PROBE_SECONDS)
-    except PlatformError as error:
-        return str(error)
+    return probe.why_silent(lambda: channel_to(session, record), ["true"])

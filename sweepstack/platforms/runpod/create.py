@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,24 +22,26 @@ from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Lasting, Watch
 from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import LOOKS
 from sweepstack.platforms.common.look_again import sent_or_found
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.renting import must_be_wanted, must_not_be_too_dear, with_key
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.lookup import LOOKS, by_id, by_tag, mounts_of, recorded
+from sweepstack.platforms.runpod.lookup import by_id, by_tag, mounts_of, recorded
 from sweepstack.platforms.runpod.offers import Candidate, candidates, must_be_possible
-from sweepstack.platforms.runpod.states import BILLS, TAG, identifier
+from sweepstack.platforms.runpod.states import BILLS, TAG
 from sweepstack.platforms.runpod.volumes import Placed, for_box
 
 WAKE_SECONDS = 20.0
 """For so long a pod that was told to start may still be shown as stopped."""
 GRACE_SECONDS = 30.0
 """A new pod counts as removed when it was neither listed nor found by its id for so long."""
-_CENT_OF_A_CENT = 1e-4
 
 
 def create(request: BoxRequest, wait: Wait) -> BoxRecord:
@@ -58,9 +59,8 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         record = memory.find(partial(by_id, at_hand), partial(look, max_age=age), partial(look, max_age=0))
         made = record is None
         if record is None:
-            if wait.cancelled.is_set():
-                raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
-            record = rent(at_hand, _with_key(request), volume, wait, memory)
+            must_be_wanted(request, wait)
+            record = rent(at_hand, with_key(request), volume, wait, memory)
         else:
             memory.made(record.native_id)
             must_fit(record, mounts_of(at_hand, record), request, volume)
@@ -70,16 +70,6 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     if record.phase is Phase.STOPPED and not made:
         return record
     return until_ready(at_hand, request.name, record, wait, deadline=deadline, max_price=request.max_price)
-
-
-def _with_key(request: BoxRequest) -> BoxRequest:
-    """The request with the user's public key. Raises before anything is rented when there is no key: without one the
-    box could not be reached."""
-    if request.public_key.strip():
-        return request
-    from sweepstack.channel.ssh.keys import public_key
-
-    return replace(request, public_key=public_key())
 
 
 def rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory) -> BoxRecord:
@@ -118,8 +108,7 @@ def _granted(
     for one in tries:
         offer = one.offer
         what = f"{offer.gpu_count}× {offer.gpu} at {offer.price_per_hour:.3f} USD/h"
-        if wait.cancelled.is_set():
-            raise PlatformError(f"cancelled before {request.name} was rented: nothing exists, nothing bills")
+        must_be_wanted(request, wait)
         left = wait.deadline - (time.monotonic() - begin)
         if left <= 0:
             raise _too_late(request, refusals, reasons, wait.deadline)
@@ -231,21 +220,6 @@ def until_ready(
         raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])
     must_not_be_too_dear(seen, name, max_price)
     return seen
-
-
-def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) -> None:
-    """Raises StillCreating for a pod that costs more than `max_price` (USD/h). Does not end it: a person decides."""
-    price = record.price_per_hour
-    if max_price is None or price is None or price <= max_price + _CENT_OF_A_CENT:
-        return
-    raise StillCreating(
-        record.native_id,
-        record.outputs(),
-        [
-            f"{name} was rented and costs {price:.4f} USD/h, above the {max_price:.4f} that you allow: it bills now. "
-            f"Raise max_price to keep it, or destroy it"
-        ],
-    )
 
 
 def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from sweepstack.onbox.common.errors import NotAuthorized, WrongAccount
-from sweepstack.platforms.common import redact
+from sweepstack.platforms.common import redact, sessions
 from sweepstack.platforms.runpod import sdk
 from sweepstack.platforms.runpod.sdk import KEY_FILE
 
@@ -21,16 +21,14 @@ KEY_HINT = f"{KEY_VARIABLE}, or api_key under [default] in {KEY_FILE}"
 
 def base_url() -> str:
     """The address of the API, from RUNPOD_API_BASE_URL; without it the real one, as with RunPod's own tools."""
-    return os.environ.get(BASE_VARIABLE, "").strip().rstrip("/") or BASE_URL
+    return sessions.base_url(BASE_VARIABLE, BASE_URL)
 
 
 def api_key() -> str:
     """The user's key, from RUNPOD_API_KEY or RunPod's own file. Raises NotAuthorized when there is none."""
     key = os.environ.get(KEY_VARIABLE, "").strip() or _key_in_file()
-    if not key:
-        raise NotAuthorized(f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise NotAuthorized(f"the key for RunPod is not one: it holds blanks or other special signs. Check {KEY_HINT}")
+    missing = f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})"
+    sessions.must_be_a_key(key, "RunPod", missing, f". Check {KEY_HINT}")
     redact.learn({KEY_VARIABLE: key}, of="runpod", file=KEY_FILE)
     return key
 

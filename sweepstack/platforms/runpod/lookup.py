@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import first_of
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod.api import FRESH_SECONDS, Session, checked_id
+from sweepstack.platforms.runpod.api import FRESH_SECONDS, NAMES, Session, checked_id
 from sweepstack.platforms.runpod.legacy_query import StillListed
 from sweepstack.platforms.runpod.states import (
     NOT_SAID,
     bid_of,
     carries,
-    created_at,
-    identifier,
     record_of,
     volume_of,
     why_still,
@@ -26,8 +25,6 @@ from sweepstack.platforms.runpod.states import (
 
 AGAIN_SECONDS = 1.0
 """An answer of this age is new enough for all boxes of one list."""
-LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-"""Seconds before each look for a pod whose create may have been carried out."""
 
 
 def get(session: Session, native_id: str, account: str) -> BoxRecord:
@@ -55,23 +52,11 @@ def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: s
         pods = session.pods()
     else:  # a list from a moment ago does not prove that there is none
         pods = session.pods(max_age=max_age or 0)
-    found = sorted((pod for pod in pods.by_id.values() if carries(pod, tag)), key=_age)
-    records = [recorded(session, pod) for pod in found]
-    records.sort(key=lambda record: (record.phase is Phase.ENDING, record.native_id != known))  # the oldest stays first
-    if not records:
-        if pods.damaged:
-            raise Unreachable(
-                f"whether there is a box {tag} is not known: {pods.damaged} of RunPod's pods can't be read. Look at "
-                f"the console"
-            )
-        return _only_in_legacy(session, tag, max_age or 0)
-    first, others = records[0], [other for other in records[1:] if other.phase is not Phase.ENDING]
-    if not others:
-        return first
-    twins = ", ".join(other.native_id for other in others)
-    ends = ", ".join(f"sweepctl audit --end runpod:{other.native_id}" for other in others)
-    note = f"{len(others) + 1} pods carry this tag, and {twins} may bill beside it: end what is too many: {ends}"
-    return _noted(first, note)
+    found = [recorded(session, pod) for pod in pods.by_id.values() if carries(pod, tag)]
+    if found:
+        return first_of(found, known, NAMES)
+    pods.must_be_whole(tag)
+    return _only_in_legacy(session, tag, max_age or 0)
 
 
 def _only_in_legacy(session: Session, tag: str, max_age: float) -> BoxRecord | None:
@@ -120,18 +105,4 @@ def listed(session: Session, prefix: str) -> list[BoxRecord]:
     """Every pod whose tag begins with `prefix` or can't be read, sorted by id; last, one record for pods without an
     id."""
     pods = session.pods()
-    records = [recorded(session, pod) for pod in pods.by_id.values()]
-    found = [record for record in records if record.tag.startswith(prefix) or not record.tag]
-    found.sort(key=lambda record: record.native_id)
-    if pods.damaged:
-        place = f"RunPod, {pods.damaged} pods whose id can't be read: look at the console"
-        found.append(BoxRecord("", "", session.account(), Phase.UNKNOWN, None, None, place, place))
-    return found
-
-
-def _age(pod: Mapping[str, Any]) -> tuple[datetime, str]:
-    return created_at(pod) or datetime.max.replace(tzinfo=UTC), identifier(pod)
-
-
-def _noted(record: BoxRecord, note: str) -> BoxRecord:
-    return replace(record, note="; ".join(part for part in (record.note, note) if part))
+    return pods.tagged((recorded(session, pod) for pod in pods.by_id.values()), prefix, session.account())

@@ -27,12 +27,12 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import identifier, number
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.errors import NO_CAPACITY, NO_FUNDS
 from sweepstack.platforms.runpod.offers import Candidate, fits, in_region
-from sweepstack.platforms.runpod.states import BID, identifier
+from sweepstack.platforms.runpod.states import BID
 
 RENT, RESUME = "podRentInterruptable", "podBidResume"
 WITHOUT = "Go on without: `spot: false`, or let another candidate have it"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
 """The form of a tag that can be the name of a pod or a volume."""
@@ -45,12 +44,6 @@ BILLS = {
     Phase.UNKNOWN: "it may bill in full",
 }
 """What a pod costs in each phase, for messages. RunPod does not say whether PROVISIONING is billed."""
-
-
-def identifier(pod: Any) -> str:
-    """The pod's id; "" when it can't be read."""
-    found = pod.get("id") if isinstance(pod, dict) else None
-    return found if isinstance(found, str) else ""
 
 
 def marked(pod: Mapping[str, Any]) -> str | None:
@@ -89,15 +82,6 @@ def why_still(change: str | None) -> str:
     return TAKEN if words.startswith("exited by runpod") else NOT_SAID
 
 
-def created_at(pod: Mapping[str, Any]) -> datetime | None:
-    """When the pod was made (UTC offset included); None when it can't be read."""
-    try:
-        moment = datetime.fromisoformat(str(pod.get("createdAt")))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None
-
-
 def volume_of(pod: Mapping[str, Any]) -> dict[str, str]:
     """The network volumes that the pod mounts: path on the box → volume id."""
     mounts = pod.get("mounts")
@@ -110,9 +94,9 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
     """The pod as a record. `ending`: RunPod accepted its delete, whatever state it shows. Raises nothing."""
     native_id = identifier(pod)
     name, marker = pod.get("name"), marked(pod)
-    tag = marker or (name if isinstance(name, str) else "")
+    tag = marker or text(pod, "name")
     phase, notes = _phase(pod)
-    made = created_at(pod)
+    made = moment(pod.get("createdAt"))
     if marker is None:
         phase, notes = Phase.UNKNOWN, [*notes, "its environment can't be read, so whose box it is is not known"]
     elif marker and marker != name:
@@ -124,10 +108,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         notes.append("it has no GPU now: its GPUs were rented to another customer while it was stopped")
     if ending and phase is not Phase.UNKNOWN:
         phase = Phase.ENDING
-    region = pod.get("dataCenterId")
-    region = region if isinstance(region, str) else ""
-    gpu = pod.get("gpu")
-    offer = gpu.get("id") if isinstance(gpu, dict) else None
+    region = text(pod, "dataCenterId")
     place = f"RunPod {region}".strip()
     return BoxRecord(
         native_id,
@@ -141,7 +122,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         endpoint=_endpoint(pod) if phase in (Phase.RUNNING, Phase.CREATING) else None,
         gpu_count=count,
         region=region,
-        offer=offer if isinstance(offer, str) else "",
+        offer=text(pod.get("gpu"), "id"),
         stopped_per_hour=_stopped(pod),
     )
 

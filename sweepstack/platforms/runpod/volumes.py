@@ -13,11 +13,12 @@ from typing import Any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
+from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.states import PHASES, TAG, identifier, volume_of
+from sweepstack.platforms.runpod.states import PHASES, TAG, volume_of
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
 LOOKS = (0.5, 1.0, 2.0, 4.0)

@@ -253,8 +253,13 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             wait, them = ("1 cell waits", "it") if len(waiting) == 1 else (f"{len(waiting)} cells wait", "them")
             words = f"queue of {state.box_name}: {wait} and no runner is alive; `pulumi up` resumes {them}"
             if told := workers().get("words"):
+                asked = state.job.scheduler.workers if state.job.scheduler else 1
                 who = "not all workers take them" if workers().get("at_work") else f"no worker takes {them}"
-                words = f"queue of {state.box_name}: {wait} and {who}: {told}; `pulumi up` sees to that"
+                words = f"queue of {state.box_name}: {wait} and {who}: {told}"
+                if not workers().get("lost") and workers().get("held", 0) >= min(len(waiting), asked):
+                    op.warn(words)
+                    return Seen(inputs, state)  # an `up` would change nothing
+                words += "; `pulumi up` sees to that"
             if state.job.by_hand:
                 words = f"queue of {state.box_name}: {wait} for a session that you start by hand"
             return Seen(inputs, state, (words,))

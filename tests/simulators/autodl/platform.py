@@ -96,7 +96,7 @@ class AutodlSim(Simulator):
         token = self.key_of(request)
         if token.startswith("Bearer "):
             self.violate("the token is sent as it is, without `Bearer`")
-        account = next((one for one in self.accounts.values() if one.key == token), None)
+        account = self.customer(token)
         if account is None:
             if "bad_token_200" in request.faults:
                 raise Refusal(self._said("AuthorizeFailed", "登录超时"))

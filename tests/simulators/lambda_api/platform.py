@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +34,7 @@ from tests.simulators.ledger import Account, RentalLedger
 from tests.simulators.machines import USER_ID
 from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import IntervalQuota
-from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
+from tests.simulators.simulator import Refusal, Reply, Request, Simulator
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "secret_simulated_of_ann.0001", "secret_simulated_of_bob.0002"
@@ -119,9 +118,7 @@ class LambdaSim(Simulator):
         times: Times | None = None,
         limits: bool = False,
     ) -> None:
-        super().__init__(clock=clock, latency=latency, state=state)
-        if machines and state is None:
-            raise ValueError("machines need a folder: state=")
+        super().__init__(clock=clock, latency=latency, state=state, machines=machines)
         self.timeline = Timeline(self.clock, self.lock)
         self.ledger = RentalLedger(self.timeline)
         self.stock = Stock()
@@ -138,7 +135,6 @@ class LambdaSim(Simulator):
         """Whether a launch that names a file system of another region is told so, or that there is none."""
         self._pace = IntervalQuota(SECONDS) if limits else None
         self._launches = IntervalQuota(LAUNCH_SECONDS) if limits else None
-        self._before: dict[str, deque[list[dict[str, Any]]]] = {}
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         InstanceRoutes(self)
@@ -169,12 +165,11 @@ class LambdaSim(Simulator):
 
     def admit(self, request: Request) -> None:
         self.settle()
-        key = self.key_of(request)
-        account = next((one for one in self.accounts.values() if one.key == key), None)
+        account = self.customer(self.key_of(request))
         if account is None or "auth" in request.faults:
             raise errors.refusal(errors.INVALID_KEY)
         if "foreign_account" in request.faults:
-            account = next(one for one in self.accounts.values() if one is not account)
+            account = self.other_than(account)
         request.account = account
         self._limit(request)
         for kind, code in (("inactive", errors.INACTIVE), ("forbidden", errors.FORBIDDEN)):
@@ -222,28 +217,13 @@ class LambdaSim(Simulator):
             value = request.json()
         except ValueError:
             raise errors.refusal(errors.INVALID, "The body is no JSON.") from None
-        found = parse(model, value)
-        if not isinstance(found, list):
-            return found
-        for text, unknown in found:
-            if unknown:
-                self.violate(f"{request.method} {request.route}: {text}")
-        raise errors.refusal(errors.INVALID, "; ".join(text for text, _ in found))
+        return self.checked(model, value, request)
 
-    def known_query(self, request: Request, *known: str) -> None:
-        """A query parameter that the document does not have fails the test."""
-        for name in sorted(set(request.query) - set(known)):
-            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
+    def invalid(self, reasons: list[str]) -> Refusal:
+        return errors.refusal(errors.INVALID, "; ".join(reasons))
 
-    def remember(self, account: str) -> None:
-        """Keeps the list as it is, for stale answers: call it before a write."""
-        rows = [self.instances.row(one) for one in self.instances.of(account)]
-        self._before.setdefault(account, deque(maxlen=8)).append(rows)
-
-    def before(self, account: str, writes: int) -> list[dict[str, Any]]:
-        """The list as it was before the last so many writes."""
-        kept = self._before.get(account, deque())
-        return kept[-min(writes, len(kept))] if kept else []
+    def shown(self, account: str) -> list[Any]:
+        return [self.instances.row(one) for one in self.instances.of(account)]
 
     # Behind the client's back
 
@@ -291,10 +271,6 @@ class LambdaSim(Simulator):
                 raise KeyError(f"an instance has no {name!r}")
             setattr(one, name, value)
         self.ledger.retag(id, one.name or "")
-
-    def act_rekey(self, account: str, key: str) -> None:
-        """An account's key becomes another one; the old one opens nothing."""
-        self.accounts[account].key = key
 
     def act_empty(self, name: str | None = None, place: str | None = None) -> None:
         """No more stock: of a type or all, in a region or everywhere."""

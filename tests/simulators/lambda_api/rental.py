@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
-from pathlib import Path
 from typing import Any
 
 from tests.simulators.core import VirtualClock
 from tests.simulators.lambda_api import KEY, LAUNCH, LIST, MENU, OTHER_KEY, TERMINATE, LambdaSim, Times
 from tests.simulators.lambda_api.instances import ACTIVE, PREEMPTED, TERMINATING, UNHEALTHY
 from tests.simulators.lambda_api.platform import LAUNCH_SECONDS, SECONDS
-from tests.simulators.rental import Customers
+from tests.simulators.rental import USUAL, Customers, Options, posted
 
 MOMENT = 5.0
 """Seconds of each step of an instance, where its real ones would only make a test wait."""
@@ -32,26 +29,15 @@ class Rental:
     list, page, scale = LIST, 10_000, 3.0
     limits = f"a request in {SECONDS:g} s, a launch in {LAUNCH_SECONDS:g} s"
 
-    def open(
-        self,
-        clock: VirtualClock,
-        *,
-        state: Path | None = None,
-        machines: bool = False,
-        offers: int = 4,
-        limits: bool = False,
-        create_seconds: float = 0.0,
-        boot_reads: int = 1,
-        pace: float = 1.0,
-    ) -> Customers:
-        step = MOMENT * pace
+    def open(self, clock: VirtualClock, asked: Options = USUAL) -> Customers:
+        step = MOMENT * asked.pace
         sim = LambdaSim(
             clock=clock,
-            state=state,
-            machines=machines,
-            times=Times(step, step, step, step, step, reads=boot_reads),
-            limits=limits,
-            latency={LAUNCH: create_seconds} if create_seconds else None,
+            state=asked.state,
+            machines=asked.machines,
+            times=Times(step, step, step, step, step, reads=asked.boot_reads),
+            limits=asked.limits,
+            latency={LAUNCH: asked.create_seconds},
         )
         return Customers(sim, KEY, OTHER_KEY, "user_ann")
 
@@ -64,11 +50,8 @@ class Rental:
                 "ssh_key_names": [name],
                 "name": tag,
             }
-            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-            where = f"{url}/api/v1/instance-operations/launch"
-            call = urllib.request.Request(where, json.dumps(asked).encode(), headers, method="POST")
-            with urllib.request.urlopen(call, timeout=10) as answer:
-                made.append(str(json.load(answer)["data"]["instance_ids"][0]))
+            answer = posted(f"{url}/api/v1/instance-operations/launch", key, asked)
+            made.append(str(answer["data"]["instance_ids"][0]))
         if not newest:
             for number, native_id in enumerate(made, start=10**6):
                 customers.sim.instances.all[native_id].number = number

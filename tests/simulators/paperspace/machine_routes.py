@@ -17,7 +17,7 @@ from tests.simulators.paperspace.machines import (
     STOPPING,
     Machine,
 )
-from tests.simulators.paperspace.paging import page
+from tests.simulators.paperspace.paging import PARAMETERS, page
 from tests.simulators.paperspace.requests import ChangedMachine, NewMachine
 from tests.simulators.simulator import Reply, Request
 
@@ -55,7 +55,7 @@ class MachineRoutes:
 
     def listed(self, request: Request) -> Reply:
         """Those that are not gone. `name` and the other filters match a part of what they look at."""
-        self._sim.known_query(request, "name", "region", "agentType", "machineType", paged=True)
+        self._sim.known_query(request, "name", "region", "agentType", "machineType", *PARAMETERS)
         if rule := request.faults.get("stale_list"):
             return page(request, self._sim.before(request.who.id, rule.get("writes", 1)), "dtCreated", "name", "state")
         if "empty_list" in request.faults:
@@ -91,7 +91,7 @@ class MachineRoutes:
         return found
 
     def events(self, request: Request) -> Reply:
-        self._sim.known_query(request, "machineId", paged=True)
+        self._sim.known_query(request, "machineId", *PARAMETERS)
         machine = request.query.get("machineId", [None])[-1]
         mine = self._sim.machines.events.of(request.who.id, machine)
         return page(request, [(one.number, one.row()) for one in mine], "dtCreated")

@@ -167,9 +167,9 @@ class Machines:
         """Its compute bills until it is off. A start that is not over is cancelled."""
         if one.acting is not None:
             self.events.end(one.acting, state=events.CANCELLED)
-        begun = self._act(one, "stop", self.times.stopping, lambda: self._stopped(one))
-        self._turn(one, STOPPING)
-        return begun
+        one.acting = one.due = None
+        self._turn(one, STOPPING)  # first: where a stop takes no time, its end is due at the next look at the clock
+        return self._act(one, "stop", self.times.stopping, lambda: self._stopped(one))
 
     def _stopped(self, one: Machine) -> None:
         self._done(one)
@@ -188,11 +188,10 @@ class Machines:
 
     def restart(self, one: Machine) -> Event:
         """It bills on, and keeps its address."""
-        begun = self._act(one, "restart", self.times.restarting, lambda: self._restarted(one))
         self._turn(one, RESTARTING)
         for call in self.halted:
             call(one)
-        return begun
+        return self._act(one, "restart", self.times.restarting, lambda: self._restarted(one))
 
     def _restarted(self, one: Machine) -> None:
         self._done(one)

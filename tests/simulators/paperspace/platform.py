@@ -10,7 +10,6 @@ a content type and no body that is refused.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -38,13 +37,12 @@ from tests.simulators.paperspace.machine_routes import (
     MachineRoutes,
 )
 from tests.simulators.paperspace.machines import READY, Machine, Machines
-from tests.simulators.paperspace.paging import PARAMETERS
 from tests.simulators.paperspace.requests import NoFields
 from tests.simulators.paperspace.store_routes import SESSION, StoreRoutes
 from tests.simulators.paperspace.stores import Stores
 from tests.simulators.paperspace.timeline import Times
 from tests.simulators.quotas import WindowQuota
-from tests.simulators.simulator import Refusal, Reply, Request, Simulator, parse
+from tests.simulators.simulator import Refusal, Reply, Request, Simulator
 from tests.simulators.timeline import Timeline
 
 M = TypeVar("M", bound=BaseModel)
@@ -124,6 +122,7 @@ class PaperspaceSim(Simulator):
     """
 
     name = "paperspace"
+    base = API
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
     def __init__(
@@ -147,7 +146,6 @@ class PaperspaceSim(Simulator):
         self.in_good_standing = True
         self.usual_shutdown = usual_shutdown
         self._pace = WindowQuota(PER_MINUTE) if limits else None
-        self._before: dict[str, deque[list[tuple[int, dict[str, Any]]]]] = {}
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         StoreRoutes(self, MachineRoutes(self))
@@ -162,15 +160,14 @@ class PaperspaceSim(Simulator):
 
     def admit(self, request: Request) -> None:
         self.settle()
-        key = self.key_of(request)
         scheme = request.headers.get("authorization", "").partition(" ")[0]
-        account = next((one for one in self.accounts.values() if (scheme, one.key) == ("Bearer", key)), None)
+        account = self.customer(self.key_of(request)) if scheme == "Bearer" else None
         if account is None or "auth" in request.faults:
             if f"{request.method} {request.route}" == SESSION:
                 return
             raise errors.refusal(errors.UNAUTHORIZED, "Invalid API key")
         if "foreign_account" in request.faults:
-            account = next(one for one in self.accounts.values() if one is not account)
+            account = self.other_than(account)
         request.account = account
         if self._pace and self._pace.take(account.id, self.clock.now()) is not None:
             raise Refusal(self.too_many(None))
@@ -206,33 +203,18 @@ class PaperspaceSim(Simulator):
             value = None
         if value is None:
             raise errors.refusal(errors.PARSE, "The body is no JSON.")
-        found = parse(model, value)
-        if not isinstance(found, list):
-            return found
-        for text, unknown in found:
-            if unknown:
-                self.violate(f"{request.method} {request.route}: {text}")
-        raise errors.refusal(errors.BAD_REQUEST, "; ".join(text for text, _ in found))
+        return self.checked(model, value, request)
+
+    def invalid(self, reasons: list[str]) -> Refusal:
+        return errors.refusal(errors.BAD_REQUEST, "; ".join(reasons))
 
     def no_body(self, request: Request) -> None:
         """A call that needs none; one that says it has JSON must have some, though only `{}`."""
         if request.body or "content-type" in request.headers:
             self.body(request, NoFields)
 
-    def known_query(self, request: Request, *known: str, paged: bool = False) -> None:
-        """A query parameter that the document does not have fails the test."""
-        for name in sorted(set(request.query) - set(known) - set(PARAMETERS if paged else ())):
-            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
-
-    def remember(self, account: str) -> None:
-        """Keeps the list as it is, for stale answers: call it before a write."""
-        shown = [(one.number, self.machines.row(one)) for one in self.machines.of(account)]
-        self._before.setdefault(account, deque(maxlen=8)).append(shown)
-
-    def before(self, account: str, writes: int) -> list[tuple[int, dict[str, Any]]]:
-        """The list as it was before the last so many writes."""
-        kept = self._before.get(account, deque())
-        return kept[-min(writes, len(kept))] if kept else []
+    def shown(self, account: str) -> list[Any]:
+        return [(one.number, self.machines.row(one)) for one in self.machines.of(account)]
 
     # Behind the client's back
 
@@ -279,10 +261,6 @@ class PaperspaceSim(Simulator):
                 raise KeyError(f"a machine has no {name!r}")
             setattr(one, name, value)
         self.ledger.retag(id, one.name)
-
-    def act_rekey(self, account: str, key: str) -> None:
-        """An account's key becomes another one; the old one opens nothing."""
-        self.accounts[account].key = key
 
     def act_empty(self, label: str | None = None, place: str | None = None) -> None:
         """No more stock: of a type or all, in a region or everywhere."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tests.simulators.paperspace import catalog, errors
 from tests.simulators.paperspace.machine_routes import API, MachineRoutes
 from tests.simulators.paperspace.machines import OFF
-from tests.simulators.paperspace.paging import page
+from tests.simulators.paperspace.paging import PARAMETERS, page
 from tests.simulators.paperspace.requests import (
     AssignIp,
     ChangedScript,
@@ -85,7 +85,7 @@ class StoreRoutes:
         return region
 
     def _listed(self, request: Request, found: list[tuple[int, dict[str, Any]]], *names: str) -> Reply:
-        self._sim.known_query(request, *names, paged=True)
+        self._sim.known_query(request, *names, *PARAMETERS)
         for name in names:
             for word in request.query.get(name, []):
                 found = [(number, row) for number, row in found if word in row[name]]
@@ -114,7 +114,7 @@ class StoreRoutes:
         return Reply(200, {**body, "messages": [] if good else ["Your last invoice is unpaid."]})
 
     def templates(self, request: Request) -> Reply:
-        self._sim.known_query(request, "name", paged=True)
+        self._sim.known_query(request, "name", *PARAMETERS)
         word = request.query.get("name", [""])[-1]
         found = [(number, one.outline()) for number, one in enumerate(catalog.TEMPLATES) if word in one.name]
         return page(request, found, "name")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.simulators.runpod.rest.pods import PodRoutes
 from tests.simulators.runpod.rest.stores import StoreRoutes
 from tests.simulators.runpod.spot import SPOT_KINDS, Spot, mutation_of
 from tests.simulators.runpod.volumes import Volumes
-from tests.simulators.simulator import Handler, Refusal, Reply, Request, Simulator, parse
+from tests.simulators.simulator import Handler, Refusal, Reply, Request, Simulator
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "rpa_simulated_key_of_ann_0001", "rpa_simulated_key_of_bob_0002"
@@ -112,9 +111,7 @@ class RunPodSim(Simulator):
         boot: Boot | None = None,
         per_minute: int | None = None,
     ) -> None:
-        super().__init__(clock=clock, latency=latency, state=state)
-        if machines and state is None:
-            raise ValueError("machines need a folder: state=")
+        super().__init__(clock=clock, latency=latency, state=state, machines=machines)
         self.stock = Stock()
         self.hosts = (
             RealHosts(state / "machines", self.violate, self.outlets, self.own_keys)
@@ -131,7 +128,6 @@ class RunPodSim(Simulator):
         self.paging = True
         self.refuse_attached = False
         self.quota = WindowQuota(per_minute) if per_minute else None
-        self._before: dict[str, deque[list[Pod]]] = {}
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         self.spot = Spot(self, PodRoutes(self))
@@ -167,13 +163,13 @@ class RunPodSim(Simulator):
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not key:
             raise Refusal(self.problem(401, "missing bearer token"))
-        account = next((one for one in self.accounts.values() if one.key == key), None)
+        account = self.customer(key)
         if own := self.own_keys.holder(key):
             account = self.accounts[own.account]
         if account is None or "auth" in request.faults:
             raise Refusal(self.problem(401, "invalid bearer token"))
         if "foreign_account" in request.faults:
-            account = next(one for one in self.accounts.values() if one is not account)
+            account = self.other_than(account)
         request.account = account
         if len(request.body) > MOST_BYTES:
             raise Refusal(self.problem(413, "request body too large"))
@@ -251,37 +247,21 @@ class RunPodSim(Simulator):
             raise Refusal(self.problem(400, "malformed JSON")) from None
         return self.checked(model, value, request)
 
-    def checked(self, model: type[M], value: Any, request: Request | None = None) -> M:
-        """A value as its model; 422 otherwise."""
-        found = parse(model, value)
-        if not isinstance(found, list):
-            return found
-        for text, unknown in found:
-            if unknown and request:
-                self.violate(f"{request.method} {request.route}: {text}")
-        raise Refusal(self.problem(422, "Request validation failed.", [text for text, _ in found]))
-
-    def known_query(self, request: Request, *known: str) -> None:
-        """The real one ignores query parameters that it does not know: they fail the test."""
-        for name in sorted(set(request.query) - set(known)):
-            self.violate(f"{request.method} {request.route}: unknown query parameter {name!r}")
+    def invalid(self, reasons: list[str]) -> Refusal:
+        return Refusal(self.problem(422, "Request validation failed.", reasons))
 
     def number(self, request: Request, name: str, default: int) -> int:
         """A query parameter from 1 to 1000; 422 otherwise."""
         text = request.query.get(name, [str(default)])[0]
         if not text.isdigit() or not 1 <= int(text) <= 1000:
-            raise Refusal(self.problem(422, "Request validation failed.", [f"$.{name}: must be from 1 to 1000"]))
+            raise self.invalid([f"$.{name}: must be from 1 to 1000"])
         return int(text)
 
-    def remember(self, account: str) -> None:
-        """Keeps the list as it is, for stale answers: call it before a write."""
-        pods = [copy(pod) for pod in self.pods.of(account) if not pod.cluster]
-        self._before.setdefault(account, deque(maxlen=8)).append(pods)
+    def shown(self, account: str) -> list[Any]:
+        return [copy(pod) for pod in self.pods.of(account) if not pod.cluster]
 
-    def before(self, account: str, writes: int) -> list[dict[str, Any]]:
-        """The list as it was before the last so many writes."""
-        kept = self._before.get(account, deque())
-        return [self.pods.outline(pod) for pod in kept[-min(writes, len(kept))]] if kept else []
+    def before(self, account: str, writes: int) -> list[Any]:
+        return [self.pods.outline(pod) for pod in super().before(account, writes)]
 
     # Behind the client's back
 
@@ -318,7 +298,7 @@ class RunPodSim(Simulator):
         self.pods.end(self._pod(id))
 
     def act_duplicate(self, id: str) -> str:
-        """A second pod of the same name and env appears, as after somebody's blind retry. Returns its id."""
+        """A second pod of the same name and env appears, as after a blind retry. Returns its id."""
         pod = self._pod(id)
         self.remember(pod.account)
         if pod.wanted.gpu:
@@ -336,10 +316,6 @@ class RunPodSim(Simulator):
                 raise KeyError(f"a pod has no {name!r}")
             setattr(target, name, value)
         self.ledger.retag(id, pod.name)
-
-    def act_rekey(self, account: str, key: str) -> None:
-        """An account's key becomes another one; the old one is nobody's."""
-        self.accounts[account].key = key
 
     def act_credit(self, account: str, usd: float) -> None:
         """What an account has left becomes this much."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
-from pathlib import Path
 from typing import Any
 
 from tests.simulators.core import VirtualClock
-from tests.simulators.rental import Customers
+from tests.simulators.rental import USUAL, Customers, Options, posted
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, MENU, OTHER_KEY, SPOT_MENU, Boot, RunPodSim
 from tests.simulators.runpod.pods import PROVISIONING, RUNNING
 
@@ -32,25 +29,14 @@ class Rental:
     list, page, scale = LIST, 100, 3.0
     limits = f"{PER_MINUTE} requests a minute, all together"
 
-    def open(
-        self,
-        clock: VirtualClock,
-        *,
-        state: Path | None = None,
-        machines: bool = False,
-        offers: int = 4,
-        limits: bool = False,
-        create_seconds: float = 0.0,
-        boot_reads: int = 1,
-        pace: float = 1.0,
-    ) -> Customers:
+    def open(self, clock: VirtualClock, asked: Options = USUAL) -> Customers:
         sim = RunPodSim(
             clock=clock,
-            state=state,
-            machines=machines,
-            boot=Boot(reads=boot_reads),
-            per_minute=PER_MINUTE if limits else None,
-            latency={CREATE: create_seconds} if create_seconds else None,
+            state=asked.state,
+            machines=asked.machines,
+            boot=Boot(reads=asked.boot_reads),
+            per_minute=PER_MINUTE if asked.limits else None,
+            latency={CREATE: asked.create_seconds},
         )
         return Customers(sim, KEY, OTHER_KEY, "user_ann")
 
@@ -64,13 +50,8 @@ class Rental:
             "ports": ["22/tcp"],
             "env": {"SWEEPSTACK_TAG": tag},
         }
-        made = []
-        for key in (customers.key, customers.other_key):
-            headers = {"Authorization": f"Bearer {key}", "User-Agent": "another sweep"}
-            headers["Content-Type"] = "application/json"
-            call = urllib.request.Request(f"{url}/v2/pods", json.dumps(asked).encode(), headers, method="POST")
-            with urllib.request.urlopen(call, timeout=10) as answer:
-                made.append(str(json.load(answer)["id"]))
+        keys = (customers.key, customers.other_key)
+        made = [str(posted(f"{url}/v2/pods", key, asked)["id"]) for key in keys]
         if not newest:
             for number, native_id in enumerate(made, start=10**6):
                 customers.sim.pods.all[native_id].number = number

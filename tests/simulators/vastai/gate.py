@@ -81,9 +81,7 @@ class Gate(Simulator):
         state: Path | None = None,
         machines: bool = False,
     ) -> None:
-        super().__init__(clock=clock, latency=latency, state=state)
-        if machines and state is None:
-            raise ValueError("machines need a folder: state=")
+        super().__init__(clock=clock, latency=latency, state=state, machines=machines)
         boxes = RealBoxes(state, self.outlets) if machines and state is not None else NoBoxes()
         self.customers: dict[str, VastAccount] = {}
         self.world = World(self.clock, self.ledger, self.customers, boxes, self.own_keys)

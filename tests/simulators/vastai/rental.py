@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tests.simulators.core import VirtualClock
 from tests.simulators.faults import Choice
-from tests.simulators.rental import Customers
+from tests.simulators.rental import USUAL, Customers, Options
 from tests.simulators.vastai import Machine, VastSimulator
 from tests.simulators.vastai.instance import BILLS_GPU
 
@@ -68,25 +67,14 @@ class Rental:
     list, page, scale = LIST, 25, 4.0
     limits = f"a create in {CREATE_EVERY:g} s, a destroy in {DELETE_EVERY:g} s"
 
-    def open(
-        self,
-        clock: VirtualClock,
-        *,
-        state: Path | None = None,
-        machines: bool = False,
-        offers: int = 4,
-        limits: bool = False,
-        create_seconds: float = 0.0,
-        boot_reads: int = 1,
-        pace: float = 1.0,
-    ) -> Customers:
-        latency = {CREATE: create_seconds} if create_seconds else None
-        sim = VastSimulator(clock=clock, state=state, machines=machines, latency=latency)
-        sim.world.settings.limits = limits
-        sim.world.settings.boot_reads = boot_reads
-        sim.world.settings.volume_release *= pace
-        for number in range(offers):
-            price = CHEAPEST + SPREAD * number / offers
+    def open(self, clock: VirtualClock, asked: Options = USUAL) -> Customers:
+        latency = {CREATE: asked.create_seconds}
+        sim = VastSimulator(clock=clock, state=asked.state, machines=asked.machines, latency=latency)
+        sim.world.settings.limits = asked.limits
+        sim.world.settings.boot_reads = asked.boot_reads
+        sim.world.settings.volume_release *= asked.pace
+        for number in range(asked.offers):
+            price = CHEAPEST + SPREAD * number / asked.offers
             sim.world.market.add(Machine(100 + number, 10 + number, gpu_name="RTX 3090", dph=price))
         ann, bob = sim.add_account("ann", credit=CREDIT), sim.add_account("bob", credit=CREDIT)
         return Customers(sim, ann.key, bob.key, ann.id)

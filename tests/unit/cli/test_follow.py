@@ -316,7 +316,30 @@ def test_the_logs_of_a_box_outlive_it(world: World, box: Box) -> None:
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "box box-0 is not in the state any more" in result.err
     assert world.run("logs", "--setup", "--tail", "1", fresh=False).out == "Collecting x\n"
-    assert 'did you mean "box-0"' in world.run("logs", "--runner", "box0", fresh=False).err
+    unknown = " ".join(world.run("logs", "--runner", "box0", fresh=False).err.split())
+    assert '(there: box-0); did you mean "box-0"? next sweepctl logs --runner box-0 --stack sweep-t' in unknown
+
+
+def test_the_logs_of_several_workers_outlive_their_box(world: World, box: Box) -> None:
+    """Of the worker that wrote last, whether the box is gone, is not in the state, or its journal does not read."""
+    for at, name in enumerate(("7_0.0", "7_1.0", "7_2.0")):
+        folder = box.root / box_layout.WORKERS / name
+        folder.mkdir(parents=True)
+        (folder / "runner.log").write_text(f"{name} begins\n")
+        os.utime(folder / "runner.log", (at, at))
+        box.log("runner-started", worker=name, pid=1)
+    world.run("pull")
+    journal = (box.root / box_layout.JOURNAL).read_bytes()
+    (box.root / box_layout.JOURNAL).write_bytes(b"nonsense\n")
+    results = [world.run("logs", "--runner", "box-0")]
+    (box.root / box_layout.JOURNAL).write_bytes(journal)
+    box.vanish()
+    results.append(world.run("logs", "--runner", "box-0"))
+    world.save(world.empty())
+    results.append(world.run("logs", "--runner", "box-0", fresh=False))
+    results.append(world.run("logs", "--runner", fresh=False))
+    assert [(one.code, one.out) for one in results] == 4 * [(0, "7_2.0 begins\n")]
+    assert all("worker 7_2.0 of box box-0 (and 2 others), from the copy of 20" in one.err for one in results)
 
 
 def test_the_copy_is_shown_where_the_box_does_not_answer(world: World, box: Box) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.processes import start_of
 from tests.unit.cli.support import Box, World
 
@@ -91,6 +94,42 @@ def test_an_old_line_says_nothing_of_now(world: World, start: Start) -> None:
     late = world.run("holders", "box-0", "--end", str(process.pid))
     assert (late.code, process.poll()) == (2, None)
     assert "wrote its last line 10 min ago" in " ".join(late.err.split())
+
+
+def at_work(box: Box, worker: str, host: str, *lines: dict[str, Any], ago: float = 3.0) -> None:
+    """A worker of a box that several share begins on a node, and its patrol says which processes hold a GPU there."""
+    folder = box.root / box_layout.WORKERS / worker
+    folder.mkdir(parents=True)
+    (folder / "worker.json").write_text(json.dumps({"worker": worker, "host": host}))
+    time = (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
+    (folder / "patrol.jsonl").write_text(json.dumps({"time": time, "running": [], "holders": list(lines)}) + "\n")
+    box.log("runner-started", worker=worker, pid=1)
+
+
+def test_of_several_workers_each_says_it_of_its_node(world: World, start: Start) -> None:
+    """Two of them see the same process of one node. Of one that is silent it is not known, and one has ended."""
+    box, process = launched(world), start()
+    at_work(box, "7_0.0", "n1", holder(process))
+    at_work(box, "7_1.0", "n1", holder(process))
+    at_work(box, "7_2.0", "n2", ago=600)
+    at_work(box, "7_3.0", "n3", holder(process, pid=1))
+    box.log("runner-stopped", worker="7_3.0", why="wall")
+    shown = world.run("holders", "box-0")
+    assert shown.code == 0
+    assert shown.out.count(f"node n1  pid {process.pid}  GPU 0") == 1
+    said = " ".join(shown.out.split())
+    assert "worker 7_2.0 of box-0 on n2 wrote its last line 10 min ago" in said
+    assert "n3" not in said
+    refused = world.run("holders", "box-0", "--end", str(process.pid))
+    assert (refused.code, process.poll()) == (1, None), "its number means another process on the host of the box"
+    assert "srun --overlap --jobid=$(squeue --noheader --jobs=7_0 --format=%A)" in refused.err
+    document = world.run("holders", "box-0", "--json").json
+    assert [(one["pid"], one["host"], one["worker"]) for one in document["holders"]] == [(process.pid, "n1", "7_0.0")]
+    assert len(document["unknown"]) == 1
+    for worker in ("7_0.0", "7_1.0", "7_2.0"):
+        box.log("worker-ended", worker=worker, proof="its node is off", by="ann")
+    none = world.run("holders", "box-0")
+    assert (none.code, "no worker of box-0 is at work" in none.err) == (2, True)
 
 
 def test_a_box_without_strangers_says_so(world: World) -> None:

@@ -13,6 +13,7 @@ from sweepstack.cli.commands.place.choice import Choice, as_placement, choose
 from sweepstack.cli.commands.place.looks import Look
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.cli.commands.place.placing import place
+from sweepstack.cli.commands.place.screen import candidates
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
@@ -210,3 +211,16 @@ def test_what_is_written_is_never_below_the_price_of_the_offer(tmp_path: Path, p
     the disk's in it)."""
     choice = Choice("local", {"a": offer("x", price)})
     assert as_placement(choice, config(tmp_path), {})["boxes"]["a"]["price_per_hour"] == kept
+
+
+def test_a_platform_that_is_asked_for_two_groups_of_boxes_is_listed_once() -> None:
+    """`boxes: {a: {on: local}}` with `candidates: [local]`: local is asked for box a, and for those without `on`."""
+    groups = [
+        Market("local", offers={"a": [offer("x", 1.0)]}),
+        Market("other", refusals=["down"]),
+        Market("local", offers={"b": [offer("y", 2.0)]}),
+        Market("other", refusals=["down"]),
+    ]
+    first, second = candidates(groups)
+    assert {box: [one["key"] for one in offers] for box, offers in first["offers"].items()} == {"a": ["x"], "b": ["y"]}
+    assert (second["platform"], second["refusals"], second["offers"]) == ("other", ["down"], {})

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.support import STACK, World
+from sweepstack.onbox.common import box_layout
+from tests.unit.cli.support import CODE, STACK, World
 from tests.unit.report.test_page import numbers
 
 PAGE = f"report-{STACK}.html"
@@ -177,3 +178,55 @@ def test_a_box_on_which_nothing_was_started(world: World) -> None:
     text = page(world)
     assert {span[3] for span in plots(text)["spans"]["spans"]} == {"billed while running"}
     assert "There is no receipt" in text
+
+
+def test_of_several_workers_each_has_its_series_and_its_lane(world: World) -> None:
+    """As one runner has, from the box and later from the copy of its logs. Two tries of one task are one series; the
+    disk is that of the tier that all of them share."""
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    digest = world.cell("lr0.1").config_digest
+    for worker, cell, used in (("7_0.0", "lr0.1", 30), ("7_1.0", "lr0.3", 45), ("7_1.1", "lr0.9", 15)):
+        folder = box.root / box_layout.WORKERS / worker
+        folder.mkdir(parents=True)
+        box.log("runner-started", worker=worker, pid=1)
+        started = {"cell": cell, "attempt": 1, "config_digest": digest, "code": CODE, "argv": ["x"], "slot": 0}
+        box.log("cell-started", worker=worker, **started)
+        line = {"memory": {"used": used, "limit": 60}, "gpus": [{"index": 0, "util": used}], "alarms": [f"hot {used}"]}
+        disk = {"disk": {"free": used, "total": 100}}
+        (folder / "patrol.jsonl").write_text(json.dumps({"time": box.begin.isoformat(), **line, **disk}) + "\n")
+        if worker != "7_0.0":
+            box.log("runner-stopped", worker=worker, why="wall")
+    box.alive()
+
+    def shown() -> None:
+        text = page(world)
+        found = plots(text)
+        memory = {name: list(numbers(ys)) for name, _, ys, *_ in found["% of the limit"]["curves"]}
+        assert memory == {"box-0 7_0": [50.0], "box-0 7_1": [75.0, 25.0]}
+        assert {curve[0] for curve in found["% of the time"]["curves"]} == {"box-0 7_0 GPU 0", "box-0 7_1 GPU 0"}
+        assert [(name, list(numbers(ys))) for name, _, ys, *_ in found["% used"]["curves"]] == [("box-0", [70, 55, 85])]
+        assert {"box-0 7_0 slot 0", "box-0 7_1 slot 0"} <= set(found["spans"]["lanes"])
+        assert all(f"hot {used}" in text for used in (30, 45, 15))
+
+    shown()
+    assert world.run("pull").code == 0
+    box.vanish()
+    shown()
+
+
+@pytest.mark.parametrize(("workers", "most"), [(2, 20), (1, 40), (0, None)])
+def test_the_time_left_counts_all_workers_at_work(world: World, workers: int, most: float | None) -> None:
+    """A cell took 20 s and two wait. With none at work it is not known: when one begins the scheduler says."""
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for worker in ("7_0.0", "7_1.0"):
+        box.log("runner-started", worker=worker, pid=1)
+    box.seal("lr0.1")
+    for worker in ("7_0.0", "7_1.0")[workers:]:
+        box.log("runner-stopped", worker=worker, why="wall")
+    box.alive()
+    seen = world.run("status", "--json").json
+    said = "its runner is alive and has not written one heartbeat" in str(seen["boxes"][0]["alarms"])
+    assert said is (workers > 0), "while all wait there is none to write"
+    assert seen["eta_seconds"] == (most and pytest.approx(most, abs=0.1))

@@ -85,3 +85,16 @@ def test_heartbeats_are_merged() -> None:
     assert full is not None
     assert full.blocked == {"why": "inodes"}
     assert merged({}) is None
+
+
+def test_a_worker_that_is_silent_while_others_write_is_told() -> None:
+    """The heartbeat of a box is its latest one: it would hide the worker whose node hangs."""
+    late = Patrol(AT, alarms=("disk 99% full",))
+    said = [merged({"a": late, "b": Patrol(AT + timedelta(seconds=seconds))}) for seconds in (90, 91)]
+    assert [one.alarms for one in said if one is not None] == [
+        ("a: disk 99% full",),
+        (
+            "a: it has written nothing for 91 s (a heartbeat comes every 30 s), and its end is not known",
+            "a: disk 99% full",
+        ),
+    ]

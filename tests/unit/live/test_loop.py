@@ -21,7 +21,7 @@ from tests.rented.world import PACE, image
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.machines import require
 from tests.simulators.own_keys import OWN
-from tests.simulators.rental import rental, stack_of, whole_rentals
+from tests.simulators.rental import Options, rental, stack_of, whole_rentals
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 800.0
@@ -83,13 +83,12 @@ class World:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     require()
-    image()
     its = rental(request.param)
-    customers = its.open(VirtualClock(scale=1.0), state=tmp_path / "platform", machines=True, pace=float(PACE))
+    customers = its.open(VirtualClock(scale=1.0), Options(state=tmp_path / "platform", machines=True, pace=float(PACE)))
     key = tmp_path / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     shutil.copytree(ROOT / "profiles", tmp_path / "repository" / "profiles")
-    with SimServer(customers.sim) as server:
+    with image(), SimServer(customers.sim) as server:
         env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         env |= {"HOME": str(tmp_path), "SWEEPSTACK_SSH_KEY": str(key), "SWEEPSTACK_API_PACE": PACE}
         env |= {its.url: server.api, its.key: customers.key}

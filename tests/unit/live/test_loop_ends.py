@@ -21,7 +21,7 @@ from tests.live.journey import Failed
 from tests.live.purse import OverBudget
 from tests.live.transcript import Transcript
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.rental import Rental, rental
+from tests.simulators.rental import Options, Rental, rental
 from tests.unit.live.test_facts import HEALTHY
 
 PLATFORM = "vastai"
@@ -55,7 +55,7 @@ class Account:
 @pytest.fixture
 def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     its = rental(PLATFORM)
-    customers = its.open(VirtualClock(scale=1.0), boot_reads=0)
+    customers = its.open(VirtualClock(scale=1.0), Options(boot_reads=0))
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     monkeypatch.setattr(probe, "ON", False)
     with SimServer(customers.sim) as server:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.simulators.core import SimServer, VirtualClock
-from tests.simulators.rental import rental, rentals, whole_rentals
+from tests.simulators.rental import Options, rental, rentals, whole_rentals
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 240.0
@@ -68,7 +68,7 @@ EACH = pytest.mark.parametrize("world", rentals(), indirect=True)
 @pytest.fixture(params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
     its = rental(request.param)
-    customers = its.open(VirtualClock(scale=1.0), boot_reads=0)
+    customers = its.open(VirtualClock(scale=1.0), Options(boot_reads=0))
     sim = customers.sim
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     with SimServer(sim) as server:

@@ -23,16 +23,15 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Platform, Wait
-from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE, QuotaUsedUp
 from sweepstack.platforms.lambda_api import api, same_account
 from sweepstack.platforms.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.platforms.registry import load_platform
-from tests.addresses import at_a_new_address
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, OTHER_KEY, TERMINATE, LambdaSim
 from tests.unit.loopback import Server, reply
+from tests.unit.platforms.api_world import answering, quick, sent, serving
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 OWN = "ssh-ed25519 AAAAC3Nza ann@home"
@@ -42,34 +41,21 @@ ID = "0920582c7ff041399e34823a0be62549"
 
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Platform]:
-    monkeypatch.setattr(probe, "ON", False)
-    monkeypatch.setenv(api.KEY_VARIABLE, KEY)
-    monkeypatch.setenv(PACE_VARIABLE, "0.01")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
     yield load_platform("lambda_api")
-    api.forget()
+    api.SESSIONS.forget()
 
 
 @pytest.fixture
 def sim(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[LambdaSim]:
-    sim = LambdaSim(clock=VirtualClock(scale=1.0), times=AT_ONCE)
-    with SimServer(sim) as server:
-        monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/api/v1")
+    with serving(LambdaSim(clock=VirtualClock(scale=1.0), times=AT_ONCE), monkeypatch, api.BASE_VARIABLE) as sim:
         yield sim
-    sim.check()
 
 
 @pytest.fixture
 def server(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = at_a_new_address(Server)
-    server.start()
-    monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/api/v1")
-    yield server
-    server.stop()
-
-
-def sent(sim: LambdaSim, call: str) -> int:
-    return sum(f"{one.method} {one.route}" == call for one in sim.calls)
+    with answering(monkeypatch, api.BASE_VARIABLE, "/api/v1") as server:
+        yield server
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -132,7 +118,7 @@ def test_the_price_is_in_dollars_and_the_login_is_ubuntu() -> None:
 def test_one_that_was_shut_down_from_inside_bills_on_and_can_be_ended(sim: LambdaSim, platform: Platform) -> None:
     box = platform.create(REQUEST, wait=Wait(60))
     sim.act("shut_down", {"id": box.native_id})
-    api.forget()
+    api.SESSIONS.forget()
     seen = platform.get(box.native_id, box.account)
     assert (seen.phase, seen.price_per_hour, seen.note) == (Phase.RUNNING, 0.75, UNHEALTHY)
     platform.destroy(box.native_id, box.account)
@@ -362,7 +348,7 @@ def forget_instance(sim: LambdaSim, native_id: str) -> None:
     with sim.lock:
         sim.settle()
         sim.instances.all.pop(native_id)
-    api.forget()
+    api.SESSIONS.forget()
 
 
 def test_a_key_that_saw_the_box_of_a_withdrawn_one_proves_its_end(

@@ -27,16 +27,13 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe
-from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.paperspace_api import api
 from sweepstack.platforms.paperspace_api.login_script import login_script
 from sweepstack.platforms.paperspace_api.machine_types import disk_gb, fitting, must_be_possible
 from sweepstack.platforms.paperspace_api.platform import PaperspacePlatform
 from sweepstack.platforms.paperspace_api.states import record_of
 from sweepstack.platforms.registry import load_platform
-from tests.addresses import at_a_new_address
-from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (
     AT_ONCE,
     CREATE,
@@ -49,6 +46,7 @@ from tests.simulators.paperspace import (
     PaperspaceSim,
 )
 from tests.unit.loopback import Server, reply
+from tests.unit.platforms.api_world import answering, quick, sent, serving
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 OWN = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPaper ann@home"
@@ -60,37 +58,24 @@ SCRIPTS = "POST /v1/startup-scripts"
 
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PaperspacePlatform]:
-    monkeypatch.setattr(probe, "ON", False)
-    monkeypatch.setenv(api.KEY_VARIABLE, KEY)
-    monkeypatch.setenv(PACE_VARIABLE, "0.01")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
     loaded = load_platform("paperspace_api")
     assert isinstance(loaded, PaperspacePlatform)
     yield loaded
-    api.forget()
+    api.SESSIONS.forget()
 
 
 @pytest.fixture
 def sim(platform: PaperspacePlatform, monkeypatch: pytest.MonkeyPatch) -> Iterator[PaperspaceSim]:
-    sim = PaperspaceSim(clock=VirtualClock(scale=1.0), times=AT_ONCE)
-    with SimServer(sim) as server:
-        monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/v1")
+    with serving(PaperspaceSim(clock=VirtualClock(scale=1.0), times=AT_ONCE), monkeypatch, api.BASE_VARIABLE) as sim:
         yield sim
-    sim.check()
 
 
 @pytest.fixture
 def server(platform: PaperspacePlatform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = at_a_new_address(Server)
-    server.start()
-    server.routes["GET /v1/auth/session"] = [reply(200, {"user": {"id": "u"}, "team": {"id": "tann"}})]
-    monkeypatch.setenv(api.BASE_VARIABLE, f"{server.url}/v1")
-    yield server
-    server.stop()
-
-
-def sent(sim: PaperspaceSim, call: str) -> int:
-    return sum(f"{one.method} {one.route}" == call for one in sim.calls)
+    with answering(monkeypatch, api.BASE_VARIABLE, "/v1") as server:
+        server.routes["GET /v1/auth/session"] = [reply(200, {"user": {"id": "u"}, "team": {"id": "tann"}})]
+        yield server
 
 
 def row(**changes: Any) -> dict[str, Any]:

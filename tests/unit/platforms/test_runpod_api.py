@@ -32,13 +32,11 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Balance, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe
-from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import api, keys
 from sweepstack.platforms.runpod.platform import RunpodPlatform
-from tests.addresses import at_a_new_address
 from tests.unit.loopback import PROBLEM, Server, cut, reply
+from tests.unit.platforms.api_world import answering, quick
 from tests.unit.platforms.test_runpod_states import TAG, pod
 
 FULL = "There are no longer any instances available with the requested specifications. Please refresh and try again."
@@ -72,20 +70,14 @@ def card(name: str, price: float, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    monkeypatch.setenv(PACE_VARIABLE, "0.01")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setenv(keys.KEY_VARIABLE, KEY)
-    monkeypatch.setattr(probe, "ON", False)
-    server = at_a_new_address(Server)
-    monkeypatch.setenv(keys.BASE_VARIABLE, server.url)
-    server.routes = {
-        "POST /graphql": [reply(200, {"data": {"myself": {"id": "me", "pods": []}}})],
-        "GET /v2/pods": [reply(200, {"pods": []})],
-        "GET /v2/catalog/gpus": [reply(200, {"gpus": [card("L4", 0.4), card("A40", 0.3), card("H100", 2.0)]})],
-    }
-    server.start()
-    yield server
-    server.stop()
+    quick(monkeypatch, tmp_path, keys.KEY_VARIABLE, KEY)
+    with answering(monkeypatch, keys.BASE_VARIABLE) as server:
+        server.routes = {
+            "POST /graphql": [reply(200, {"data": {"myself": {"id": "me", "pods": []}}})],
+            "GET /v2/pods": [reply(200, {"pods": []})],
+            "GET /v2/catalog/gpus": [reply(200, {"gpus": [card("L4", 0.4), card("A40", 0.3), card("H100", 2.0)]})],
+        }
+        yield server
 
 
 def request(**changes: Any) -> BoxRequest:
@@ -513,7 +505,7 @@ def rented_before(server: Server, **changes: Any) -> None:
     """Another process has rented the box of TAG, and lists leave it out; `changes`: of what is answered to its id."""
     server.routes |= {"POST /v2/pods": [reply(201, pod())], f"GET /v2/pods/{POD}": [reply(200, pod(**changes))]}
     assert create().native_id == POD
-    api.forget()
+    api.SESSIONS.forget()
     server.seen.clear()
 
 
@@ -532,7 +524,7 @@ def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(server:
         "GET /v2/pods/later1": [reply(200, pod(id="later1"))],
     }
     assert create().native_id == "later1"
-    api.forget()
+    api.SESSIONS.forget()
     assert create().native_id == "later1"  # that one is remembered now
     assert count(server, "POST /v2/pods") == 1
 

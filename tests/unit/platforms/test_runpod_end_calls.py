@@ -13,12 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe, single_flight
-from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
+from sweepstack.platforms.common import single_flight
 from sweepstack.platforms.runpod import api, keys
 from sweepstack.platforms.runpod.platform import RunpodPlatform
-from tests.simulators.core import SimServer
 from tests.simulators.runpod import DELETE, GET, KEY, LIST, Boot, RunPodSim
+from tests.unit.platforms.api_world import quick, serving
 
 ACCOUNT = "user_ann"
 REQUEST = BoxRequest(tag="sweepstack-a1b2c3-box-0-g1", name="box-0", public_key="ssh-ed25519 AAAA x")
@@ -28,18 +27,12 @@ LONG = 1e6
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RunPodSim]:
-    sim = RunPodSim(boot=Boot(reads=0))
-    monkeypatch.setattr(probe, "ON", False)
+    quick(monkeypatch, tmp_path, keys.KEY_VARIABLE, KEY)
     monkeypatch.setattr(api, "ACCOUNT_SECONDS", LONG)
     monkeypatch.setattr(api, "PROVED_SECONDS", LONG)
-    with SimServer(sim) as server:
-        monkeypatch.setenv(keys.BASE_VARIABLE, server.url)
-        monkeypatch.setenv(keys.KEY_VARIABLE, KEY)
-        monkeypatch.setenv(PACE_VARIABLE, "0.01")
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with serving(RunPodSim(boot=Boot(reads=0)), monkeypatch, keys.BASE_VARIABLE) as sim:
         yield sim
-    api.forget()
-    sim.check()
+    api.SESSIONS.forget()
 
 
 def test_the_older_list_that_proves_an_end_says_whose_key_it_is_too(

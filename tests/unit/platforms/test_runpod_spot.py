@@ -58,7 +58,7 @@ def look(record: BoxRecord) -> BoxRecord:
 
 def floor_is(runpod: Harness, usd: float) -> None:
     runpod.sim.act("floor", {"gpu": "NVIDIA GeForce RTX 4090", "cloud": "SECURE", "usd": usd})
-    runpod._outlive_the_list()
+    runpod.outlive()
 
 
 def bids(runpod: Harness) -> list[float | None]:
@@ -138,7 +138,7 @@ def test_a_pod_that_was_taken_is_preempted_and_one_that_was_stopped_is_not(runpo
     again = RunpodPlatform().start(record.native_id, record.account, wait=Wait(60))
     assert again.phase is Phase.RUNNING
     RunpodPlatform().stop(record.native_id, record.account)
-    runpod._outlive_the_list()
+    runpod.outlive()
     assert look(record).note == ""
 
 
@@ -160,7 +160,7 @@ def test_a_start_offers_the_last_bid_and_says_which_one_would_do(runpod: Harness
 def test_a_resume_whose_answer_is_lost_is_looked_up(runpod: Harness, fault: str) -> None:
     record = rent(runpod)
     runpod.sim.act("preempt", {"id": record.native_id})
-    runpod._outlive_the_list()
+    runpod.outlive()
     runpod.sim.faults.add(fault, SPOT_RESUME)
     assert RunpodPlatform().start(record.native_id, record.account, wait=Wait(60)).phase is Phase.RUNNING
 
@@ -172,7 +172,7 @@ def test_a_bid_is_changed_only_where_the_platform_takes_one(runpod: Harness) -> 
     with pytest.raises(RequestRefused, match=r"only for a pod that it has taken away, and .* is running"):
         platform.change_bid(record.native_id, record.account, 0.9)
     platform.stop(record.native_id, record.account)
-    runpod._outlive_the_list()
+    runpod.outlive()
     with pytest.raises(RequestRefused, match="is stopped"):
         platform.change_bid(record.native_id, record.account, 0.9)
     assert look(record).phase is Phase.STOPPED, "who stopped it pays for nothing"
@@ -181,7 +181,7 @@ def test_a_bid_is_changed_only_where_the_platform_takes_one(runpod: Harness) -> 
 def test_a_resume_that_comes_to_nothing_leaves_it_as_it_is(runpod: Harness) -> None:
     record = rent(runpod)
     runpod.sim.act("preempt", {"id": record.native_id})
-    runpod._outlive_the_list()
+    runpod.outlive()
     runpod.sim.faults.add("spot_removed", SPOT_RESUME, times=None)
     with pytest.raises((PlatformError, StillCreating), match="podBidResume any more"):
         RunpodPlatform().start(record.native_id, record.account, wait=Wait(9))

@@ -13,10 +13,12 @@ from sweepstack.onbox.slurm import (
     allocation,
     cluster,
     commands,
+    jobs,
     queue,
     request,
     standing,
     states,
+    task_log,
     vanished,
     worker_state,
 )
@@ -56,6 +58,33 @@ def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (second.worker, second.starts, second.ended) == ("1_1.1", None, False)
     assert third.waits
     assert "scontrol release 1_3" in states.reason(third.reason, third.name)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "held"),
+    [
+        ("PENDING", "launch failed requeued held", "by Slurm"),
+        ("PENDING", "launch_failed_requeued_held", "by Slurm"),
+        ("REQUEUE_HOLD", "JobHoldMaxRequeue", "by Slurm"),
+        ("PENDING", "JobHeldUser", "by a person"),
+        ("PENDING", "JobHeldAdmin", "by a person"),
+        ("PENDING", "job requeued in held state", "by a person"),
+        ("REQUEUE_HOLD", "", "by a person"),
+        ("PENDING", "Priority", ""),
+        ("RUNNING", "JobHeldUser", ""),
+    ],
+)
+def test_who_holds_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, reason: str, held: str) -> None:
+    """As Slurm 22.05 said it after `scontrol hold`, `uhold` and `requeuehold`, and after a launch that failed. A task
+    that runs while it is held ends as any other."""
+    says(monkeypatch, line(1, 0, state, 1, "N/A", "N/A", "main", "", "n/a", reason))
+    found = standing.look("slurm-x", tmp_path)
+    released: list[str] = []
+    monkeypatch.setattr(commands, "tell", lambda *words, **_: released.append(words[1]))
+    jobs.hasten(queue.live("slurm-x"))
+    assert (len(found.stuck), len(found.held)) == (bool(held), held == "by a person")
+    assert ("release" in released) is (held == "by Slurm")
+    assert (f"1 held by a person, and left so ({reason}" in found.words()) is (held == "by a person" and bool(reason))
 
 
 @pytest.mark.parametrize("odd", ["slurm_load_jobs error", line("1", "N/A", "RUNNING", 0, "", "", "", "", "", ""), "1"])
@@ -224,8 +253,8 @@ def test_the_log_of_a_task_says_that_it_took_too_much_memory(
     (tmp_path / "jobs").mkdir()
     begins = "2026-11-24T12:40:59Z 7_0.{} begins on n1\n"
     (tmp_path / "jobs/7_0.log").write_text(f"{begins.format(0)}7_0.0 ended with 138\n{begins.format(1)}{said}\n")
-    assert ("raise resources.memory" in worker_state.memory(tmp_path, "7_0", tries)) is found
-    assert worker_state.memory(tmp_path, "8_0", tries) == ""
+    assert task_log.killed_for_memory(tmp_path, "7_0", tries) is found
+    assert not task_log.killed_for_memory(tmp_path, "8_0", tries)
 
 
 def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +265,7 @@ def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(commands, "ask", ask)
     found = cluster.look()
-    assert (found.name, found.arrays, found.kill_wait, found.database) == ("lab", 1001, 2.0, False)
+    assert (found.name, found.arrays, found.kill_wait, found.limits) == ("lab", 1001, 2.0, False)
     (short,) = found.partitions
     assert (short.wall, short.up, short.default) == (60.0, True, False)
     assert short.nodes[0].gres == {("gpu", "a100"): 2, ("nvme", ""): 1}

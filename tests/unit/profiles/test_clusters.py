@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
@@ -49,6 +51,17 @@ def test_a_cluster_of_your_own_ends_without_a_person(tmp_path: Path) -> None:
     assert not ends.rented
     assert ends.stop is not None
     assert (ends.stop.price_per_hour, ends.stop.bills_after) == (0, ())
+
+
+def test_what_its_boxes_run_at_once_counts_all_workers(tmp_path: Path) -> None:
+    """Two cells a worker: by it the cells are shared out, and the budget's forecast is made."""
+    workers = '      a: {host: "ann@login.lab/scratch/ann", workers: 4}\n'
+    made = plan(
+        tmp_path,
+        OWN.replace(workers, workers + workers.replace("a:", "b:").replace("lab/", "uni/").replace(", workers: 4", "")),
+    )
+    assert [(box.name, box.slots, box.at_once) for box in made.boxes] == [("a", 2, 8), ("b", 2, 2)]
+    assert outlook_of(Fleet((made,), ("a", "b")), made.boxes)["slots"] == 10
 
 
 def test_on_a_rented_cluster_scancel_ends_no_bill(tmp_path: Path) -> None:

@@ -129,7 +129,10 @@ def _chosen(sources: Sources, options: ApproveOptions) -> list[VolumeContext]:
         raise No(f"there is no volume in the state of {sources.state.stack}: nothing to approve")
     for name in (*options.boxes, *options.abandon):
         if name not in kept:
-            raise No(f"there is no volume {name} in the state{did_you_mean(name, kept)}. Volumes: {', '.join(kept)}")
+            raise No(
+                f"there is no volume {name} in the state (there: {', '.join(kept)}){did_you_mean(name, kept)}",
+                [f"sweepctl status --stack {sources.target.stack}"],
+            )
     wanted = {*options.boxes, *options.abandon} or set(kept)
     return [VolumeContext.of(entry) for name, entry in kept.items() if name in wanted]
 

@@ -70,7 +70,7 @@ def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
             return birth
     known = sorted(birth.box for birth in births if birth.asked_at is not None)
     raise No(
-        f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'})"
-        f"{did_you_mean(box, known)}. Nothing was written",
+        f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'}); nothing was written"
+        f"{did_you_mean(box, known)}",
         [f"sweepctl status --stack {target.stack}"],
     )

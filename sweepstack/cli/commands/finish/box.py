@@ -60,7 +60,7 @@ def _box_snapshot(snapshot: Snapshot, box: str, stack: str) -> BoxSnapshot:
     if box not in by_name:
         hint = did_you_mean(box, by_name)
         raise No(
-            f"there is no box {box} in the state{hint}. Boxes: {', '.join(by_name) or 'none'}",
+            f"there is no box {box} in the state (there: {', '.join(by_name) or 'none'}){hint}",
             [f"sweepctl status --stack {stack}"],
         )
     return by_name[box]

@@ -7,26 +7,39 @@ from collections.abc import Callable
 from sweepstack.cli.cell_file import CellFile, in_memory, over_channel
 from sweepstack.cli.output import No, Unsure
 from sweepstack.cli.sources import Sources
-from sweepstack.core.suggest import did_you_mean
+from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
 def choose(
-    sources: Sources, snapshot: Snapshot, name: str | None, fits: Callable[[BoxSnapshot], bool], words: str, path: str
+    sources: Sources,
+    snapshot: Snapshot,
+    name: str | None,
+    fits: Callable[[BoxSnapshot], bool],
+    words: str,
+    *paths: str,
+    again: str,
 ) -> tuple[str, BoxSnapshot | None]:
-    """The box by its name, or the only one that `fits`: a box of the state, else one with a copy of a log at `path` or
-    below it. Raises No, Unsure."""
+    """The box by its name, or the only one that `fits`: a box of the state, else one with a copy of a log at one of
+    `paths` or below it. `again`: the command for another box, to which its name is added. Raises No, Unsure."""
     by_name = {
         box_snapshot.box.name: box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.box.to_delete
     }
     in_state = by_name if name is None else name in by_name
-    copied = [] if in_state else sorted({kept.box for kept, _ in _copies(sources, path)})
+    copied = [] if in_state else sorted({kept.box for path in paths for kept, _ in _copies(sources, path)})
     if name is not None:
         if name not in by_name and name not in copied:
             known = [*by_name, *(one for one in copied if one not in by_name)]
-            raise No(f"there is no box {name} in the state{did_you_mean(name, known)}. Boxes: {', '.join(known)}")
+            there, stack = ", ".join(known) or "none", sources.target.stack
+            hint = did_you_mean(name, known)
+            near = closest(name, known) or (known[0] if known else None)
+            raise No(
+                f"there is no box {name} in the state, and no copy of its log (there: {there}){hint}",
+                [f"{again} {near} --stack {stack}" if near else f"sweepctl status --stack {stack}"],
+            )
         return name, by_name.get(name)
     found = [box for box, box_snapshot in by_name.items() if fits(box_snapshot)] if by_name else copied
     if len(found) != 1:
@@ -54,6 +67,18 @@ def find_log(sources: Sources, name: str, box_snapshot: BoxSnapshot | None, path
     if found is None:
         raise Unsure(f"{why + ', and' if why else f'of box {name}'} `sweepctl pull` had copied no such log")
     return found
+
+
+def copied_workers(sources: Sources, name: str, generation: int | None) -> list[str]:
+    """The workers of a box whose logs were copied, the one that wrote last at the end; `generation` None: those of the
+    newest one with such a copy."""
+    of = [(kept, log) for kept, log in _copies(sources, box_layout.WORKERS) if kept.box == name]
+    newest = max((kept.generation for kept, _ in of), default=0) if generation is None else generation
+    return [
+        log.path.split("/")[-2]
+        for kept, log in of
+        if kept.generation == newest and log.path.endswith(f"/{box_layout.WORKER_LOG}")
+    ]
 
 
 def copy_of(sources: Sources, name: str, generation: int | None, path: str, why: str = "") -> CellFile | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweepstack.cli.cell_file import CHUNK, CellFile, find_file
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.logs.box_log import choose, find_log
+from sweepstack.cli.commands.logs.box_log import choose, copied_workers, find_log
 from sweepstack.cli.commands.logs.follow import BoxFollow, CellFollow, SetupFollow
 from sweepstack.cli.commands.logs.printer import Printer, start_of
 from sweepstack.cli.output import YES, Out, Unsure, aside, following
@@ -41,7 +41,8 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
     sources = open_sources(target)
     snapshot = look(sources)
     named = lambda box_snapshot: box_snapshot.setup is not None  # noqa: E731
-    name, box_snapshot = choose(sources, snapshot, box, named, "has a set-up step", box_layout.SETUP_LOGS)
+    again, where = "sweepctl logs --setup", box_layout.SETUP_LOGS
+    name, box_snapshot = choose(sources, snapshot, box, named, "has a set-up step", where, again=again)
     setup = box_snapshot.setup if box_snapshot else None
     if box_snapshot is not None and box_snapshot.reachable and setup is None:
         raise Unsure(f"box {name} has begun no set-up step (job.setup)")
@@ -59,9 +60,14 @@ def runner_log(target: Target, box: str | None, tail: int | None, follow: timede
     at work first."""
     sources = open_sources(target)
     snapshot = look(sources)
-    name, box_snapshot = choose(sources, snapshot, box, lambda _: True, "is there", box_layout.RUNNER_LOG)
+    again, where = "sweepctl logs --runner", (box_layout.RUNNER_LOG, box_layout.WORKERS)
+    name, box_snapshot = choose(sources, snapshot, box, lambda _: True, "is there", *where, again=again)
     worker, others = _last_worker(box_snapshot)
-    path = f"{box_layout.WORKERS}/{worker}/runner.log" if worker else box_layout.RUNNER_LOG
+    if box_snapshot is None or not box_snapshot.reachable:
+        copied = copied_workers(sources, name, box_snapshot.box.generation if box_snapshot else None)
+        if copied and worker not in copied:
+            worker, others = copied[-1], max(others, len(copied) - 1)
+    path = f"{box_layout.WORKERS}/{worker}/{box_layout.WORKER_LOG}" if worker else box_layout.RUNNER_LOG
     words = f"worker {worker} of box {name} (and {others} others)" if worker else f"runner of box {name}"
     if follow is not None and box_snapshot is not None and not box_snapshot.gone:
         return BoxFollow(target, box_snapshot, words, path, tail, follow).run()

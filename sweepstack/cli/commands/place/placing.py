@@ -11,7 +11,7 @@ from sweepstack.cli.commands.place.choice import Choice, as_placement
 from sweepstack.cli.commands.place.looks import Look, Records, look_once, read_records
 from sweepstack.cli.commands.place.market import resources_of
 from sweepstack.cli.commands.place.near import nearest
-from sweepstack.cli.commands.place.screen import as_json, render
+from sweepstack.cli.commands.place.screen import candidates, render
 from sweepstack.cli.commands.place.waiting import Waiting
 from sweepstack.cli.output import YES, No, Out, complain
 from sweepstack.cli.progress import Progress
@@ -52,7 +52,7 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
     document: dict[str, Any] = {
         "stack": target.stack,
         "rented": sorted(seen.rented),
-        "candidates": [as_json(market) for market in seen.markets],
+        "candidates": candidates(seen.markets),
         "near": [],
         "balance": None,
         "placement": None,

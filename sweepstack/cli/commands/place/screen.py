@@ -49,6 +49,17 @@ def _row(offer: Offer, hours: float | None) -> tuple[str, ...]:
     return (cards, offer.region or "-", price, each, disk, network, whole, stock)
 
 
+def candidates(markets: Sequence[Market]) -> list[dict[str, Any]]:
+    """Every platform once, with the offers of all its boxes: where boxes say `on`, it is asked for each group of
+    boxes."""
+    whole: dict[str, Market] = {}
+    for market in markets:
+        known = whole.setdefault(market.platform, Market(market.platform))
+        known.refusals += [why for why in market.refusals if why not in known.refusals]
+        known.offers |= market.offers
+    return [as_json(market) for market in whole.values()]
+
+
 def as_json(market: Market) -> dict[str, Any]:
     return {
         "platform": market.platform,

@@ -10,21 +10,18 @@ from functools import partial
 from typing import TypeVar
 
 from sweepstack.cli.commands.report.cells import of_cells
+from sweepstack.cli.commands.report.patrols import Patrols, patrols_of_copy, patrols_on
 from sweepstack.cli.silent_hosts import LOOK_SECONDS
 from sweepstack.cli.sources import Sources
-from sweepstack.core.heartbeat import Patrol, parse_patrols
 from sweepstack.core.parallel import in_parallel
-from sweepstack.core.pieces import pieces
 from sweepstack.core.records import Approval, Birth
-from sweepstack.evidence.box_logs import known, read
 from sweepstack.evidence.cell_store import each
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
-from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.report.facts import BoxStory, SweepFacts
+from sweepstack.report.facts import BoxStory, SweepFacts, task_of
 from sweepstack.status.model import SweepView
-from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.launched import copied_journal
 
 AnswerT = TypeVar("AnswerT")
@@ -68,7 +65,7 @@ def _stories(snapshot: Snapshot, store: EvidenceStore | None) -> list[BoxStory]:
         begun.setdefault(key, one.box.native_id)
     keys = sorted(begun)
     answering = {key: one for key, one in seen.items() if one.reachable}
-    asked = in_parallel({key: partial(_patrols_on, one) for key, one in answering.items()}, LOOK_SECONDS)
+    asked = in_parallel({key: partial(patrols_on, one) for key, one in answering.items()}, LOOK_SECONDS)
 
     def story(key: tuple[str, int]) -> BoxStory:
         box, generation = key
@@ -76,33 +73,15 @@ def _stories(snapshot: Snapshot, store: EvidenceStore | None) -> list[BoxStory]:
         journal = (
             live.journal if live is not None and live.journal is not None else copied_journal(store, box, generation)
         )
-        patrols = asked.get(key) or _patrols_of_copy(store, box, generation)
         working = live.seen.runner_alive if live is not None else False
-        return BoxStory(box, generation, begun[key], journal, working, tuple(patrols))
+        found = asked.get(key) or Patrols()
+        if not found:
+            found = patrols_of_copy(store, box, generation, journal)
+        whole = len({task_of(name) for name in journal.workers}) if journal is not None else 0
+        more = max(whole - len(found.workers), 0) if found.workers else 0
+        return BoxStory(box, generation, begun[key], journal, working, found.own, found.workers, more)
 
     return list(each(store.copies, story, keys) if store is not None else map(story, keys))
-
-
-def _patrols_on(box_snapshot: BoxSnapshot) -> list[Patrol]:
-    try:
-        channel = box_snapshot.box.context().channel()
-        read_at = lambda offset, limit: channel.read(box_layout.PATROL, offset=offset, limit=limit)  # noqa: E731
-        found = pieces(read_at, channel.size(box_layout.PATROL) or 0)
-    except (SweepstackError, OSError):
-        return []
-    return [patrol for data in found for patrol in parse_patrols(data)]
-
-
-def _patrols_of_copy(store: EvidenceStore | None, box: str, generation: int) -> list[Patrol]:
-    """The end of the patrol's file, as it was copied with the box's logs."""
-    if store is None:
-        return []
-    try:
-        kept = known(store, box, generation)
-        log = next((one for one in kept.logs if one.path == box_layout.PATROL), None)
-        return parse_patrols(read(store, kept, log) or b"") if log is not None else []
-    except (SweepstackError, OSError):
-        return []
 
 
 def _clearance(store: EvidenceStore | None, birth: Birth) -> Approval | None:

@@ -1,0 +1,62 @@
+"""What adapters share when they rent: which box of a list counts, and one offer after another."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sweepstack.onbox.common.errors import NoCapacity, PlatformError, Unreachable
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.deadline import DeadlineOver
+from sweepstack.platforms.common.listed import Listed, Names, first_of
+from sweepstack.platforms.common.renting import Try, first_granted
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
+
+NAMES = Names("Some Cloud", "some_cloud", "machines")
+REQUEST = BoxRequest(tag="t", name="box-0")
+
+
+def record(native_id: str, day: int = 1, phase: Phase = Phase.RUNNING) -> BoxRecord:
+    return BoxRecord(native_id, "t", "ann", phase, 1.0, datetime(2026, 11, day, tzinfo=UTC), f"Some Cloud, {native_id}")
+
+
+def test_a_list_with_an_entry_that_has_no_id_proves_no_absence() -> None:
+    listed = Listed.of(NAMES, [{"id": "b"}, {"id": 7}, {"id": "a"}])
+    with pytest.raises(Unreachable, match="1 of Some Cloud's machines can't be read"):
+        listed.must_be_whole("t")
+    shown = listed.tagged([record("b"), record("a")], "", "ann")
+    assert [(one.native_id, one.phase) for one in shown][::2] == [("a", Phase.RUNNING), ("", Phase.UNKNOWN)]
+    Listed.of(NAMES, [{"id": "a"}]).must_be_whole("t")
+
+
+def test_of_several_the_one_on_record_counts_then_the_oldest_and_one_that_ends_is_the_last() -> None:
+    found = [record("new", 3), record("old", 2), record("ends", 1, Phase.ENDING)]
+    assert first_of(found, "new", NAMES).native_id == "new"
+    first = first_of(found, "", NAMES)
+    assert first.native_id == "old"
+    assert first.note.startswith("2 machines carry this tag, and new may bill beside it")
+    assert first.note.endswith("sweepctl audit --end some_cloud:new")
+
+
+def test_a_refusal_proves_that_nothing_was_made_and_the_next_offer_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    told: list[bool] = []
+
+    def late() -> BoxRecord:
+        raise DeadlineOver("not within 60 s")
+
+    full = Try("a", "it for a", lambda: NoCapacity("no a left"))
+    with hold_tag_lock("some_cloud", "ann", "t", Wait(60), told.append) as memory:
+        rent = partial(first_granted, look=lambda: None, request=REQUEST, wait=Wait(60), memory=memory)
+        assert rent([full, Try("b", "it for b", lambda: record("b"))], refusals=[]).native_id == "b"
+        assert told == [True, False, True], "what was refused is told before the next request"
+        with pytest.raises(NoCapacity, match="z: taken\n  a: no a left"):
+            rent([full], refusals=["z: taken"])
+        with pytest.raises(PlatformError, match="nothing was rented: not within 60 s\na: no a left"):
+            rent([full, Try("b", "it for b", late)], refusals=[])
+        assert told[-1] is False
