@@ -73,7 +73,7 @@ class NodesStack(SlurmStack):
 
     def in_the_middle(self, cell: str) -> None:
         there = [self.control / f"middle-{cell}-{rank}" for rank in (0, 1)]
-        self.wait_for(lambda: all(path.exists() for path in there), f"both ranks of {cell}", seconds=120)
+        self.wait_for(lambda: all(path.exists() for path in there), f"both ranks of {cell}")
 
     def ranks(self) -> dict[int, str]:
         """The processes of ranks of the sweep's boxes, by the pids of this machine, each with its node's number."""
@@ -193,7 +193,7 @@ def test_a_node_that_is_lost_for_good_by_the_documented_commands(stack: NodesSta
     assert (failed["cell"], failed["class"], failed["final"]) == ("seed0", "transient", False)
     assert f"node 1 ({lost}) is lost" in failed["reason"]
     (stack.control / "hold").unlink()
-    stack.wait_for(lambda: not stack.jobs(box), "the end of the worker", 120)
+    stack.wait_for(lambda: not stack.jobs(box), "the end of the worker")
     assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0"], "no other cell is tried there"
 
     status = stack.sweepctl("status", timeout=120)
@@ -228,7 +228,7 @@ def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
     stack.cluster.lose(lost)
     (job,) = stack.jobs(box)
     assert job.endswith(" RUNNING"), "as Slurm has it"
-    stack.wait_for(lambda: not stack.ranks(), "the end of what runs on the other node", 120)
+    stack.wait_for(lambda: not stack.ranks(), "the end of what runs on the other node")
     (stack.control / "hold").unlink()
 
     status = stack.sweepctl("status", timeout=120)
@@ -238,8 +238,8 @@ def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
     waited = stack.sweepctl("wait", "--for", "done", timeout=400)
     assert_failed(waited, "no runner is alive, and 2 cells did not finish", "pulumi up")
     ok(stack.up(timeout=300))
-    stack.wait_for(lambda: stack.sealed() == {"seed1"}, "the cell that was not begun", 180)
-    stack.wait_for(lambda: not stack.jobs(box), "the end of all workers", 120)
+    stack.wait_for(lambda: stack.sealed() == {"seed1"}, "the cell that was not begun")
+    stack.wait_for(lambda: not stack.jobs(box), "the end of all workers")
     assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0", "seed1"], stack.picture()
 
     worker = stack.events("cell-started")[0]["worker"]
