@@ -135,7 +135,8 @@ class SlurmSweep(Sweep):
         until(lambda: wanted <= self.sealed(box), f"seals of {wanted}", self.picture)
 
     def sealed(self, box: BoxState) -> set[str]:
-        return {entry["cell"] for entry in self.events(box, "cell-sealed")}
+        """Also those that a worker had sealed when it was killed: the next one finds them so."""
+        return {entry["cell"] for event in ("cell-sealed", "cell-found-sealed") for entry in self.events(box, event)}
 
     def events(self, box: BoxState, event: str) -> list[Mapping[str, Any]]:
         return [entry for entry in self.journal(box) if entry["event"] == event]
