@@ -262,9 +262,9 @@ def test_without_an_answer_of_the_books_all_is_as_without_them(site: Site, sacct
     assert told(site)["memory"] == ""
 
 
-def test_the_books_are_asked_of_no_worker_that_runs_or_ended_otherwise(site: Site) -> None:
+def test_the_accounting_is_asked_of_no_worker_that_runs_or_ended_otherwise(site: Site) -> None:
     for state in ("RUNNING", "COMPLETED", "FAILED"):
-        site.squeue = row(2, 0, state, 0, 1795511669, 1795512269, "main", "n1", "None")
+        site.squeue = row(2, 0, state, 0, 1795511669, 1795512269, "main", "n1", "n1", "None")
         assert told(site)["memory"] == ""
     assert site.asked == []
 
