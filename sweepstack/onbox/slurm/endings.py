@@ -21,7 +21,6 @@ from sweepstack.onbox.slurm.pilot import CLOSED
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.standing import GOES_ON, WORKERS
 
-SCRIPT = "batch.sh"
 MOST_LOGS = 16
 """The logs of so many tasks are read for what Slurm wrote there, in one look."""
 _LOG = re.compile(r"(\d+_\d+)\.log")
@@ -88,7 +87,7 @@ def _forgotten(home: Path, listed: set[str], stopped: Mapping[str, str]) -> list
         return []
     logs = home / task_log.FOLDER
     try:
-        since = os.stat(str(logs / SCRIPT)).st_mtime
+        since = os.stat(str(logs / task_log.SCRIPT)).st_mtime
         with os.scandir(str(logs)) as entries:
             times = {
                 match[1]: entry.stat().st_mtime

@@ -16,7 +16,7 @@ from typing import Iterator, Sequence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.onbox.common.locks import take
-from sweepstack.onbox.slurm import commands, limits, queue, request, states
+from sweepstack.onbox.slurm import commands, limits, queue, request, states, task_log
 from sweepstack.onbox.slurm.cluster import Cluster
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
@@ -36,14 +36,14 @@ def submit(
     Raises RequestRefused with the cluster's words when not even one was taken; OutcomeUnknown when it is not known
     whether one was: the next call looks first.
     """
-    logs = home / "jobs"
+    logs = home / task_log.FOLDER
     if "%" in str(home) or "\\" in str(home):
         raise RequestRefused(
             f"{home} has a % or a \\ in its path, which sbatch takes for a pattern: use another folder"
         )
     logs.mkdir(parents=True, exist_ok=True)
     words = {"python": python, "pilot": pilot, "home": str(home), "runner": runner}
-    script = logs / "batch.sh"
+    script = logs / task_log.SCRIPT
     write_atomically(script, _BATCH.format(**{k: shlex.quote(v) for k, v in words.items()}).encode(), mode=0o755)
     common = [
         *request.options(asked, cluster),

@@ -80,7 +80,7 @@ class SlurmPlatform(LocalPlatform):
             "at_work": len(found.at_work),
             "held": len(found.held),
             "lost": len(found.lost),
-            "words": "; ".join([_words(past, found, before), *vanished.words(native_id, home, found)]),
+            "words": "; ".join([_words(past, found, before), *vanished.words(native_id, home, found, ended)]),
         }
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
@@ -135,8 +135,8 @@ class SlurmPlatform(LocalPlatform):
                 found = standing.look(native_id, home)
                 if (less := wanted - len(found.at_work)) > 0 and not found.stuck:
                     notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")
-            else:
-                found = standing.look(native_id, home) if found.lost else found
+            elif found.lost:
+                found = standing.look(native_id, home)
         return "; ".join([found.words(), *notes])
 
 

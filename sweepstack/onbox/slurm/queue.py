@@ -171,9 +171,8 @@ def hostnames(text: str) -> Iterator[str]:
         for one in ranges.split(",") if bracket else ():
             first, _, last = one.partition("-")
             for number in range(int(first), int(last or first) + 1):
-                yield from (f"{head}{number:0{len(first)}d}{more}" for more in hostnames(tail) if tail)
-                if not tail:
-                    yield f"{head}{number:0{len(first)}d}"
+                for more in hostnames(tail) if tail else [""]:
+                    yield f"{head}{number:0{len(first)}d}{more}"
 
 
 def _reason(fields: dict[str, str]) -> str:

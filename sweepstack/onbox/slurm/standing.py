@@ -11,7 +11,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from sweepstack.onbox.slurm import queue, states
 from sweepstack.onbox.slurm.queue import Task
@@ -23,7 +23,7 @@ MOST_NAMED = 3
 """Of lists of nodes, and of workers that lost theirs, so many are named."""
 NAMED = 16
 """Of tasks that wait for one reason, so many are named."""
-_ENDS = (b'"runner-stopped"', b'"worker-ended"')
+_ENDS = ("runner-stopped", "worker-ended")
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,23 @@ def ends(home: Path) -> dict[str, str]:
     """Worker → why it ended, by the journal; "" where another wrote that down. Empty where it does not read. The chain
     is not proved here: a wrong line could only cost a worker that finds nothing to do."""
     found: dict[str, str] = {}
+    for entry in entries(home, _ENDS):
+        with contextlib.suppress(KeyError, TypeError):
+            found[str(entry["worker"])] = str(entry.get("why", ""))
+    return found
+
+
+def entries(home: Path, events: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The journal's lines of these events, as they stand there; none where it can't be read. A line that does not read
+    is left out."""
+    marks = [f'"{event}"'.encode() for event in events]
     with contextlib.suppress(OSError), open(home / JOURNAL, "rb") as lines:
         for line in lines:
-            if any(word in line for word in _ENDS):
-                with contextlib.suppress(ValueError, KeyError, TypeError):
+            if any(mark in line for mark in marks):
+                with contextlib.suppress(ValueError):
                     entry = json.loads(line)
-                    if entry["event"] in ("runner-stopped", "worker-ended"):
-                        found[str(entry["worker"])] = str(entry.get("why", ""))
-    return found
+                    if isinstance(entry, dict) and entry.get("event") in events:
+                        yield entry
 
 
 def may_run(found: Standing, home: Path) -> bool:

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 FOLDER = "jobs"
-"""Of the logs, below the home of the box's runner. The script of the last array that was submitted lies there, too."""
+"""Of the logs, below the home of the box's runner."""
+SCRIPT = "batch.sh"
+"""Beside them: what the tasks of the last array that was submitted run."""
 LOG_BYTES = 1 << 20
 _FOR_MEMORY = re.compile(rb"slurmstepd[^:\n]*: error: .*(?:exceeded (?:\w+ )?memory limit|oom[-_ ]kill)", re.IGNORECASE)
 """What it writes by polling (the first) or where the kernel watches."""

@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Mapping
 
 from sweepstack.onbox.slurm import standing, worker_state
-from sweepstack.onbox.slurm.standing import JOURNAL, WORKERS, Standing
+from sweepstack.onbox.slurm.standing import WORKERS, Standing
 
 MOST_NAMED = 2
 """Workers, and cells of each, that are named."""
-_CELLS = (b'"cell-started"', b'"cell-sealed"', b'"cell-failed"', b'"cell-dropped"')
+_CELLS = ("cell-started", "cell-sealed", "cell-failed", "cell-dropped")
 
 
-def words(native_id: str, home: Path, found: Standing) -> list[str]:
+def words(native_id: str, home: Path, found: Standing, ended: Mapping[str, str] | None = None) -> list[str]:
     """A line for each such worker: its cells, why nothing proves its end, and the command for a person. `found`: the
-    tasks now. Asks Slurm only where a worker has no end on record and is not among those at work. Never raises."""
+    tasks now; `ended`: what `standing.ends` says, if it was asked already. Asks Slurm only where a worker has no end on
+    record and is not among those at work. Never raises."""
     there = {task.worker for task in [*found.at_work, *found.ending]}
-    ended = standing.ends(home)
+    ended = standing.ends(home) if ended is None else ended
     begun = [path.name for path in (home / WORKERS).glob("*") if path.name not in ended and path.name not in there]
     if not begun:
         return []
@@ -45,14 +47,11 @@ def words(native_id: str, home: Path, found: Standing) -> list[str]:
 def _held(home: Path) -> dict[str, list[str]]:
     """Worker -> the cells that it began last, and that have no end, by the journal."""
     holder: dict[str, str] = {}
-    with contextlib.suppress(OSError), open(home / JOURNAL, "rb") as lines:
-        for line in lines:
-            if any(word in line for word in _CELLS):
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    entry = json.loads(line)
-                    holder.pop(str(entry["cell"]), None)
-                    if entry["event"] == "cell-started":
-                        holder[str(entry["cell"])] = str(entry["worker"])
+    for entry in standing.entries(home, _CELLS):
+        with contextlib.suppress(KeyError):
+            holder.pop(str(entry["cell"]), None)
+            if entry["event"] == "cell-started":
+                holder[str(entry["cell"])] = str(entry["worker"])
     found: dict[str, list[str]] = {}
     for cell, worker in holder.items():
         found.setdefault(worker, []).append(cell)
