@@ -65,7 +65,7 @@ def _patrol(channel: Channel, journal: Journal | None) -> Patrol | None:
     """The box's last heartbeat; of several workers, of all of which no end is known."""
     if journal is None or not journal.workers:
         return last_patrol(channel)
-    paths = {f"{box_layout.WORKERS}/{one.name}/patrol.jsonl": one for one in journal.workers.values() if not one.ended}
+    paths = {box_layout.worker_patrol(one.name): one for one in journal.workers.values() if not one.ended}
     tails = channel.tails([*paths, box_layout.SPEC], TAIL_BYTES)
     interval = _interval(tails.get(box_layout.SPEC, (0, b""))[1])
     lines = {one.name: parse_patrol(tails.get(path, (0, b""))[1], interval) for path, one in paths.items()}

@@ -151,7 +151,7 @@ def _watches(channel: Channel, box: str, look_again: list[str]) -> list[Watch]:
     folders = {name: f"{box_layout.WORKERS}/{name}" for name in names}
     records = channel.tails([f"{folder}/worker.json" for folder in folders.values()], TAIL_BYTES)
     return [
-        Watch(f"{folder}/patrol.jsonl", name, _host(records.get(f"{folder}/worker.json", (0, b""))[1]))
+        Watch(box_layout.worker_patrol(name), name, _host(records.get(f"{folder}/worker.json", (0, b""))[1]))
         for name, folder in folders.items()
     ]
 

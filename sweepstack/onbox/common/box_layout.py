@@ -82,6 +82,11 @@ def attempt_dir(cell: str, attempt: int) -> str:
     return f"{CELLS}/{cell}/{attempt}"
 
 
+def worker_patrol(worker: str) -> str:
+    """What the patrol of one start of a worker writes, on a box that several share."""
+    return f"{WORKERS}/{worker}/patrol.jsonl"
+
+
 def setup_log(setup: str) -> str:
     """What a set-up step (`sha256:<hex>` of its text and the code) printed."""
     return f"{SETUP_LOGS}/{hex_of(setup)[:16]}.log"

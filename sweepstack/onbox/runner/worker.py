@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common.box_layout import WORKER_LOG
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
@@ -53,7 +54,6 @@ SHORT = 11
 SLACK = 1.2
 SEALING_SECONDS = 10.0
 """A cell is expected to take SLACK times what is estimated by those that were sealed, and this for its files."""
-LOG = "runner.log"
 
 
 class Worker(Runner):
@@ -76,7 +76,7 @@ class Worker(Runner):
 
     def _be_the_only_one(self) -> int:
         self.folder = begin(self.home, self._me)
-        log = os.open(self.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = os.open(self.folder / WORKER_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for descriptor in (1, 2):
             os.dup2(log, descriptor)
         scratch = os.environ.get(NODE_SCRATCH)

@@ -64,17 +64,13 @@ def patrols_of_copy(store: EvidenceStore | None, box: str, generation: int, jour
 
 def _of_workers(channel: Channel, journal: Journal) -> Patrols:
     names = [one.name for one in sorted(journal.workers.values(), key=lambda one: one.began_at)][-WORKERS:]
-    tails = channel.tails([_path(name) for name in names], TAIL_BYTES)
+    tails = channel.tails([box_layout.worker_patrol(name) for name in names], TAIL_BYTES)
     return Patrols(workers=_by_task(names, {path: data for path, (_, data) in tails.items()}))
 
 
 def _by_task(names: Iterable[str], files: Mapping[str, bytes]) -> dict[str, tuple[Patrol, ...]]:
     found: dict[str, list[Patrol]] = {}
     for name in names:
-        if lines := parse_patrols(files.get(_path(name), b"")):
+        if lines := parse_patrols(files.get(box_layout.worker_patrol(name), b"")):
             found.setdefault(task_of(name), []).extend(lines)
     return {task: tuple(sorted(lines, key=lambda one: one.time)) for task, lines in found.items()}
-
-
-def _path(worker: str) -> str:
-    return f"{box_layout.WORKERS}/{worker}/patrol.jsonl"
