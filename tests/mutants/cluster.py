@@ -249,7 +249,7 @@ CLUSTER = (
         "tests/rented/test_cluster_nodes.py::test_the_node_of_the_worker_is_lost_for_good",
         Patch(
             "sweepstack/onbox/slurm/standing.py",
-            "        if task.lost_its_worker and _was_on_it(task, home):\n",
+            "        if is_lost(task, home):\n",
             "        if False:\n",
         ),
     ),

@@ -77,7 +77,7 @@ def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = N
     stuck: list[Task] = []
     lost: list[Task] = []
     for task in live:
-        if task.lost_its_worker and _was_on_it(task, home):
+        if is_lost(task, home):
             lost.append(task)
         elif task.waits:
             (stuck if states.is_stuck(task.state, task.reason) else at_work).append(task)
@@ -125,9 +125,12 @@ def may_run(found: Standing, home: Path) -> bool:
     )
 
 
-def _was_on_it(task: Task, home: Path) -> bool:
-    """Whether the worker itself wrote down that its job had this node: sites may run scripts on other machines than the
-    nodes of a job, and then nothing is lost."""
+def is_lost(task: Task, home: Path) -> bool:
+    """Whether a task holds nodes without the one that its worker was on (`Task.lost_its_worker`), and the worker itself
+    wrote down that its job had this node: sites may run scripts on other machines than the nodes of a job, and then
+    nothing is lost."""
+    if not task.lost_its_worker:
+        return False
     try:
         return task.host in json.loads((home / WORKERS / task.worker / "worker.json").read_bytes())["nodes"]
     except (OSError, ValueError, KeyError, TypeError):

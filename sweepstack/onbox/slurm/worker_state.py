@@ -25,6 +25,7 @@ from sweepstack.onbox.slurm import accounting, commands, queue, states, task_log
 from sweepstack.onbox.slurm.accounting import Accounting, Try
 from sweepstack.onbox.slurm.cluster import pairs
 from sweepstack.onbox.slurm.queue import Task
+from sweepstack.onbox.slurm.standing import is_lost
 
 ASK_SECONDS = 8.0
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -45,13 +46,13 @@ def _look(native_id: str, home: Path, job: str, tries: int) -> tuple[str, str, b
         return "unknown", str(error), True
     task = next((task for task in tasks if task.name == job), None)
     listed = task is not None
-    found, why = _of_task(task, tasks, job, tries)
+    found, why = _of_task(task, tasks, home, job, tries)
     if found == "ended" and (silent := _silent_node(home, f"{job}.{tries}")):
         return "unknown", f"{why}, but {silent}", listed
     return found, why, listed
 
 
-def _of_task(task: Task | None, tasks: Sequence[Task], job: str, tries: int) -> tuple[str, str]:
+def _of_task(task: Task | None, tasks: Sequence[Task], home: Path, job: str, tries: int) -> tuple[str, str]:
     """By the queue alone."""
     if task is None:
         own = f"{os.environ.get('SLURM_ARRAY_JOB_ID', '')}_{os.environ.get('SLURM_ARRAY_TASK_ID', '')}"
@@ -66,7 +67,7 @@ def _of_task(task: Task | None, tasks: Sequence[Task], job: str, tries: int) -> 
         return "ended", f"{job} was requeued: it is at try {task.restarts}"
     if task.waits:
         return "unknown", f"{job} is {task.state}, and try {tries} of it had begun"
-    if task.lost_its_worker:
+    if is_lost(task, home):
         return "unknown", f"{job} holds {task.nodes} only, and {_not_seen(task.host, 'lost', f'{job}.{tries}')}"
     if not task.ended:
         return "running", f"{job} is {task.state}"

@@ -133,6 +133,8 @@ def test_a_job_that_lost_the_node_of_its_worker_is_known_by_its_list_of_nodes(
     (task,) = queue.tasks("slurm-x")
     assert task.lost_its_worker is lost
     assert standing.judged([task], tmp_path).lost == [], "its worker did not say that it was on a node of its job"
+    if task.state == "RUNNING":  # else a person's word that it ended would not be refused
+        assert worker_state.state("slurm-x", tmp_path, task.name, task.restarts)[0] == "running"
     (tmp_path / "workers" / task.worker).mkdir(parents=True)
     (tmp_path / "workers" / task.worker / "worker.json").write_text(json.dumps({"nodes": [task.host, "n2"]}))
     found = standing.judged([task], tmp_path)
