@@ -17,7 +17,31 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("components", "sweepstack", "scripts")
-MAX_LINES = 400
+MAX_LINES = 700
+MAX_FUNCTION = 60
+LONG_FUNCTIONS = {
+    ("scripts/lib/processes.py", "run"),
+    ("sweepstack/cli/collect.py", "look"),
+    ("sweepstack/cli/commands/approve/__init__.py", "command"),
+    ("sweepstack/cli/commands/approve/preview.py", "show"),
+    ("sweepstack/cli/commands/approve/store.py", "approve_store"),
+    ("sweepstack/cli/commands/approve/sweep.py", "approve"),
+    ("sweepstack/cli/commands/gotcha/propose.py", "command"),
+    ("sweepstack/cli/commands/place/placing.py", "place"),
+    ("sweepstack/cli/commands/policy.py", "_approve"),
+    ("sweepstack/cli/commands/profile/probe.py", "command"),
+    ("sweepstack/cli/commands/pull/fetch.py", "report"),
+    ("sweepstack/cli/orphans.py", "search"),
+    ("sweepstack/launch/first_step.py", "await_first_step"),
+    ("sweepstack/launch/launch.py", "launch"),
+    ("sweepstack/operations/observe.py", "observe"),
+    ("sweepstack/provider/resources/market.py", "preview"),
+    ("sweepstack/review/live.py", "live_of"),
+    ("sweepstack/status/next_commands.py", "_ways_on"),
+    ("sweepstack/teardown/check.py", "may_end"),
+    ("sweepstack/teardown/orphan_check.py", "may_end_orphan"),
+}
+"""Functions that were longer when the bound came. Nothing is added here; one that became short is taken out."""
 COMMON_WORDS = {"local", "generic-ssh", "lambda", "manual"}
 """Profiles whose names are words of any program."""
 PLATFORM_NAMES = re.compile(
@@ -170,6 +194,18 @@ def long_modules(root: Path) -> list[str]:
         if count > MAX_LINES:
             complaints.append(f"{path.relative_to(root)}: {count} lines; one idea fits in {MAX_LINES}")
     return complaints
+
+
+def long_functions(root: Path) -> dict[tuple[str, str], int]:
+    """Functions of more than MAX_FUNCTION lines: (path, name) → lines."""
+    return {
+        (path.relative_to(root).as_posix(), node.name): node.end_lineno - node.lineno + 1
+        for _, path, tree in modules(root)
+        for node in nodes(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= MAX_FUNCTION
+    }
 
 
 def unclear_words(root: Path) -> list[str]:
@@ -385,6 +421,16 @@ def test_unclear_words_are_seen(tree: Callable[[str, str], Path], text: str) -> 
 def test_long_module_is_seen(tree: Callable[[str, str], Path]) -> None:
     assert long_modules(tree("sweepstack/core/view.py", "x = 1\n" * MAX_LINES)) == []
     assert len(long_modules(tree("sweepstack/core/view.py", "x = 1\n" * (MAX_LINES + 1)))) == 1
+
+
+def test_long_functions_are_found(tree: Callable[[str, str], Path]) -> None:
+    assert long_functions(tree("sweepstack/core/view.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION - 1))) == {}
+    found = long_functions(tree("sweepstack/core/view.py", "def f():\n" + "    x = 1\n" * MAX_FUNCTION))
+    assert found == {("sweepstack/core/view.py", "f"): MAX_FUNCTION + 1}
+
+
+def test_no_function_is_longer_than_the_bound() -> None:
+    assert set(long_functions(ROOT)) == LONG_FUNCTIONS
 
 
 @pytest.mark.parametrize(
