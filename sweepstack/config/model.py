@@ -173,8 +173,8 @@ class Job(Shape):
     no longer than its platform gives it ([spot](renting.md#spot-boxes)), and the preview says so"""
     retries: CountOrZero | None = None
     """how often the runner tries a failed cell again: 1 by default, so two tries in all; 0: never. A failure that would
-    only repeat (an exception of the code, NaN with `stop_on_nan`) is not tried again, and a full disk does not count:
-    [timeouts](#timeouts)"""
+    only repeat (an exception of the code, NaN with `stop_on_nan`, exit code 0 without an artifact) is not tried again,
+    and a full disk does not count: [timeouts](#timeouts)"""
     image: Text | None = None
     """a container image, on platforms that use one; elsewhere it has no effect, and the preview says so"""
     include: Names = ()

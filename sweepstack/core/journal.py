@@ -22,7 +22,7 @@ from sweepstack.onbox.common.errors import JournalDamaged
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
 SetupState = Literal["started", "finished", "failed"]
 Entry = Mapping[str, Any]
-FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "nan", "timeout", "hung", "stopped", "unknown")
+FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "files", "nan", "timeout", "hung", "stopped", "unknown")
 
 
 @dataclass(frozen=True)

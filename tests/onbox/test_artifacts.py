@@ -45,7 +45,20 @@ def test_all_that_is_missing_is_named_at_once(box: Box) -> None:
     box.set(retries=0, artifacts=[{"path": name, "load": "json"} for name in ("a.json", "b/c.json", "d.json")])
     box.add("a", "touch {out}/d.json")
     box.run(code=1)
-    assert box.events("cell-failed")[0]["reason"] == "artifact missing: a.json, b/c.json; artifact empty: d.json"
+    assert box.events("cell-failed")[0]["reason"] == (
+        "artifact missing: a.json, b/c.json; there are: d.json (0 B); artifact empty: d.json"
+    )
+
+
+def test_what_the_files_alone_decide_is_not_trained_again_and_says_what_there_was(box: Box) -> None:
+    box.set(retries=3)
+    box.add("a", "printf 12345 > {out}/table.csv; for n in 1 2 3 4 5 6 7 8 9; do touch {out}/part-$n; done")
+    box.run(code=1)
+    (failure,) = box.events("cell-failed", "a")
+    assert (failure["class"], failure["final"], failure["exit_code"]) == ("files", True, 0)
+    assert failure["reason"].startswith("artifact missing: result.json; there are: part-1 (0 B), ")
+    assert failure["reason"].endswith("part-8 (0 B) and 2 more")
+    assert len(box.events("cell-started", "a")) == 1
 
 
 def test_failed_exit_with_all_artifacts_is_a_failure(box: Box) -> None:

@@ -34,9 +34,9 @@ def python(code: str) -> str:
         (python('raise RuntimeError("loss diverged")'), "unknown", False),
         (python('raise ValueError("bad batch")'), "unknown", False),
         ("exit 3", "unknown", False),
-        ("true", "unknown", False),
+        ("true", "files", True),
         ("kill $$", "stopped", False),
-        ("echo KeyError: said on the way; exit 0", "unknown", False),
+        ("echo KeyError: said on the way; exit 0", "files", True),
         ("echo 'No space left on device' >&2; exit 1", "unknown", False),  # there is plenty: somewhere else, then
     ],
 )

@@ -13,10 +13,10 @@ from sweepstack.onbox.runner.attempt import Attempt, Environment
 from sweepstack.onbox.runner.cell_processes import end_cells, end_group
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.disk import DiskGate
-from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
+from sweepstack.onbox.runner.failure import FILES, Ending, classify, is_final, says_full
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
-from sweepstack.onbox.runner.sealing import CellFailure, seal
+from sweepstack.onbox.runner.sealing import CellFailure, FilesFailure, seal
 from sweepstack.onbox.runner.upload import Uploads
 
 KILL_SECONDS = 5.0
@@ -152,6 +152,8 @@ class Endings:
         reason = str(error) if own else f"could not be {'started' if code is None else 'sealed'}: {error}"
         words = tail if own else str(error)
         kind, remark = classify(Ending(code if own else None, words, attempt.oom_kills()))
+        if isinstance(error, FilesFailure):
+            kind = FILES
         if hopeless:
             kind, remark = "bug" if code is None else "unknown", ""
         if not own and kind == "unknown":

@@ -4,6 +4,8 @@ transient   the network, the driver, a stop from outside: a retry may succeed
 oom         the machine's memory ran out, which a neighbour may have caused
 disk        no room: the queue waits for room, and the failure does not count
 bug         code or config (also too little GPU memory): final at once, a retry would only cost money
+files       exit code 0, and by its files alone it is no result (an artifact is missing, empty, a link): final at once,
+            since another training would leave the same; other `artifacts` are tried on these files first
 nan         a metric became NaN, and the job asked to stop then: final at once
 timeout     it took longer than the job allows for one attempt
 hung        it showed no progress for a whole interval, and the job asked to end it then
@@ -16,7 +18,8 @@ import re
 import signal
 from typing import NamedTuple
 
-FINAL = {"bug", "nan"}
+FILES = "files"
+FINAL = {"bug", "nan", FILES}
 BUGS = {
     "SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError",
     "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError", "ZeroDivisionError",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.onbox.runner.names import fold, original, plain
 from sweepstack.onbox.runner.records import now
 
@@ -21,10 +23,16 @@ MANIFEST, LOG = "manifest.json", "log.txt"
 TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
 """Our own names in a sealed folder → the name that a job's file of that name gets there."""
 CHUNK = 1 << 20
+MOST_LISTED, MOST_CHARS = 8, 60
+"""How many files a failure names that are there, and of how long a name so much."""
 
 
 class CellFailure(SweepstackError):
     """The attempt failed, such as when it did not write its artifacts. The message is the reason."""
+
+
+class FilesFailure(CellFailure):
+    """The files that the attempt left are at fault, by themselves: to train again as it is would leave the same."""
 
 
 class Source(NamedTuple):
@@ -122,7 +130,8 @@ def collect(
 ) -> tuple[list[Source], dict[str, str]]:
     """The files to seal, by path; and those that are sealed under another name: that name → their own.
 
-    Raises CellFailure with all problems. A file's name is no problem: it gets another one if needed.
+    Raises FilesFailure with all problems, and CellFailure where {out} can't be read just now. A file's name is no
+    problem: it gets another one if needed.
     """
     problems, found, names = [], {}, {}
     taken = {fold(LOG), fold(MANIFEST)}
@@ -142,11 +151,13 @@ def collect(
                 found[named] = out / path, status
                 taken.add(fold(named))
     except OSError as error:
-        raise CellFailure(f"{{out}} can't be read: {error}") from error
+        away = error.errno in (None, errno.ENOENT, errno.ENOTDIR)  # by the job
+        raise (FilesFailure if away else CellFailure)(f"{{out}} can't be read: {error}") from error
     lacking = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
     missing = [f"{path} (a folder)" if os.path.isdir(out / path) else path for path in lacking]
     if missing:
-        problems.insert(0, f"artifact missing: {', '.join(missing)}")
+        there = listed({path: status.st_size for path, (_, status) in found.items()})
+        problems.insert(0, f"artifact missing: {', '.join(missing)}; {there}")
     for artifact in artifacts:
         if artifact["path"] not in found:
             continue
@@ -158,12 +169,19 @@ def collect(
         elif max(status.st_ctime_ns, status.st_mtime_ns) < since:
             problems.append(f"artifact of an earlier attempt: {artifact['path']} was not written by this one")
     if problems:
-        raise CellFailure("; ".join(problems))
+        raise FilesFailure("; ".join(problems))
     roles = {artifact["path"]: "artifact" for artifact in artifacts}
     if metrics:
         roles.setdefault(metrics["file"], "metrics")
     sources = [Source(file, path, roles.get(path, "extra")) for path, (file, _) in found.items()]
     return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path), names
+
+
+def listed(sizes: Mapping[str, int]) -> str:
+    """What is in {out} instead, for people: some names with their sizes, so that a wrong name is seen at once."""
+    named = [f"{path[:MOST_CHARS]} ({spell_bytes(sizes[path])})" for path in sorted(sizes)[:MOST_LISTED]]
+    more = f" and {len(sizes) - len(named)} more" if len(sizes) > len(named) else ""
+    return f"there are: {', '.join(named)}{more}" if named else "{out} is empty"
 
 
 def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
