@@ -17,7 +17,18 @@ SHORT = 0.8
 """Inodes are shown once this part of them is used."""
 SHOWN = 60
 """The most cells in the table; of more, finished ones are only counted."""
-URGENT = ("lost", "damaged", "unexpected", "missing", "failed", "running", "blocked_disk", "sealed", "pending")
+URGENT = (
+    "lost",
+    "damaged",
+    "suspect",
+    "unexpected",
+    "missing",
+    "failed",
+    "running",
+    "blocked_disk",
+    "sealed",
+    "pending",
+)
 """The states of the cells that are shown first if there is no room for all."""
 
 

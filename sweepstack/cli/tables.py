@@ -25,6 +25,7 @@ STYLES = {
     "blocked_disk": "red",
     "failed": "red",
     "damaged": "red",
+    "suspect": "red",
     "missing": "red",
     "unexpected": "red",
     "lost": "bold red",

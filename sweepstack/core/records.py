@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -28,7 +28,10 @@ from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
 from sweepstack.onbox.common.canonical import DIGEST, digest_of
 
-SCHEMA = 1
+SCHEMA: Final = 1
+LATER: Final = 2
+"""The schema of a manifest with `doubts`, and of a receipt with a state of `LATER_STATES`: a version that does not know
+them refuses both, and says so."""
 
 CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
 BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
@@ -42,6 +45,7 @@ CellState = Literal[
     "sealed",  # finished and sealed on its box; not verified here yet
     "missing",  # sealed or expected, and there is no copy here
     "damaged",  # there is a copy, and it is not what was sealed, or does not load
+    "suspect",  # the copy is what was sealed, and the box doubts that this was all: a person has to look
     "unexpected",  # a copy of a cell that is not in the roster
     "lost",  # its box is proved gone and no verified copy exists
     "verified",
@@ -49,6 +53,12 @@ CellState = Literal[
 ]
 SETTLED: frozenset[str] = frozenset({"verified", "waived"})
 """The only states that let a box go."""
+REFUSED: frozenset[str] = frozenset({"damaged", "suspect"})
+"""There is a copy, and it does not count: the cell is trained again, or a person waives it."""
+JUDGED: frozenset[str] = REFUSED | {"verified", "unexpected"}
+"""What `verify` found in the files of a copy: it holds as long as the copy is the same."""
+LATER_STATES: frozenset[str] = frozenset({"suspect"})
+"""States that receipts of schema 1 do not have."""
 
 
 class Record(BaseModel):
@@ -132,6 +142,7 @@ class Manifest(BaseModel):
 
     `setup`: the digest of set-up and code, None where there was none. `provenance`: what was known of the code when it
     was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
+    `doubts`: sentences, each a reason why a person has to look at the files before they count.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -152,6 +163,7 @@ class Manifest(BaseModel):
     environment: dict[str, Any]
     setup: str | None = None
     provenance: dict[str, Any] = Field(default={})
+    doubts: tuple[str, ...] = ()
     files: tuple[FileEntry, ...]
 
 
@@ -287,9 +299,9 @@ class ReceiptBox(Record):
 
 
 class Receipt(Record):
-    """What verifying found. Content-addressed: neither a time nor a host is in it."""
+    """What verifying found. Content-addressed: neither a time nor a host is in it. `schema`: see `LATER`."""
 
-    schema_: Literal[1] = Field(alias="schema", default=1)
+    schema_: Literal[1, 2] = Field(alias="schema", default=1)
     identity: str
     stack: str
     roster_digest: Digest

@@ -16,11 +16,11 @@ UPDATE_COMMAND = "git pull && make setup"
 UPDATE = f"Next: {UPDATE_COMMAND}"
 
 
-def newer(version: Any) -> str:
-    """Why what says that it is of this version can't be read here; empty where it can."""
-    if not isinstance(version, int | float) or isinstance(version, bool) or version <= SCHEMA:
+def newer(version: Any, known: int = SCHEMA) -> str:
+    """Why what says that it is of this version can't be read here; empty where it can. `known`: the newest that can."""
+    if not isinstance(version, int | float) or isinstance(version, bool) or version <= known:
         return ""
-    return f"it was written by a newer sweepstack (schema {version:g}; this one knows {SCHEMA}). {UPDATE}"
+    return f"it was written by a newer sweepstack (schema {version:g}; this one knows {known}). {UPDATE}"
 
 
 def unknown(error: ValidationError) -> str:

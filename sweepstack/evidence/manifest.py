@@ -7,7 +7,8 @@ import unicodedata
 
 from pydantic import ValidationError
 
-from sweepstack.core.records import SCHEMA, Cell, Manifest
+from sweepstack.core import schema
+from sweepstack.core.records import LATER, SCHEMA, Cell, Manifest
 from sweepstack.onbox.common.canonical import digest_of, digest_of_bytes
 from sweepstack.onbox.common.errors import SweepstackError
 
@@ -51,8 +52,10 @@ def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:
         raise ManifestRefused(f"its manifest is damaged: {where + ': ' if where else ''}{first['msg']}") from None
     except (ValueError, RecursionError):
         raise ManifestRefused("its manifest is damaged: not JSON") from None
-    if manifest.schema_ != SCHEMA:
-        raise ManifestRefused(f"its manifest is of schema {manifest.schema_}, and {SCHEMA} is read here")
+    if why := schema.newer(manifest.schema_, LATER):
+        raise ManifestRefused(f"its manifest can't be read here: {why}")
+    if manifest.schema_ not in (SCHEMA, LATER):
+        raise ManifestRefused(f"its manifest is of schema {manifest.schema_}")
     if manifest.identity != identity:
         raise ManifestRefused("its manifest is of another sweep")
     if manifest.cell != cell:

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 
 from sweepstack.core.printable import printable
 from sweepstack.core.records import (
+    LATER,
+    LATER_STATES,
+    SCHEMA,
     SETTLED,
     ArtifactSpec,
     Cell,
@@ -55,6 +58,9 @@ __all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
 
 READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
 """`restricted` (the default: no torch needed) or `torch` (torch.load with weights_only=True, after the same pass)."""
+
+DOUBTS, DOUBT = 20, 500
+"""Of the sentences that a box doubts a cell with: how many are kept, and how many characters of each."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     clock.lap("read")
     cells = sorted((_verdict(request, copy, specs) for copy in copies), key=lambda cell: cell.name)
     receipt = Receipt(
+        schema=LATER if any(cell.state in LATER_STATES for cell in cells) else SCHEMA,
         identity=request.identity,
         stack=request.stack,
         roster_digest=request.roster.digest,
@@ -309,9 +316,10 @@ def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]
             elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
                 notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
+    doubted = [printable(doubt, DOUBT) for doubt in manifest.doubts[:DOUBTS]] if manifest is not None else []
     # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
-    state: CellState = "damaged" if reasons else "sealed" if untold else "verified"
-    reasons += untold
+    state: CellState = "damaged" if reasons else "sealed" if untold else "suspect" if doubted else "verified"
+    reasons += untold + doubted
     if copy.standing is not None:
         state = copy.standing.state
         reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]

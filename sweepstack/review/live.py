@@ -11,7 +11,7 @@ from datetime import datetime
 from pydantic import Field
 
 from sweepstack.billing.deadlines import starting
-from sweepstack.core.records import SETTLED, Approval, Record
+from sweepstack.core.records import REFUSED, SETTLED, Approval, Record
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.refusal import next_commands
@@ -182,7 +182,7 @@ def live_of(
     from the state. `in_no_copy`: box → files that die with it and are in no copy."""
     shown = {box.native_id: box for box in view.boxes}
     cells = tuple(LiveCell(name=c.name, state=c.state, box=c.box or "", note=c.note) for c in view.cells)
-    bad = {cell.name: cell for cell in cells if cell.state == "damaged"}
+    bad = {cell.name: cell for cell in cells if cell.state in REFUSED}
     judged = {volume.native_id: volume for volume in volumes}
     kept = [entry.price_per_month or 0.0 for entry in snapshot.state.volumes if not entry.kept]
     return Live(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.metrics import shown
-from sweepstack.core.records import SETTLED, Cell, ReceiptCell
+from sweepstack.core.records import JUDGED, SETTLED, Cell, ReceiptCell
 from sweepstack.status.eta import Timing
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -104,7 +104,7 @@ def _state(
             return "damaged", f"the verified copy changed: {snapshot.broken[cell.name]}"
         if verdict.state not in SETTLED and cell.name in snapshot.waived:
             return "waived", "; ".join((snapshot.waived[cell.name], verdict.state, *verdict.reasons))
-        if verdict.state in ("verified", "damaged", "unexpected"):
+        if verdict.state in JUDGED:
             return verdict.state, "; ".join(verdict.reasons)
     if holder is None and cell.name in snapshot.elsewhere:
         return (

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import SETTLED, Approval, Launch, Receipt
+from sweepstack.core.records import JUDGED, SETTLED, Approval, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
@@ -285,7 +285,7 @@ def _cell_lines(
         progress = journal.cells.get(name) if journal else None
         cell = verified.get(name)
         same = cell is not None and (progress is None or progress.manifest == cell.manifest)
-        if cell is not None and same and cell.state in ("verified", "damaged", "unexpected"):
+        if cell is not None and same and cell.state in JUDGED:
             lines.append(CellLine(name, cell.state, "; ".join(cell.reasons)))
         elif progress is None:
             unreadable = stale if journal else "the journal could not be read"

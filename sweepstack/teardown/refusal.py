@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
+from sweepstack.core.records import REFUSED
 from sweepstack.onbox.common.errors import ONLY_IF
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_facts import BoxFacts
@@ -115,7 +116,7 @@ def next_commands(
         rows.append(("next", f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"))
     else:
         rows.append(("next", f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"))
-    bad = [cell for cell in verdict.unsettled if cell.state in ("damaged", "failed", "missing")]
+    bad = [cell for cell in verdict.unsettled if cell.state in REFUSED or cell.state in ("failed", "missing")]
     if bad:
         states = ", ".join(sorted({cell.state for cell in bad}))
         waive = " ".join(f"--waive {cell.name}" for cell in bad)

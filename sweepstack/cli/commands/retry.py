@@ -26,7 +26,7 @@ from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.ownership import who
 
-FAILED = ("failed", "damaged", "missing")
+FAILED = ("failed", "damaged", "suspect", "missing")
 """The states that `--failed` selects: cells that ended without a good result."""
 SHOWN = 12
 

@@ -16,6 +16,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
+from sweepstack.core.records import JUDGED, SETTLED
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.boxes import stranded_words
@@ -26,7 +27,7 @@ What = Literal["done", "verified", "first-step"]
 POLL_SECONDS = 2.0
 PATIENCE = 3
 """How many snapshots in a row must show nothing alive before the wait gives up."""
-FINISHED = frozenset({"sealed", "verified", "waived", "damaged", "missing", "unexpected"})
+FINISHED = frozenset({"sealed", "missing"}) | JUDGED | SETTLED
 
 
 def command(

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ TAKEN = {LOG: "log.out.txt", MANIFEST: "manifest.out.json"}
 CHUNK = 1 << 20
 MOST_LISTED, MOST_CHARS = 8, 60
 """How many files a failure names that are there, and of how long a name so much."""
+DOUBTED = 2
+"""The schema of a manifest that has `doubts`."""
 
 
 class CellFailure(SweepstackError):
@@ -53,6 +55,7 @@ def seal(
     since: int = 0,
     before: Callable[[], object] = bool,
     still: Callable[[], object] = bool,
+    doubts: Sequence[str] = (),
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
@@ -60,6 +63,7 @@ def seal(
     bucket, if there is one. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
     `before`: called just before the folder gets its final name, and `still` once that name is free: what they raise
     leaves the folder without it. Where another made a folder of that name since, that one stays, and OSError is raised.
+    `doubts`: sentences; with any, the cell is `suspect` until a person has looked.
     Raises CellFailure, and OSError when the durable tier can't
     be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
     under the final name.
@@ -81,7 +85,9 @@ def seal(
         for file in files:
             if file_sha256(partial / file["path"]) != file["sha256"]:
                 raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
-        more = {"names": names} if names else {}
+        more: dict[str, Any] = {"names": names} if names else {}
+        if doubts:  # a version that does not know them has to refuse the manifest: so it is of a schema of its own
+            more.update(schema=DOUBTED, doubts=list(doubts))
         manifest = canonical_json(dict(facts, files=files, sealed_at=now(), **more))
         (partial / MANIFEST).write_bytes(manifest + b"\n")
         flush_and_forget(partial / MANIFEST)

@@ -171,8 +171,8 @@ class Box:
         """A cell fails."""
         self.log("cell-failed", cell=name, attempt=attempt, exit_code=1, reason="exit code 1", final=final)
 
-    def seal(self, name: str, attempt: int = 1, files: dict[str, bytes] | None = None) -> None:
-        """A cell finishes and is sealed on the durable tier."""
+    def seal(self, name: str, attempt: int = 1, files: dict[str, bytes] | None = None, **overrides: Any) -> None:
+        """A cell finishes and is sealed on the durable tier. `overrides` replace parts of the manifest."""
         if name not in set(self.cells):
             self.launch(name)
         if not (self.root / box_layout.attempt_dir(name, attempt)).exists():
@@ -204,6 +204,7 @@ class Box:
                 "sealed_at": "2026-11-21T09:01:00Z",
                 "environment": {},
                 "files": entries,
+                **overrides,
             }
         )
         (folder / "manifest.json").write_bytes(manifest + b"\n")

@@ -244,6 +244,36 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     assert "--waive lr0.1" in accept
 
 
+def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> None:
+    """Its copy is whole, and its box doubts it: never verified, and no command takes it for done well."""
+    doubt = "writer (pid 7) still had metrics.json open for writing when it was ended"
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1", schema=2, doubts=[doubt])
+    box.seal("lr0.3")
+    box.seal("lr0.9")
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    cells = by_name(result.json["cells"])
+    assert (cells["lr0.1"]["state"], cells["lr0.1"]["reasons"]) == ("suspect", [doubt])
+    assert (cells["lr0.3"]["state"], result.json["verified"]) == ("verified", 2)
+    logs, accept, again = result.json["next"]
+    assert logs == f"sweepctl logs --stack {STACK} lr0.1"
+    assert "--waive lr0.1" in accept
+    assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
+    seen = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
+    assert (seen["state"], seen["note"]) == ("suspect", doubt)
+    assert world.run("wait", "--for", "done", "--timeout", "1s").code == 0, "it ran to its end"
+    refused = world.run("approve", "--receipt", result.json["receipt"])
+    assert refused.code == 1
+    assert "lr0.1 is suspect in the receipt" in refused.err
+    retried = world.run("retry", "--failed", "--json")
+    assert [cell["name"] for cell in retried.json["cells"]] == ["lr0.1"]
+    given = world.run("approve", "--receipt", result.json["receipt"], "--waive", "lr0.1", "--reason", "looked at it")
+    assert given.code == 0, given.err
+
+
 def test_verify_of_a_sweep_that_runs(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")

@@ -242,6 +242,24 @@ def test_what_was_bad_when_it_was_sealed_is_damaged(
     assert reason in "; ".join(cell.reasons)
 
 
+def test_what_its_box_doubts_is_suspect_unless_it_is_worse(world: World) -> None:
+    """An older version, which knows neither the state nor the doubts, refuses the manifest and the receipt."""
+    world.run()
+    doubted = {"schema": 2, "doubts": ["x still wrote\x1b[2J", *["more"] * 30]}
+    world.box.seal(world.cells[1], outputs(world.folder, 1), attempt=2, **doubted)
+    world.pull()
+    outcome = world.verify()
+    cell = cell_of(outcome, GOOD)
+    assert (cell.state, cell.reasons[0], len(cell.reasons)) == ("suspect", "x still wrote?[2J", 20)
+    assert not outcome.ok
+    assert world.store.receipt(outcome.digest).schema_ == 2
+    world.box.seal(world.cells[1], outputs(world.folder, 1) | {"metrics.json": b"{}"}, attempt=2, **doubted)
+    world.pull()
+    outcome = world.verify()
+    assert cell_of(outcome, GOOD).state == "damaged"
+    assert world.store.receipt(outcome.digest).schema_ == 1
+
+
 def test_non_finite_weights_are_named_and_counted(world: World) -> None:
     world.run()
     weights = torchzip.tensor(_nan(np.ones((4, 4), np.float32)))
