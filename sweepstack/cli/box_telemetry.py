@@ -18,6 +18,7 @@ from sweepstack.core.own_stop import noted
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import BoxSnapshot
@@ -37,7 +38,9 @@ def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
     # A command that asks for these has looked at the box, which renews its lease.
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES), prefetch.touch(box_layout.LOOKED)]
     asked.append(prefetch.tails([box_layout.LEASE_LOCK], NOTE_BYTES))
-    return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)] if metrics else asked
+    if metrics is None or PLACEHOLDER.search(metrics.file):  # then it has another name in each cell
+        return asked
+    return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)]
 
 
 def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot:
@@ -51,9 +54,12 @@ def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot
             return box_snapshot
         points = {}
         chosen = list(_chosen(list(box_snapshot.journal.cells.values())))
-        tails = channel.tails([_curve(progress, metrics) for progress in chosen], END_BYTES)
+        params = {cell.name: cell.params for cell in box_snapshot.queue.cells} if box_snapshot.queue else {}
+        own = {progress.name: metrics.of(progress.name, params.get(progress.name, {})) for progress in chosen}
+        tails = channel.tails([_curve(progress, own[progress.name]) for progress in chosen], END_BYTES)
         for progress in chosen:
-            found = read_point(channel, progress, metrics, tails.get(_curve(progress, metrics)))
+            of_cell = own[progress.name]
+            found = read_point(channel, progress, of_cell, tails.get(_curve(progress, of_cell)))
             if found is not None:
                 points[progress.name] = found
         return replace(box_snapshot, points=points)

@@ -14,6 +14,7 @@ from sweepstack.core.metrics import last_row
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
@@ -95,16 +96,22 @@ def result_of(
 ) -> CellResult | None:
     """All scalars of one cell; None of one that is not verified and left none. `artifacts`, `metrics`: see
     `files_of`."""
-    files: list[tuple[str, dict[str, Scalar]]] = []
+    files: list[tuple[str, dict[str, Scalar]]] = []  # by the names in the stack file: they are the same for all cells
     for artifact in artifacts:
-        if artifact.load == "json" and (file := there.find(artifact.path)) is not None:
+        if artifact.load == "json" and (file := find_own(there, cell, artifact.path)) is not None:
             files.append((artifact.path, scalars(_json(file))))
-    if metrics is not None and (file := there.find(metrics.file)) is not None:
+    if metrics is not None and (file := find_own(there, cell, metrics.file)) is not None:
         last = _last_row(file, metrics.file)
         files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
     if not files and there.state != "verified":
         return None
     return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code)
+
+
+def find_own(there: CellFiles, cell: Cell, path: str) -> CellFile | None:
+    """A file that the stack file names `path`. An older runner took a placeholder in it as it is written."""
+    own = own_file(path, cell.name, cell.params)
+    return there.find(own) or (there.find(path) if own != path else None)
 
 
 def _json(file: CellFile) -> Any:

@@ -9,22 +9,26 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import SweepConfig
 from sweepstack.config.nodes import several_nodes
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
 from sweepstack.config.secrets import ENV_NAME, Found, secrets_in
+from sweepstack.config.types import relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
 from sweepstack.core.roster import Roster
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.loaders.base import FILE
+from sweepstack.onbox.common.placeholders import PLACEHOLDER, own_file
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""`{name}`, which the runner replaces; it leaves `${NAME}` to the shell."""
 _UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
 """A placeholder without its closing brace. `{a,b}` is none: the shell expands it."""
 CHECK_TORCH = "SWEEPSTACK_CHECK_TORCH"
 """The one variable of ours that a job sets: the runner's look whether torch sees the GPU names it as the way out."""
+OF_FILES = frozenset({"cell", "name"})
+"""Beside a cell's parameters, what a file may be named by."""
 _MOST_LISTED = 20
 
 
@@ -35,7 +39,7 @@ def cross_checks(
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
     found += several_nodes(values)
     if roster is not None:
-        found += _placeholders(values, roster)
+        found += [*_placeholders(values, roster), *_own_files(values, roster)]
     mistakes = []
     for loc, fix, value in found:
         key = dotted(loc) if value is None else keyed(loc, value)
@@ -173,15 +177,17 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
     everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
     anywhere = set().union(*(cell.params for cell in roster.cells))
     filled = RESERVED | ({CHECKPOINTS} - anywhere)
-    known = [*sorted(anywhere), *sorted(filled)]
-    there = f" (there are: {', '.join(known[:_MOST_LISTED])}{', …' if len(known) > _MOST_LISTED else ''})"
-    for loc, text in texts.items():
+    for loc, text in [*texts.items(), *_files(values).items()]:
         if not isinstance(text, str):
             continue
+        known = [*sorted(anywhere), *sorted(filled if loc in texts else OF_FILES)]
+        there = f" (there are: {', '.join(known[:_MOST_LISTED])}{', …' if len(known) > _MOST_LISTED else ''})"
         for name in dict.fromkeys(PLACEHOLDER.findall(text)):
-            if name in everywhere or name in filled:
+            if loc not in texts and name in filled - OF_FILES:
+                yield loc, f"{{{name}}} is a folder; a file is named as it lies below {{out}}", None
+            elif name in everywhere or name in filled:
                 continue
-            if name in anywhere:
+            elif name in anywhere:
                 lacking = next(cell.name for cell in roster.cells if name not in cell.params)
                 yield loc, f"{{{name}}}: {lacking} has no such parameter; give it a default in cells.base", None
             else:
@@ -191,3 +197,39 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
                 fix = f"{{{name} has no closing brace, so no cell would get its value; write {{{name}}}"
                 fix += f", or, for a brace that is no placeholder, {{ {name} with a space"
                 yield loc, fix, None
+
+
+def _files(values: dict[str, Any]) -> dict[Loc, Any]:
+    """The files of each cell that a placeholder may name."""
+    files: dict[Loc, Any] = {("artifacts", path): path for path in _mapping(values.get("artifacts"))}
+    return {**files, ("metrics", "file"): _mapping(values.get("metrics")).get("file")}
+
+
+def _own_files(values: dict[str, Any], roster: Roster) -> Found:
+    """Names that placeholders make: each must be a file below {out}, and no other artifact of the same cell."""
+    files = {loc: path for loc, path in _files(values).items() if isinstance(path, str)}
+    for loc, path in files.items():
+        if not PLACEHOLDER.search(path):
+            continue
+        others = [other for at, other in files.items() if at != loc and at[0] == loc[0]]
+        for cell in roster.cells:
+            own, *rest = (own_file(one, cell.name, cell.params) for one in (path, *others))
+            fix = _no_file(own) or next((_clash(own, one) for one in rest if _clash(own, one)), "")
+            if fix:
+                yield loc, f"is {own!r} in {cell.name}; {fix}", None
+                break
+
+
+def _no_file(path: str) -> str:
+    try:
+        relative_file(path)
+    except PydanticCustomError as error:
+        return error.message()
+    return ""
+
+
+def _clash(path: str, other: str) -> str:
+    one, two = path.casefold(), other.casefold()
+    if one == two:
+        return f"so is another artifact ({other})"
+    return f"{other} needs a folder of that name" if two.startswith(f"{one}/") else ""

@@ -222,7 +222,7 @@ class Metrics(Shape):
 
     anchor: ClassVar[str] = "metrics"
     file: FilePath
-    """a JSON-lines file below `{out}`"""
+    """a JSON-lines file below `{out}`; placeholders work as in the names of `artifacts`"""
     x: Text
     """the key of the horizontal axis, such as `step`"""
     y: Names

@@ -7,6 +7,7 @@ from typing import Any
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.workdir import NO_CODE
 from sweepstack.launch.smoke import Smoke, smoke_of
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import parse_duration
 
 
@@ -23,8 +24,9 @@ def configured_smoke(config: StackConfig, code: str = NO_CODE) -> Smoke | None:
     job = config.job
     if job.smoke is None or job.smoke.on != "local":
         return None
+    first = config.roster.cells[0]
     return smoke_of(
-        config.roster.cells[0],
+        first,
         run=job.smoke.run,
         seconds=parse_duration(job.smoke.timeout),
         env=job.env,
@@ -32,5 +34,5 @@ def configured_smoke(config: StackConfig, code: str = NO_CODE) -> Smoke | None:
         workdir=job.workdir,
         include=job.include,
         code=code,
-        artifacts=tuple(config.artifacts),
+        artifacts=tuple(own_file(path, first.name, first.params) for path in config.artifacts),
     )

@@ -28,19 +28,24 @@ def _same_weights(cells: Sequence[ReceiptCell], roster: Roster) -> list[str]:
     is a split or a frozen part, and cells of the same parameters repeat each other on purpose."""
     same = defaultdict(list)
     for cell in cells:
-        weights = [(f.path, f.sha256) for f in cell.files if f.role == "artifact" and f.loader in WEIGHTS]
+        weights = _weights(cell)
         if weights and cell.state == "verified":
-            same[tuple(sorted(weights))].append(cell.name)
+            same[tuple(sorted(weights.values()))].append(cell.name)  # a file may have another name in each cell
     known = {cell.name: cell for cell in roster.cells}
+    said = {cell.name: cell for cell in cells}
     found = []
-    for held, names in sorted((held, names) for held, names in same.items() if len(names) > 1):
+    for names in sorted(names for names in same.values() if len(names) > 1):
         differing = some(_differing([known[name] for name in names]))
         if differing:
-            files = some([path for path, _ in held])
+            files = some(sorted(_weights(said[names[0]])))
             found.append(
                 f"the same {files}, byte for byte, in {some(names)}, whose {differing} differ: does the job use it?"
             )
     return found
+
+
+def _weights(cell: ReceiptCell) -> dict[str, str]:
+    return {f.path: f.sha256 for f in cell.files if f.role == "artifact" and f.loader in WEIGHTS}
 
 
 def _differing(cells: Sequence[Cell]) -> list[str]:

@@ -50,6 +50,7 @@ from sweepstack.evidence.tally import Clock, Progress, Said
 from sweepstack.loaders.base import LoadResult, Reader
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.placeholders import own_file
 
 if TYPE_CHECKING:
     from sweepstack.core.roster import Roster
@@ -121,6 +122,7 @@ class _Copy:
     manifest: Manifest | None = None
     digest: str | None = None
     standing: Standing | None = None
+    specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
 
@@ -158,9 +160,9 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
             copies.append(copy)
             yield copy
 
-    _read(request, looked(), specs, reader, clock, progress)
+    _read(request, looked(), reader, clock, progress)
     clock.lap("read")
-    cells = sorted((_verdict(request, copy, specs) for copy in copies), key=lambda cell: cell.name)
+    cells = sorted((_verdict(request, copy) for copy in copies), key=lambda cell: cell.name)
     receipt = Receipt(
         schema=LATER if any(cell.state in LATER_STATES for cell in cells) else SCHEMA,
         identity=request.identity,
@@ -238,11 +240,20 @@ def _look(request: VerifyRequest, cell: Cell, journals: SweepJournals, specs: di
     problem = binding_problem(manifest, cell)
     copy.standing = Standing("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
     if copy.standing is None:
-        copy.reasons += _folder_reasons(copy.folder, manifest, specs)
+        copy.specs = own_specs(specs, cell, manifest)
+        copy.reasons += _folder_reasons(copy.folder, manifest, copy.specs)
     return copy
 
 
-def _folder_reasons(folder: Folder, manifest: Manifest, specs: dict[str, ArtifactSpec]) -> list[str]:
+def own_specs(specs: Mapping[str, ArtifactSpec], cell: Cell, manifest: Manifest) -> dict[str, ArtifactSpec]:
+    """The artifacts of one cell, by their names in it: placeholders are filled, as the box does it. A cell that an
+    older runner sealed with such a name as it is written keeps it."""
+    sealed = {file.path for file in manifest.files}
+    named = (path if path in sealed else own_file(path, cell.name, cell.params) for path in specs)
+    return dict(zip(named, specs.values(), strict=True))
+
+
+def _folder_reasons(folder: Folder, manifest: Manifest, specs: Mapping[str, ArtifactSpec]) -> list[str]:
     named = {file.path: file for file in manifest.files}
     reasons = [f"{printable(path)} is not in its manifest" for path in sorted(folder.files.keys() - {MANIFEST, *named})]
     reasons += [f"{path} is not there" for path in sorted(named.keys() - folder.files.keys())]
@@ -255,7 +266,6 @@ def _folder_reasons(folder: Folder, manifest: Manifest, specs: dict[str, Artifac
 def _read(
     request: VerifyRequest,
     looked: Iterable[_Copy],
-    specs: dict[str, ArtifactSpec],
     reader: Reader,
     clock: Clock,
     progress: Progress | None,
@@ -277,7 +287,7 @@ def _read(
                 path = paths[file.path]
                 jobs[path] = (copy, file)
                 said.to_read += file.size
-                yield Job(path, specs.get(file.path), file.sha256, file.size, check)
+                yield Job(path, copy.specs.get(file.path), file.sha256, file.size, check)
         clock.lap("folders")
 
     def read(job: Job, count: int) -> None:
@@ -303,14 +313,14 @@ def _wanted(copy: _Copy) -> list[FileEntry]:
     return [file for file in copy.manifest.files if file.path in copy.folder.files]
 
 
-def _verdict(request: VerifyRequest, copy: _Copy, specs: dict[str, ArtifactSpec]) -> ReceiptCell:
+def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
     manifest = copy.manifest
     reasons, untold, notes = list(copy.reasons), list[str](), list[str]()
     files: list[ReceiptFile] = []
     if copy.standing is None and manifest is not None:
         for file in sorted(manifest.files, key=lambda file: file.path):
             result = copy.read.get(file.path)
-            files.append(_file(file, result, specs.get(file.path), request.check))
+            files.append(_file(file, result, copy.specs.get(file.path), request.check))
             if result is not None and result.unknown:
                 untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
             elif result is not None:

@@ -10,6 +10,7 @@ from sweepstack.core.journal import Entry, Journal, parse_journal, whole_lines
 from sweepstack.launch.spec import FirstCellFailed, LaunchSpec, SetupFailed, WaitEnded
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.placeholders import own_file
 
 FIRST_STEP_SECONDS = 60.0
 SETUP_SECONDS = 3600.0
@@ -182,8 +183,12 @@ def _silent_setup(setup: str, channel: Channel, seconds: float) -> str:
 def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) -> bool:
     if entry["event"] != "cell-started":
         return False
-    folder = box_layout.attempt_dir(str(entry["cell"]), int(entry["attempt"]))
-    paths = [f"{folder}/log.txt", *([f"{folder}/out/{spec.metrics['file']}"] if spec.metrics else [])]
+    name = str(entry["cell"])
+    folder = box_layout.attempt_dir(name, int(entry["attempt"]))
+    paths = [f"{folder}/log.txt"]
+    if spec.metrics:
+        params = next((cell.params for cell in spec.cells if cell.name == name), {})
+        paths.append(f"{folder}/out/{own_file(str(spec.metrics['file']), name, params)}")
     return any(channel.size(path) for path in paths)
 
 

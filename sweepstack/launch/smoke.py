@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import shlex
 import shutil
 import signal
@@ -32,11 +31,11 @@ from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Cell, CellName, Digest, Record
 from sweepstack.core.signals import signal_name
 from sweepstack.core.workdir import collect, located
+from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import digest_of, write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.common.locks import take
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 2.0
 GRACE_SECONDS = 5.0
@@ -189,14 +188,10 @@ def _run(smoke: Smoke, project_root: Path, progress: Callable[[str], None], stop
 
 def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> str:
     """`text` with its placeholders replaced, as a box does it."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise ConfigError(f"job.smoke: {match[0]}: the cell has no such parameter")
-        found = values[match[1]]
-        return quote(found if isinstance(found, str) else json.dumps(found))
-
-    return PLACEHOLDER.sub(value, text)
+    try:
+        return placeholders.fill(text, values, quote)
+    except KeyError as error:
+        raise ConfigError(f"job.smoke: {{{error.args[0]}}}: the cell has no such parameter") from None
 
 
 def values_in(smoke: Smoke, home: Path, out: Path) -> dict[str, Any]:

@@ -61,6 +61,21 @@ def test_what_the_files_alone_decide_is_not_trained_again_and_says_what_there_wa
     assert len(box.events("cell-started", "a")) == 1
 
 
+def test_an_artifact_is_named_by_the_parameters_of_its_cell(box: Box) -> None:
+    """Taken as it is written, it cost each cell two trainings, and failed all of them."""
+    box.set(artifacts=[{"path": "{kind}/m-{lr}.json", "load": "json"}], metrics={"file": "{cell}.jsonl", "x": "step"})
+    box.add(
+        "a", "mkdir {out}/{kind}; echo 1 > {out}/{kind}/m-{lr}.json; touch {out}/{cell}.jsonl", kind="b c", lr=1e-05
+    )
+    box.add("b", "mkdir {out}/x; echo 1 > '{out}/x/m-{lr}.json'".replace("{lr}", "{{lr}}"), kind="x", lr=2)
+    box.run(code=1)
+    roles = {file.path: file.role for file in box.manifest("a").files}
+    assert roles == {"a.jsonl": "metrics", "b c/m-1e-05.json": "artifact", "log.txt": "log"}
+    assert box.events("cell-failed", "b")[0]["reason"].startswith(
+        "artifact missing: x/m-2.json; there are: x/m-{2}.json"
+    )
+
+
 def test_failed_exit_with_all_artifacts_is_a_failure(box: Box) -> None:
     box.set(retries=0)
     box.add("a", GOOD + "exit 1")

@@ -25,6 +25,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import Snapshot
 
@@ -76,9 +77,10 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         snapshot = look(sources)
         entry = _metrics(target, snapshot)
         names = _names(target, snapshot, wanted)
+        params = {cell.name: cell.params for cell in snapshot.roster}
         read, missing = [], {}
         for name in names:
-            found = _read(sources, snapshot, name, entry.file)
+            found = _read(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})))
             if isinstance(found, Read):
                 read.append(found)
             else:

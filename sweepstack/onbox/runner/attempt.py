@@ -26,7 +26,7 @@ from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
-from sweepstack.onbox.runner.spec import GRACE_SECONDS
+from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
 from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
 from sweepstack.onbox.runner.threads import LAUNCHER, share_of_cpus, thread_limits
 
@@ -95,7 +95,7 @@ class Attempt:
         threads: int | None = None,
     ) -> None:
         """`threads`: as an earlier attempt of this version had; None: this is the first."""
-        self.home, self.spec, self.entry, self.number, self.slot = home, spec, entry, number, slot
+        self.home, self.spec, self.entry, self.number, self.slot = home, own_files(spec, entry), entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
         self.checkpoint = checkpoints / entry.cell / hex_of(digest_of([entry.config, entry.work]))[:16]
@@ -108,7 +108,7 @@ class Attempt:
         self.started_at, self.began = now(), time.monotonic()
         self.devices = self._devices()
         self.threads = share_of_cpus(spec, len(self.devices)) if threads is None else threads
-        metrics = spec.get("metrics") or {}
+        metrics = self.spec.get("metrics") or {}
         if metrics.get("stop_on_nan"):
             self.watch = MetricsWatch(self.out, metrics)
         self._kills = oom_kills()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.runner.cell_processes import WORKER
@@ -18,8 +18,6 @@ from sweepstack.onbox.runner.network import network
 from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.sealing import CellFailure
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""The form of a placeholder; `${NAME}` is left to the shell."""
 SECRETS = "secrets.json"
 KEEP = "keep.txt"
 """In a version's environment: packages of the image that no set-up replaces, as a constraint file of pip."""
@@ -34,14 +32,10 @@ class SecretsRefused(SweepstackError, OSError):
 
 def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> str:
     """`text` with its placeholders replaced by quoted values. Raises CellFailure for a name that is not in `values`."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise CellFailure(f"{match[0]}: the cell has no such parameter")
-        found = values[match[1]]
-        return quote(found if isinstance(found, str) else json.dumps(found))
-
-    return PLACEHOLDER.sub(value, text)
+    try:
+        return placeholders.fill(text, values, quote)
+    except KeyError as error:
+        raise CellFailure(f"{{{error.args[0]}}}: the cell has no such parameter") from None
 
 
 def values_of(entry: Entry, out: str, checkpoints: str = "") -> dict[str, Any]:
@@ -78,7 +72,7 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
         for name, text in given.items():
             if values is not None:
                 env[name] = fill(str(text), values, str)
-            elif not PLACEHOLDER.search(str(text)):
+            elif not placeholders.PLACEHOLDER.search(str(text)):
                 env[name] = str(text)
     env.update(secrets(home, spec.get("secrets") or []))
     env.update(SWEEPSTACK_BOX_ID=str(spec["native_id"]), PYTHONUNBUFFERED="1")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.runner.environment import fill, redact_file, redacted, values_of, variables
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now
@@ -71,7 +72,8 @@ def run_smoke(
         _say(log, f"{now()} smoke run {name} begins, as {entry.cell}")
         step = Steps(log, env, hidden, time.monotonic() + float(smoke["seconds"]), running, stopping)
         step.run(["/bin/sh", "-c", command], home / "code" / hex_of(entry.code))
-        lacking = [one["path"] for one in spec.get("artifacts") or [] if not (out / one["path"]).is_file()]
+        named = [own_file(one["path"], entry.cell, entry.params) for one in spec.get("artifacts") or []]
+        lacking = [path for path in named if not (out / path).is_file()]
         _say(log, "the smoke run passed" + (f"; it left no {', '.join(lacking)}" if lacking else ""))
         return ""
     except SetupFailed as error:

@@ -6,13 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.runner.records import Fatal, say
+from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.onbox.runner.records import Entry, Fatal, say
 
 REQUIRED = {"schema", "identity", "box", "native_id", "generation", "durable", "python", "artifacts"}
 SECONDS = ("grace", "setup", "stall", "patrol", "off", "timeout")
 GRACE_SECONDS = 20.0
 """Between SIGTERM and SIGKILL of a cell, unless spec.json has `grace_seconds`."""
 NUMBERS = ("retries", *(f"{what}_seconds" for what in SECONDS))
+
+
+def own_files(spec: dict[str, Any], entry: Entry) -> dict[str, Any]:
+    """`spec` for one cell: with the names that `artifacts` and `metrics.file` have in it."""
+
+    def named(known: dict[str, Any], key: str) -> dict[str, Any]:
+        return {**known, key: own_file(str(known[key]), entry.cell, entry.params)}
+
+    metrics = spec.get("metrics")
+    artifacts = [named(artifact, "path") for artifact in spec["artifacts"]]
+    return {**spec, "artifacts": artifacts, "metrics": named(metrics, "file") if metrics else metrics}
 
 
 class Spec:

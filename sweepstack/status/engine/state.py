@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +23,7 @@ from sweepstack.core.lease import NONE, LeaseSeen
 from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
@@ -176,6 +177,10 @@ class MetricsEntry(Seen):
     file: str
     x: str
     y: tuple[str, ...]
+
+    def of(self, cell: str, params: Mapping[str, Any]) -> MetricsEntry:
+        """With the name that the file has in this cell."""
+        return self.model_copy(update={"file": own_file(self.file, cell, params)})
 
 
 class _Job(Seen):

@@ -30,6 +30,7 @@ from sweepstack.core.roster import Roster, expand
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.local.platform import connect
@@ -165,7 +166,8 @@ class Box:
         (folder / "out").mkdir(parents=True)
         (folder / "log.txt").write_text(log)
         if metrics:
-            (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics))
+            file = own_file(self.world.metrics_file, name, self.world.cell(name).params)
+            (folder / "out" / file).write_text("".join(json.dumps(row) + "\n" for row in metrics))
 
     def fail(self, name: str, attempt: int = 1, final: bool = True) -> None:
         """A cell fails."""
@@ -285,7 +287,7 @@ class Box:
             "elsewhere": [],
             "dropped": world.up_roster.dropped,
             "artifacts": [ARTIFACT.model_dump(mode="json")],
-            "metrics": {"file": "metrics.jsonl", "x": "step", "y": ["loss"]},
+            "metrics": {"file": world.metrics_file, "x": "step", "y": ["loss"]},
             "launched_at": "2026-11-21T09:00:00Z",
         }
         return [
@@ -305,6 +307,7 @@ class World:
     lrs: str = "[0.1, 0.3, 0.9]"
     boxes: list[Box] = field(default_factory=list)
     pending: list[dict[str, Any]] = field(default_factory=list)
+    metrics_file: str = "metrics.jsonl"
 
     def __post_init__(self) -> None:
         self.root = self.folder / "project"

@@ -11,7 +11,7 @@ import pytest
 from sweepstack.cli.commands.curves import chart
 from sweepstack.core.metrics import Series
 from sweepstack.onbox.common import box_layout
-from tests.unit.cli.support import Box, World
+from tests.unit.cli.support import Box, World, by_name
 
 NAN = float("nan")
 
@@ -28,6 +28,16 @@ def box(world: World) -> Box:
     made.start("lr0.3", metrics=rows(0.8, 0.4))
     made.alive()
     return made
+
+
+def test_a_curve_that_is_named_by_its_cell(world: World) -> None:
+    world.metrics_file = "{lr}-of-{cell}.jsonl"
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.start("lr0.1", metrics=rows(0.9, 0.5))
+    box.alive()
+    assert world.run("curves", "--json").json["curves"][0]["points"] == [[1, 0.9], [2, 0.5]]
+    assert by_name(world.run("status", "--json").json["cells"])["lr0.1"]["loss"] == 0.5
 
 
 def test_points_of_what_runs(world: World, box: Box) -> None:

@@ -73,6 +73,33 @@ ONE = [
     ("best.pt:", "/best.pt:", "line 13 artifacts./best.pt expected a path below the cell's {out}"),
     ("best.pt:", "log.txt:", "line 13 artifacts.log.txt expected another name: log.txt is written by sweepstack"),
     ("best.pt:", '"*.pt":', "line 13 artifacts.*.pt expected the name of one file"),
+    (
+        "best.pt:",
+        '"b-{sed}.pt":',
+        'line 13 artifacts.b-{sed}.pt {sed}: no cell has such a parameter; did you mean "seed"',
+    ),
+    ("best.pt:", '"b-{out}.pt":', "line 13 artifacts.b-{out}.pt {out} is a folder; a file is named as it lies below"),
+    ("best.pt:", '"b-{lr.pt":', "line 13 artifacts.b-{lr.pt {lr has no closing brace"),
+    (
+        "      best.pt: {load",
+        "      b-0.1.pt: {load: torch}\n      b-{lr}.pt: {load",
+        "line 14 artifacts.b-{lr}.pt is 'b-0.1.pt' in lr0.1-seed0; so is another artifact (b-0.1.pt)",
+    ),
+    (
+        "best.pt:",
+        '"{lr}/b.pt": {load: torch}\n      "{lr}":',
+        "line 14 artifacts.{lr} is '0.1' in lr0.1-seed0; 0.1/b.pt needs",
+    ),
+    (
+        "    artifacts:\n      best.pt:",
+        '      base: {kind: ../x}\n    artifacts:\n      "{kind}.pt":',
+        "line 14 artifacts.{kind}.pt is '../x.pt' in lr0.1-seed0; expected a path below the cell's {out}",
+    ),
+    (
+        "file: metrics.jsonl",
+        'file: "{sed}.jsonl"',
+        'metrics.file {sed}: no cell has such a parameter; did you mean "seed"? (there are: lr, seed, cell, name)',
+    ),
     ("file: metrics.jsonl", "file: ../m", 'line 14 metrics.file: "../m" expected a path below the cell\'s {out}'),
     ("candidates: [local]", "candidates: [locale]", f'did you mean "local"? (profiles: {", ".join(platforms())})'),
     ("candidates: [local]", "candidates: []", "line 15 candidates: [] expected at least one platform"),
@@ -267,6 +294,17 @@ def test_the_way_past_the_look_at_torch_may_be_written(tmp_path: Path) -> None:
     config = load(tmp_path, GOOD.replace("THREADS: 1", f'{CHECK_TORCH}: "0"'))
     assert config.job.env[CHECK_TORCH] == "0"
     assert CHECK_TORCH == torch_probe.SWITCH
+
+
+def test_files_may_be_named_by_what_a_cell_is(tmp_path: Path) -> None:
+    """Their names in the config, and with them the digests, stay as they are written."""
+    text = broken("best.pt", '"m-{lr}/{cell}.pt"').replace("metrics.jsonl", '"{name}-{seed}.jsonl"')
+    config = load(tmp_path, text)
+    assert ([spec.path for spec in config.artifact_specs()], config.metrics and config.metrics.file) == (
+        ["m-{lr}/{cell}.pt"],
+        "{name}-{seed}.jsonl",
+    )
+    assert config.roster.digest == load(tmp_path, broken("best.pt", "worst.pt")).roster.digest
 
 
 def test_the_shell_s_own_variables_are_left_alone(tmp_path: Path) -> None:

@@ -290,6 +290,28 @@ def test_an_artifact_or_log_that_was_never_sealed_is_missed(world: World, lackin
     assert f"{lacking} was not sealed with it" in cell.reasons
 
 
+def test_an_artifact_that_is_named_by_its_cell(world: World) -> None:
+    """A cell that an older runner sealed under the name as it is written keeps that name."""
+    world.artifacts = (ArtifactSpec(path="best-{lr}.pt", load="torch"), ArtifactSpec(path="{cell}.json", load="json"))
+    world.box.launch(*world.cells)
+    for seed, cell in enumerate(world.cells):
+        names = ("best-{lr}.pt", "{cell}.json") if seed == 2 else (f"best-{cell.params['lr']}.pt", f"{cell.name}.json")
+        made = outputs(world.folder, seed)
+        kept = {"log.txt": made["log.txt"], names[0]: made["best.pt"], names[1]: made["metrics.json"]}
+        world.box.seal(cell, kept if seed != 1 else {**kept, names[0]: made["best.pt"][:-20]})
+    world.pull()
+    found = {cell.name: cell for cell in world.verify().receipt.cells}
+    assert [found[cell.name].state for cell in world.cells] == ["verified", "damaged", "verified"]
+    assert {(file.path, file.loader) for file in found["lr0.1-seed0"].files} == {
+        ("best-0.1.pt", "torch"),
+        ("lr0.1-seed0.json", "json"),
+        ("log.txt", None),
+    }
+    world.box.seal(world.cells[0], {"log.txt": b"x", "best.pt": b"x"}, attempt=2)
+    world.pull()
+    assert "best-0.1.pt was not sealed with it" in cell_of(world.verify(), world.cells[0]).reasons
+
+
 def test_a_stale_copy_is_damaged_until_it_is_pulled_again(world: World) -> None:
     good_sweep(world)
     world.box.seal(world.cells[1], outputs(world.folder, 7), attempt=2)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_results import CellFiles, result_of
+from sweepstack.cli.cell_results import CellFiles, find_own, result_of
 from sweepstack.cli.sources import Sources
 from sweepstack.core.metrics import Row, Series, column, number, paired, parse_rows
 from sweepstack.core.pieces import WHOLE_BYTES, is_sampled, pieces
@@ -65,7 +65,7 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
         there = CellFiles(sources, snapshot, cell.name, state, hold=hold, asks_box=cell.name in from_boxes)
         own = files_of(sources.target, snapshot, cell.name)
         result = result_of(cell, there, *own) if state == "verified" else None
-        return result, _curves(there, metrics, most) if metrics is not None and cell.name in wanted else None
+        return result, _curves(there, cell, metrics, most) if metrics is not None and cell.name in wanted else None
 
     cells = snapshot.roster
     found = list(each(sources.store.copies, ask, cells) if sources.store is not None else map(ask, cells))
@@ -89,9 +89,9 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
     )
 
 
-def _curves(there: CellFiles, entry: MetricsEntry, most: int) -> Curves:
+def _curves(there: CellFiles, cell: Cell, entry: MetricsEntry, most: int) -> Curves:
     """The curves of one cell, with about `most` points each."""
-    file = there.find(entry.file)
+    file = find_own(there, cell, entry.file)
     if file is None:
         return Curves()
     try:

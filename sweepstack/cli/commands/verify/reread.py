@@ -6,6 +6,7 @@ digests, and every later command reads it again until it is restored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweepstack.cli.artifact_specs import artifacts_of
@@ -20,6 +21,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.tally import Progress as Progressing
 from sweepstack.evidence.verify import VerifyRequest, verify
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.placeholders import own_file
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,12 @@ def compare(
     """Reads and loads every file of every cell that is verified in `receipt`. Writes nothing. Blocks."""
     before = {cell.name: cell for cell in receipt.cells}
     cells = {name: _cell(store, cell) for name, cell in before.items() if cell.state == "verified"}
-    specs = _specs(receipt, artifacts)
+    read = [cell for cell in cells.values() if isinstance(cell, Cell)]
+    specs = _specs(receipt, artifacts, read)
     request = VerifyRequest(
         receipt.identity,
         receipt.stack,
-        Roster(tuple(cell for cell in cells.values() if isinstance(cell, Cell)), {}),
+        Roster(tuple(read), {}),
         specs,
         store,
         (),
@@ -132,10 +135,14 @@ def _reasons(before: ReceiptCell, after: ReceiptCell) -> tuple[str, ...]:
     )
 
 
-def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...]) -> tuple[ArtifactSpec, ...]:
+def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...], cells: Sequence[Cell]) -> tuple[ArtifactSpec, ...]:
     """The artifacts to load: those that the receipt's cells have too. The user's own commands are not run again."""
     loaded = {(file.path, file.loader) for cell in receipt.cells for file in cell.files}
-    return tuple(spec for spec in artifacts if (spec.path, spec.load) in loaded)
+
+    def names(path: str) -> set[str]:
+        return {path, *(own_file(path, cell.name, cell.params) for cell in cells)} if "{" in path else {path}
+
+    return tuple(spec for spec in artifacts if any((path, spec.load) in loaded for path in names(spec.path)))
 
 
 def _forget(store: EvidenceStore, receipt: Receipt, cells: set[str]) -> None:
