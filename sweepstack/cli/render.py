@@ -21,6 +21,7 @@ URGENT = (
     "lost",
     "damaged",
     "suspect",
+    "unsupported",
     "unexpected",
     "missing",
     "failed",

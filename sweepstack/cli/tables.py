@@ -26,6 +26,7 @@ STYLES = {
     "failed": "red",
     "damaged": "red",
     "suspect": "red",
+    "unsupported": "red",
     "missing": "red",
     "unexpected": "red",
     "lost": "bold red",

@@ -46,6 +46,7 @@ CellState = Literal[
     "missing",  # sealed or expected, and there is no copy here
     "damaged",  # there is a copy, and it is not what was sealed, or does not load
     "suspect",  # the copy is what was sealed, and the box doubts that this was all: a person has to look
+    "unsupported",  # there is a copy, as it was sealed, and whether it is good this reader can't tell
     "unexpected",  # a copy of a cell that is not in the roster
     "lost",  # its box is proved gone and no verified copy exists
     "verified",
@@ -53,11 +54,13 @@ CellState = Literal[
 ]
 SETTLED: frozenset[str] = frozenset({"verified", "waived"})
 """The only states that let a box go."""
-REFUSED: frozenset[str] = frozenset({"damaged", "suspect"})
-"""There is a copy, and it does not count: the cell is trained again, or a person waives it."""
+REFUSED: frozenset[str] = frozenset({"damaged", "suspect", "unsupported"})
+"""There is a copy, and it does not count. A waiver lets each go, and all but `unsupported` may be trained again."""
 JUDGED: frozenset[str] = REFUSED | {"verified", "unexpected"}
 """What `verify` found in the files of a copy: it holds as long as the copy is the same."""
-LATER_STATES: frozenset[str] = frozenset({"suspect"})
+ENDED: frozenset[str] = JUDGED | SETTLED | {"sealed", "missing"}
+"""States of a cell that has nothing left to run, by itself."""
+LATER_STATES: frozenset[str] = frozenset({"suspect", "unsupported"})
 """States that receipts of schema 1 do not have."""
 
 

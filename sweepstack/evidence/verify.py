@@ -3,7 +3,8 @@
 A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
 the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,
 each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
-file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad.
+file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad. Where its reader
+does not take such a file, it is `unsupported`: that is final, and nothing against the file.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class VerifyOutcome:
     stages: dict[str, float] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
     """Cells whose copy is not what was sealed, and which a box that was read still has: pulling copies them again."""
+    as_sealed: list[str] = field(default_factory=list)
+    """Damaged cells whose copy is what was sealed: the job, most likely, would write the same again."""
     notes: list[str] = field(default_factory=list)
     """What is worth a person's look and fails no cell."""
 
@@ -194,8 +197,9 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     said = {result.network for copy in copies for result in copy.read.values() if result.network is not None}
     network = any(said) if said else None
     differing = _differing(request, copies, states, journals)
+    as_sealed = sorted(c.cell.name for c in copies if states[c.cell.name] == "damaged" and not c.differs)
     notes = doubts(cells, request.roster, journals)
-    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, notes)
+    return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, as_sealed, notes)
 
 
 def _differing(
@@ -315,7 +319,7 @@ def _wanted(copy: _Copy) -> list[FileEntry]:
 
 def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
     manifest = copy.manifest
-    reasons, untold, notes = list(copy.reasons), list[str](), list[str]()
+    reasons, untold, unsupported, notes = list(copy.reasons), list[str](), list[str](), list[str]()
     files: list[ReceiptFile] = []
     if copy.standing is None and manifest is not None:
         for file in sorted(manifest.files, key=lambda file: file.path):
@@ -323,13 +327,16 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
             files.append(_file(file, result, copy.specs.get(file.path), request.check))
             if result is not None and result.unknown:
                 untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
+            elif result is not None and result.unsupported:
+                unsupported += [f"{file.path} {reason}" for reason in result.reasons]
             elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
                 notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
     doubted = [printable(doubt, DOUBT) for doubt in manifest.doubts[:DOUBTS]] if manifest is not None else []
     # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
-    state: CellState = "damaged" if reasons else "sealed" if untold else "suspect" if doubted else "verified"
-    reasons += untold + doubted
+    state: CellState = "sealed" if untold else "suspect" if doubted else "verified"
+    state = "damaged" if reasons else "unsupported" if unsupported else state
+    reasons += unsupported + untold + doubted
     if copy.standing is not None:
         state = copy.standing.state
         reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]

@@ -65,6 +65,7 @@ class LoadResult:
     `reasons` is empty exactly when `ok`; `notes` are worth a person's look and fail nothing. `bytes`, `sha256` (bare
     hex, empty when the file could not be read) and `mtime_ns` are the file's as read; `stages` are seconds. `unknown`:
     its reader came to no answer (killed, out of memory or time), so that the file is neither good nor proved bad.
+    `unsupported`: its reader does not take such a file, now or later: neither good nor proved bad, too.
     `network`: whether the reader could have reached one; None where it did not say.
     """
 
@@ -77,6 +78,11 @@ class LoadResult:
     stages: dict[str, float] = field(default_factory=dict)
     unknown: bool = False
     network: bool | None = None
+    unsupported: bool = False
+
+
+ROW = ("ok", "reasons", "notes", "bytes", "sha256", "mtime_ns", "unknown", "unsupported")
+"""The fields of a LoadResult that a worker tells of each file, in this order."""
 
 
 @dataclass
@@ -103,6 +109,10 @@ class Content:
 
 class Unreadable(SweepstackError):
     """The file is not what it should be. The message is the reason, in a few words, without a path or an address."""
+
+
+class Unsupported(Unreadable):
+    """Such a file this reader does not take, which says nothing against it. The message names what would help."""
 
 
 class NoAnswer(SweepstackError):

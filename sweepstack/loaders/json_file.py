@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, dotted, unique_keys
+from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, Unsupported, dotted, unique_keys
 from sweepstack.loaders.scan import Region, Scan
 
 MAX_BYTES = 256 << 20
@@ -19,7 +19,9 @@ class JsonFile:
 
     def __init__(self, file: OpenFile) -> None:
         if file.size > MAX_BYTES:
-            raise Unreadable(f"is too large for JSON: {file.size:,} bytes, {MAX_BYTES:,} at most")
+            raise Unsupported(
+                f"is too large for JSON: {file.size:,} bytes, {MAX_BYTES:,} at most; judge it by load: command"
+            )
         try:
             self.root = json.loads(file.read(0, file.size).decode("utf-8-sig"), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from sweepstack.loaders.base import (
     Reader,
     Spec,
     Unreadable,
+    Unsupported,
     open_file,
     some,
     wrong_crc,
@@ -74,45 +75,47 @@ def _load(
     if reason and expected_size is not None and file.size != expected_size:
         # Settled without reading: the file may be a sparse one of a terabyte.
         return LoadResult(False, (reason,), bytes=file.size, mtime_ns=file.mtime_ns)
-    unknown = False
+    refusal: Exception | None = Unreadable(reason) if reason else None
     structure: Structure | None = None
     stages: dict[str, float] = {}
     begin = perf_counter()
     if spec is not None and not reason:
         try:
             structure = _structure(file, spec, reader, check)
-        except Unreadable as error:
-            reason = str(error)
-        except NoAnswer as error:
-            reason, unknown = str(error), True
-        except MemoryError:
-            reason, unknown = NO_MEMORY, True
+        except (Unreadable, NoAnswer, MemoryError) as error:
+            refusal = error
     stages["structure"] = perf_counter() - begin
     scanned = scan(file, structure.regions if structure else (), progress)
     stages |= scanned.stages
-    reasons: list[str] = [reason] if reason else []
-    notes: list[str] = []
+    reasons, notes = list[str](), list[str]()
     if expected_sha256 is not None and scanned.sha256 != expected_sha256:
-        reasons = [f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"]
-        unknown = False
+        refusal = Unreadable(
+            f"differs from what was sealed: sha256 {scanned.sha256[:12]}…, not {expected_sha256[:12]}…"
+        )
     elif scanned.wrong_crc:
-        reasons = [wrong_crc(scanned.wrong_crc)]
+        refusal = Unreadable(wrong_crc(scanned.wrong_crc))
     elif structure is not None and spec is not None:
         begin = perf_counter()
         try:
             content = structure.content(scanned)
             file.check_unchanged()
-        except Unreadable as error:
-            reasons = [str(error)]
-        except NoAnswer as error:
-            reasons, unknown = [str(error)], True
-        except MemoryError:
-            reasons, unknown = [NO_MEMORY], True
+        except (Unreadable, NoAnswer, MemoryError) as error:
+            refusal = error
         else:
             reasons, notes = _judge(content, spec)
         stages["content"] = perf_counter() - begin
+    if refusal is not None:
+        reasons = [NO_MEMORY if isinstance(refusal, MemoryError) else str(refusal)]
     return LoadResult(
-        not reasons, tuple(reasons), tuple(notes), file.size, scanned.sha256, file.mtime_ns, stages, unknown=unknown
+        not reasons,
+        tuple(reasons),
+        tuple(notes),
+        file.size,
+        scanned.sha256,
+        file.mtime_ns,
+        stages,
+        unknown=isinstance(refusal, (NoAnswer, MemoryError)),
+        unsupported=isinstance(refusal, Unsupported),
     )
 
 

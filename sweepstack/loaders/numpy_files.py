@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable
+from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, Unsupported
 from sweepstack.loaders.finite import FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.zipdir import Part, is_zip, read_directory
@@ -95,7 +95,7 @@ class NpzFile:
                 try:
                     self.headers[name] = read_header(self._beginning(part), part.size)
                 except Unreadable as error:
-                    raise Unreadable(f"{printable(name)} {error}") from None
+                    raise type(error)(f"{printable(name)} {error}") from None
         self.regions = [self._region(part) for part in self.directory.parts.values() if not part.compressed]
 
     def content(self, scanned: Scan) -> Content:
@@ -148,9 +148,13 @@ def read_header(data: bytes, size: int) -> Header:
     if len(shape) + dtype.ndim > MAX_DIMENSIONS:
         raise Unreadable(f"has {len(shape):,} dimensions, {MAX_DIMENSIONS} at most")
     if dtype.hasobject:
-        raise Unreadable("holds Python objects (dtype object): save it with a number type")
+        raise Unsupported(
+            "holds Python objects (dtype object): save it with a number type, or judge it by load: command"
+        )
     if not 0 < dtype.itemsize <= MAX_RECORD:
-        raise Unreadable(f"has elements of {dtype.itemsize:,} bytes, 1 to {MAX_RECORD:,} are read")
+        raise Unsupported(
+            f"has elements of {dtype.itemsize:,} bytes, 1 to {MAX_RECORD:,} are read; judge it by load: command"
+        )
     count = math.prod(shape)
     expected = begin + length + count * dtype.itemsize
     if expected != size:

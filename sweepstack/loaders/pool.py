@@ -25,7 +25,7 @@ from time import monotonic
 from typing import IO, Any
 
 from sweepstack.core.signals import signal_name
-from sweepstack.loaders.base import LoadResult, Reader, Spec
+from sweepstack.loaders.base import ROW, LoadResult, Reader, Spec
 from sweepstack.onbox.common.errors import SweepstackError
 
 BYTES_PER_SECOND = 20e6
@@ -367,8 +367,10 @@ def _results(answer: dict[str, Any]) -> list[LoadResult]:
     """The seconds of all are with the first."""
     network, stages = answer["network"], answer["seconds"]
     results = []
-    for ok, reasons, notes, size, sha256, mtime_ns, unknown in answer["results"]:
-        results.append(LoadResult(ok, tuple(reasons), tuple(notes), size, sha256, mtime_ns, stages, unknown, network))
+    for row in answer["results"]:
+        told = dict(zip(ROW, row, strict=True))
+        told |= {"reasons": tuple(told["reasons"]), "notes": tuple(told["notes"])}
+        results.append(LoadResult(**told, stages=stages, network=network))
         stages = {}
     return results
 

@@ -2,7 +2,7 @@
 
 One JSON document per line. In: `{"files": [[path, number of its spec or null, sha256, size], …], "specs": [{…}, …],
 "reader", "seconds", "check"}`. Out: of one file alone any number of `{"progress": bytes}`; then `{"results": [[…], …],
-"seconds": {…}, "network"}`, each result as `ROW` has it. Ends when its input does. It leaves the network where it can,
+"seconds": {…}, "network"}`, each as `base.ROW` has it. Ends when its input does. It leaves the network where it can,
 and limits itself before each request: address space by the file's size, processor time, no core dumps, no large writes.
 Whatever a file provokes is an answer; an exit is a worker that can't work at all.
 """
@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.loaders import confine
-from sweepstack.loaders.base import LoadResult, PlainSpec, Progress, Reader
+from sweepstack.loaders.base import ROW, LoadResult, PlainSpec, Progress, Reader
 from sweepstack.loaders.load import load
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ TIMES = {"restricted": 2, "torch": 4}
 """How often the file's size may be mapped or copied."""
 NUMBERS = frozenset({"torch", "safetensors", "npz", "npy", "parquet"})
 """Loaders that need numpy. It takes longer to import than a thousand small files to read."""
-
-ROW = ("ok", "reasons", "notes", "bytes", "sha256", "mtime_ns", "unknown")
-"""The fields of a LoadResult that are told of each file, in this order."""
 _ROW = attrgetter(*ROW)
 
 

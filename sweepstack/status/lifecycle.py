@@ -12,15 +12,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from sweepstack.core.observation import Existence
-from sweepstack.core.records import JUDGED, SETTLED, Approval
+from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 State = Literal["proved", "open", "unknown"]
 """`open`: not so, or not yet. `unknown`: what would say it did not answer; that is never taken for proved."""
-ENDED = frozenset({"sealed", "missing"}) | JUDGED | SETTLED
-"""States of a cell that has nothing left to run, by itself."""
 REMARK = "    ("
 """Begins what a next line says behind its command."""
 

@@ -16,7 +16,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
-from sweepstack.core.records import JUDGED, SETTLED
+from sweepstack.core.records import ENDED
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.boxes import stranded_words
@@ -27,7 +27,6 @@ What = Literal["done", "verified", "first-step"]
 POLL_SECONDS = 2.0
 PATIENCE = 3
 """How many snapshots in a row must show nothing alive before the wait gives up."""
-FINISHED = frozenset({"sealed", "missing"}) | JUDGED | SETTLED
 
 
 def command(
@@ -79,9 +78,9 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
 def reached(what: What, snapshot: Snapshot, view: SweepView) -> bool:
     """Whether it has come true."""
     if what == "first-step":
-        return any(cell.state in FINISHED or cell.step for cell in view.cells) or _wrote_something(snapshot)
+        return any(cell.state in ENDED or cell.step for cell in view.cells) or _wrote_something(snapshot)
     if what == "done":
-        return bool(view.cells) and all(cell.state in FINISHED for cell in view.cells)
+        return bool(view.cells) and all(cell.state in ENDED for cell in view.cells)
     return view.settled
 
 
@@ -98,7 +97,7 @@ def no_hope(what: What, snapshot: Snapshot, view: SweepView) -> str:
             return f"{hung} is hung, and nothing else runs: waiting does not help"
         dead = next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
-    left = [cell for cell in view.cells if cell.state not in FINISHED]
+    left = [cell for cell in view.cells if cell.state not in ENDED]
     if left:
         named = ", ".join(f"{cell.name} ({cell.state})" for cell in left[:5])
         return f"no runner is alive, and {count(len(left), 'cell')} did not finish: {named}{', …' if left[5:] else ''}"

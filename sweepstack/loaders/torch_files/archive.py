@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import Content, OpenFile, Unreadable, some
+from sweepstack.loaders.base import Content, OpenFile, Unreadable, Unsupported, some
 from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
+from sweepstack.loaders.torch_files.foreign import no_torch_zip
 from sweepstack.loaders.torch_files.unpickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
 from sweepstack.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
 
@@ -33,26 +34,35 @@ def zip_regions(directory: ZipDirectory, formats: dict[str, str], *, big_endian:
 
 
 class TorchZip:
-    """A checkpoint's structure. Raises Unreadable when it is none, or names what is not on the reader's list."""
+    """A checkpoint's structure. Raises Unreadable when it is none.
+
+    One that holds more than this reader takes has regions, too: `content` refuses it only once its CRCs are met.
+    """
 
     def __init__(self, file: OpenFile) -> None:
         if not is_zip(file):
-            raise Unreadable(
-                "is not a torch zip file: damaged from the start, or saved by torch before 1.6 "
-                "(SWEEPSTACK_TORCH_READER=torch reads those)"
-            )
+            begin = file.read(0, min(file.size, 16))
+            raise no_torch_zip(begin) or Unreadable("is not a torch zip file: damaged from the start")
         self.file = file
         self.directory = read_directory(file)
         self.prefix = self._prefix()
         self._check_version()
         self.big_endian = self._byte_order() == b"big"
-        self.root = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
-        self.tensors: list[tuple[str, Tensor]] = list(tensors_of(self.root, lambda value: type(value) is Tensor))
+        self.refused: Unsupported | None = None
+        self.tensors: list[tuple[str, Tensor]] = []
+        try:
+            self.root = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
+            self.tensors += tensors_of(self.root, lambda value: type(value) is Tensor)
+        except Unsupported as refused:
+            self.refused = refused
         self.formats = self._storage_formats()
         self.regions = zip_regions(self.directory, self.formats, big_endian=self.big_endian)
 
     def content(self, scanned: Scan) -> Content:
-        """Names, and non-finite numbers by tensor: numbers of a storage that no tensor shows do not count."""
+        """Names, and non-finite numbers by tensor: numbers of a storage that no tensor shows do not count. Raises
+        Unreadable."""
+        if self.refused:
+            raise self.refused
         names = top_level_names(self.root) | {name for name, _ in self.tensors}
         suspects, constant = self._check_compressed()
         suspects |= set(scanned.nonfinite)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
+import re
 from typing import Any
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import Content, NoAnswer, OpenFile, Unreadable
 from sweepstack.loaders.scan import Scan
 from sweepstack.loaders.torch_files.archive import zip_regions
+from sweepstack.loaders.torch_files.foreign import refused
 from sweepstack.loaders.torch_files.unpickle import tensors_of, top_level_names
 from sweepstack.loaders.zipdir import is_zip, read_directory
+
+_FOREIGN = re.compile(r"(?:Unsupported global: GLOBAL|unsupported GLOBAL|Unsupported class) ([\w.<>]+)")
+"""How torch says that a pickle names what its restricted load does not take."""
 
 
 class TorchLoaded:
@@ -34,6 +40,8 @@ class TorchLoaded:
         except Exception as error:
             if "allocate memory" in str(error):  # torch says so with a RuntimeError
                 raise MemoryError from None
+            if isinstance(error, pickle.UnpicklingError) and (foreign := _FOREIGN.search(str(error))):
+                raise refused(*foreign[1].rpartition(".")[::2]) from None
             raise Unreadable(f"torch.load(weights_only=True) refuses it ({type(error).__name__})") from None
         tensors = list(tensors_of(root, lambda value: isinstance(value, torch.Tensor)))
         if not any(tensor.numel() for _, tensor in tensors):

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import Unreadable, dotted
+from sweepstack.loaders.base import Unreadable, Unsupported, dotted
 from sweepstack.loaders.finite import FORMATS
+from sweepstack.loaders.torch_files.foreign import COMMAND, TORCH, refused
 
 UNTYPED = "untyped"
 _STORAGES = {
@@ -108,7 +109,7 @@ def unpickle(data: bytes) -> Any:
     except (Unreadable, MemoryError):
         raise
     except Exception as error:  # a hostile pickle raises whatever it likes
-        raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
+        raise Unsupported(f"data.pkl holds what this reader can't build ({type(error).__name__}); {TORCH}") from None
 
 
 def _check_operations(data: bytes) -> None:
@@ -116,9 +117,9 @@ def _check_operations(data: bytes) -> None:
     try:
         for operation, _, _ in pickletools.genops(data):
             if operation.name not in _OPERATIONS:
-                raise Unreadable(
+                raise Unsupported(
                     f"is pickled with {operation.name}, which torch.load(weights_only=True) refuses: "
-                    "save it with torch.save's own protocol, 2"
+                    f"save it with torch.save's own protocol, 2, {COMMAND}"
                 )
     except (ValueError, UnicodeDecodeError, EOFError, OverflowError) as error:
         raise Unreadable(f"data.pkl does not unpickle ({type(error).__name__})") from None
@@ -189,9 +190,7 @@ class _Restricted(pickle.Unpickler):
                 return NumberType(_DTYPES[name])
         found = _GLOBALS.get((module, name))
         if found is None:
-            raise Unreadable(
-                f"names {printable(f'{module}.{name}')}, which is not on the reader's list: nothing was loaded"
-            )
+            raise refused(module, name)
         return found
 
     def persistent_load(self, identifier: Any) -> Storage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweepstack.cli.commands.pull import fetch as fetching
@@ -238,10 +240,47 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     assert cells["lr0.1"]["state"] == "damaged"
     assert cells["lr0.1"]["reasons"]
     assert cells["lr0.3"]["state"] == "verified"
-    logs, accept, again = result.json["next"]
+    logs, judge, accept, again = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
-    assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
+    assert judge.startswith(f"pulumi up --stack {STACK} && sweepctl verify --stack {STACK}    (after `artifacts` says")
+    retry, _, when = again.partition("    ")
+    assert retry == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}"
+    assert when == "(once the job is mended, or it writes the same: trains it again)"
     assert "--waive lr0.1" in accept
+
+
+def as_npy(values: np.ndarray) -> bytes:
+    held = io.BytesIO()
+    np.save(held, values, allow_pickle=True)
+    return held.getvalue()
+
+
+def test_verify_does_not_advise_to_train_again_what_this_reader_can_t_tell(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.cli.support.ARTIFACT", ArtifactSpec(path="w.npy", load="npy"))
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1", files={"w.npy": as_npy(np.array([{"a": 1}, None]))})
+    box.seal("lr0.3", files={"w.npy": as_npy(np.arange(3.0))})
+    box.seal("lr0.9", files={"w.npy": as_npy(np.arange(3.0))})
+    world.run("pull")
+    result = world.run("verify", "--json")
+    assert result.code == 1
+    cell = by_name(result.json["cells"])["lr0.1"]
+    assert (cell["state"], "judge it by load: command" in cell["reasons"][0]) == ("unsupported", True)
+    judge, accept = result.json["next"]
+    assert judge.endswith("(after `artifacts` says what is good: trains nothing again)")
+    assert "--waive lr0.1" in accept
+    seen = world.run("status", "--json", fresh=False)
+    assert {name: one["state"] for name, one in by_name(seen.json["cells"]).items()} == {
+        "lr0.1": "unsupported",
+        "lr0.3": "verified",
+        "lr0.9": "verified",
+    }
+    assert "LOCKED" in world.run("status", fresh=False).out
+    assert world.run("wait", "--for", "done", "--timeout", "1s", fresh=False).code == 0
+    assert "no cell failed" in world.run("retry", "--failed", fresh=False).err
 
 
 def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> None:

@@ -108,7 +108,7 @@ def test_an_element_may_be_larger_than_a_block(path: Path, save: Callable[..., N
     save(words=np.array(["x" * (1 << 17)]), numbers=LONG)
     assert npz(path).ok
     save(words=np.array(["x" * ((1 << 17) + 1)]), numbers=LONG)
-    assert npz(path).reasons == ("words.npy has elements of 524,292 bytes, 1 to 524,288 are read",)
+    assert "words.npy has elements of 524,292 bytes, 1 to 524,288 are read" in npz(path).reasons[0]
 
 
 def test_one_array(path: Path) -> None:
@@ -128,7 +128,8 @@ def test_objects_are_refused_and_never_unpickled(path: Path, save: Callable[...,
             return (open, (str(flag), "w"))
 
     save(good=LONG, trap=np.array([Trap()], dtype=object))
-    assert npz(path).reasons == ("trap.npy holds Python objects (dtype object): save it with a number type",)
+    assert "trap.npy holds Python objects (dtype object): save it with a number type, or" in npz(path).reasons[0]
+    assert npz(path).unsupported
     with path.open("wb") as handle:
         np.save(handle, np.array([Trap()], dtype=object), allow_pickle=True)
     assert "holds Python objects" in npy(path).reasons[0]

@@ -36,7 +36,7 @@ def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> P
     script = tmp_path / "worker.py"
     script.write_text(
         f"import json, os, signal, sys, time\nopen({str(log)!r}, 'a').write(' '.join(sorted(os.environ)) + '\\n')\n"
-        "good = {'results': [[True, [], [], 1, '', 0, False]], 'seconds': {}, 'network': None}\n"
+        "good = {'results': [[True, [], [], 1, '', 0, False, False]], 'seconds': {}, 'network': None}\n"
         "for line in sys.stdin:\n    files = json.loads(line)['files']\n    assert len(files) == 1, 'one at a time'\n"
         f"    path = files[0][0]\n{body}\n    print(json.dumps(good), flush=True)\n"
     )

@@ -161,9 +161,43 @@ def test_without_a_tensor_it_is_no_checkpoint(path: Path, root: Any) -> None:
 )
 def test_every_other_name_is_refused_and_nothing_runs(path: Path, what: Global, tmp_path: Path) -> None:
     result = prove(path, {"w": tensor(ONES), "x": Calls(what, (f"touch {tmp_path / 'pwned'}",))})
-    assert "is not on the reader's list" in result.reasons[0]
+    assert "is not on the reader's list: nothing was loaded" in result.reasons[0]
     assert what.name.split(".")[0] in result.reasons[0]
+    assert (result.ok, result.unsupported) == (False, True)
     assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "helps"),
+    [
+        ("argparse.Namespace", "save vars(args) in its place"),
+        ("pathlib.PosixPath", "save str(path) in its place"),
+        ("pathlib._local.PosixPath", "save str(path) in its place"),
+        ("numpy.core.multiarray.scalar", "save float(x) in its place"),
+        ("numpy._core.multiarray._reconstruct", "save torch.from_numpy(x) in its place"),
+        ("collections.defaultdict", "save dict(d) in its place"),
+        ("__main__.Config", "save its state_dict, or plain values, in its place"),
+        ("torch.nn.modules.linear.Linear", "save its state_dict"),
+        ("torch._utils._rebuild_wrapper_subclass", "SWEEPSTACK_TORCH_READER=torch reads it"),
+        ("posix.system", "It could run any program: open it with nothing that unpickles"),
+        ("subprocess.Popen", "It could run any program"),
+        ("__builtin__.eval", "It could run any program"),
+    ],
+)
+def test_what_helps_is_said_with_each_name_that_is_refused(path: Path, name: str, helps: str) -> None:
+    save({"w": tensor(ONES), "x": Calls(Global(*name.rsplit(".", 1)), ())}, path)
+    said = prove(path).reasons[0]
+    assert helps in said
+    assert ("load: command" in said) == ("in its place" in helps or "state_dict" in helps)
+
+
+def test_damage_is_damage_also_in_a_file_that_this_reader_does_not_take(path: Path) -> None:
+    save({"w": tensor(ONES), "x": Calls(Global("argparse", "Namespace"), ())}, path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"archive/data/0") + 100] ^= 1
+    path.write_bytes(bytes(data))
+    found = prove(path)
+    assert (found.unsupported, found.reasons[0].partition(":")[0]) == (False, "was damaged before it was sealed")
 
 
 def protocol2(*parts: bytes) -> bytes:
@@ -332,7 +366,12 @@ def test_two_parts_of_one_name_are_refused(path: Path) -> None:
 
 def test_what_is_no_torch_zip_says_so(path: Path, tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps({"w": 1}))
-    assert "saved by torch before 1.6" in prove(path).reasons[0]
+    found = prove(path)
+    assert (found.ok, found.unsupported) == (False, True)
+    assert "is a pickle, and not one of torch.save" in found.reasons[0]
+    path.write_bytes(b"\x00" * 4096)
+    found = prove(path)
+    assert (found.reasons, found.unsupported) == (("is not a torch zip file: damaged from the start",), False)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
     assert "not one of torch" in prove(path).reasons[0]

@@ -238,7 +238,7 @@ def test_a_damaged_revocation_is_written_anew(situation: Situation) -> None:
 # Waivers
 
 
-@pytest.mark.parametrize("state", ["missing", "damaged", "failed", "pending", "lost"])
+@pytest.mark.parametrize("state", ["missing", "damaged", "unsupported", "failed", "pending", "lost"])
 def test_a_named_waiver_lets_one_cell_go(situation: Situation, state: str) -> None:
     situation.other_cell(FIRST, state=state)
     situation.approve(waive=(waiver(SECOND),))

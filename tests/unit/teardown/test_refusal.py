@@ -142,7 +142,7 @@ def test_what_is_done_is_finished(states: tuple[str, ...]) -> None:
     assert commands(verdict(*states))["next"].startswith("sweepctl finish --stack sweep-t")
 
 
-@pytest.mark.parametrize("state", ["damaged", "failed", "missing"])
+@pytest.mark.parametrize("state", ["damaged", "unsupported", "failed", "missing"])
 def test_what_can_t_be_mended_can_be_accepted_by_name(state: str) -> None:
     rows = commands(verdict("verified", state, "sealed", state))
     last = "pulumi up --stack sweep-t && pulumi destroy --stack sweep-t"

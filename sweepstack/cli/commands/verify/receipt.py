@@ -17,7 +17,7 @@ from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.workdir import located
 from sweepstack.evidence.check_sandbox import CheckCode, check_code
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest
+from sweepstack.evidence.verify import READER_VARIABLE, BoxView, VerifyOutcome, VerifyRequest
 from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
@@ -262,4 +262,15 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
             accept,
         ]
-    return [f"sweepctl logs --stack {stack} {first}", accept, run_again(stack, [cell.name for cell in bad])]
+    judge = f"pulumi up --stack {stack} && sweepctl verify --stack {stack}    (after `artifacts` says what is good: "
+    judge += "trains nothing again)"
+    unsupported = [cell for cell in bad if cell.state == "unsupported"]
+    by_torch = any(READER_VARIABLE in reason for cell in unsupported for reason in cell.reasons)
+    helps = [f"{READER_VARIABLE}=torch sweepctl verify --stack {stack}    (reads what torch reads)"] * by_torch
+    if len(unsupported) == len(bad):  # to train again gives the same file
+        return [*helps, judge, accept]
+    again = run_again(stack, [cell.name for cell in bad if cell.state != "unsupported"])
+    if not outcome.as_sealed:
+        return [f"sweepctl logs --stack {stack} {first}", *helps, accept, again]
+    mended = again.replace("    (", "    (once the job is mended, or it writes the same: ")
+    return [f"sweepctl logs --stack {stack} {first}", *helps, judge, accept, mended]
