@@ -64,6 +64,8 @@ class Patrol:
     gpus: tuple[Mapping[str, Any], ...] = ()
     alarms: tuple[str, ...] = ()
     blocked: Mapping[str, Any] | None = None
+    uploads: Mapping[str, Any] | None = None
+    """What it says of its bucket; None without one (MOUNT_CACHED)."""
 
     def age(self, now: datetime) -> float:
         """Seconds since it was written, by two clocks."""
@@ -114,6 +116,7 @@ def parse_patrols(data: bytes) -> list[Patrol]:
 
 def _patrol(last: Mapping[str, Any], time: datetime, interval: float) -> Patrol:
     disk, memory, blocked = _mapping(last.get("disk")), _mapping(last.get("memory")), last.get("blocked")
+    uploads = last.get("uploads")
     return Patrol(
         time=time,
         interval=max(interval, INTERVAL),
@@ -124,6 +127,7 @@ def _patrol(last: Mapping[str, Any], time: datetime, interval: float) -> Patrol:
         gpus=tuple(gpu for gpu in _list(last.get("gpus")) if isinstance(gpu, dict)),
         alarms=tuple(str(alarm) for alarm in _list(last.get("alarms"))),
         blocked=blocked if isinstance(blocked, dict) else None,
+        uploads=uploads if isinstance(uploads, dict) else None,
     )
 
 

@@ -33,7 +33,8 @@ class CellProgress:
     digest that the last seal recorded, and None as soon as the cell is started again. `final`: it will not be retried.
     `worker`: who started it last, on a box that several workers share.
     `retry`: which of a person's retries it was last started for, 0 for none. `failure_class`: see FAILURE_CLASSES; None
-    while it has not failed, and for a failure that an older runner wrote down.
+    while it has not failed, and for a failure that an older runner wrote down. `checkpoint`: the file below the
+    cell's folder of checkpoints that its last failure may be due to; "" for none.
     """
 
     name: str
@@ -49,6 +50,7 @@ class CellProgress:
     retry: int = 0
     failure_class: str | None = None
     worker: str = ""
+    checkpoint: str = ""
 
 
 def started(progress: CellProgress | None) -> bool:
@@ -315,6 +317,7 @@ def _failed(entry: Entry, before: CellProgress) -> CellProgress:
         final=bool(entry["final"]),
         failure_class=_text(entry, "class") if "class" in entry else None,
         manifest=None,
+        checkpoint=str(entry.get("checkpoint", "")),
     )
 
 
@@ -345,6 +348,7 @@ def _found_sealed(entry: Entry, before: CellProgress) -> CellProgress:
         final=True,
         retry=_retry(entry, before.retry),
         failure_class=None,
+        checkpoint="",
     )
 
 

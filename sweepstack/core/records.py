@@ -70,7 +70,7 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-def _without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Leaves out fields that older records do not have, so that the same facts keep their digest."""
     return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
 
@@ -128,7 +128,7 @@ class ArtifactSpec(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report"})
+        return without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report"})
 
 
 class FileEntry(Record):
@@ -208,7 +208,7 @@ class UnclaimedWaiver(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_defaults(serialize(self), {"listed": None})
+        return without_defaults(serialize(self), {"listed": None})
 
 
 class Approval(Record):
@@ -345,7 +345,7 @@ class Birth(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_defaults(serialize(self), {"egress_per_gb": None})
+        return without_defaults(serialize(self), {"egress_per_gb": None})
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]
@@ -382,7 +382,12 @@ class Again(Record):
 
     retry: int = Field(ge=1)
     salt: int = Field(default=0, ge=0)
+    set_of: int | None = Field(default=None, ge=0)
     manifest: Digest | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(serialize(self), {"set_of": None})
 
 
 class Teardown(Record):

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any
 
-from sweepstack.core.records import Digest, Record
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from sweepstack.core.records import Digest, Record, without_defaults
 from sweepstack.core.timestamps import Moment
 
 
 class Retry(Record):
     """A person asks that a cell runs again. `retry` counts these requests; 1 is the first.
 
-    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed starts from nothing.
+    `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed, or that is asked for
+    `--from-start`, starts from nothing, and no box shows it those of before. `set_of`: the salt of the run whose set of
+    checkpoints before the newest it goes on from (`--from-set`); None for no such run.
     `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
     """
 
     retry: int = Field(ge=1)
     salt: int = Field(ge=0)
+    set_of: int | None = Field(default=None, ge=0)
     code: Digest | None = None
     manifest: Digest | None = None
     by: str
     at: Moment
     reason: str = ""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(serialize(self), {"set_of": None})
 
 
 class Retries(Record):

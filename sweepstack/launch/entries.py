@@ -165,6 +165,7 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
         # A cell that failed for good because of a misspelt artifact is tried again once that is mended.
         "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
         **{key: value for key, value in more.items() if value},
+        **({"set_of": again.set_of} if again and again.set_of is not None else {}),
     }
 
 

@@ -233,7 +233,11 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         ]
     bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
     if bad is not None:
-        return [f"sweepctl logs --stack {stack} {bad}", f"sweepctl finish --stack {stack}"]
+        return [
+            f"sweepctl logs --stack {stack} {bad}",
+            *_other_checkpoints(snapshot, view),
+            f"sweepctl finish --stack {stack}",
+        ]
     return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
 
 
@@ -274,6 +278,26 @@ def out_of_hung(stack: str, cell: str) -> list[str]:
         f"sweepctl retry --stack {stack} {cell} && pulumi up --stack {stack}    (ends it, and starts it again)",
         f'sweepctl drop --stack {stack} {cell} --reason "…" && pulumi up --stack {stack}    (ends it, gives it up)',
     ]
+
+
+def _other_checkpoints(snapshot: Snapshot, view: SweepView) -> list[str]:
+    """The ways on for cells that may have failed at a checkpoint which a kill cut; none where none did."""
+    found = {
+        cell.name: (holder, progress.checkpoint)
+        for cell in view.cells
+        if cell.state == "failed"
+        and (holder := snapshot.holder_of(cell.name)) is not None
+        and (progress := holder.progress(cell.name)) is not None
+        and progress.checkpoint
+    }
+    if not found:
+        return []
+    stack, names = snapshot.state.stack, " ".join(list(found)[:MOST_NAMED])
+    holder, first = next(iter(found.values()))
+    retry, up = f"sweepctl retry --stack {stack} {names}", f"pulumi up --stack {stack}"
+    bucket = holder.patrol is not None and holder.patrol.uploads is not None
+    before = [f"{retry} --from-set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
+    return [*before, f"{retry} --from-start && {up}    (begins at 0: {first} may be cut, and is kept)"]
 
 
 def run_again(stack: str, cells: Sequence[str]) -> str:

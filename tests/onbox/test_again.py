@@ -5,11 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+from sweepstack.onbox.runner.cut_checkpoint import doubt, last_beat, newest
 from tests.onbox.harness import IDENTITY, Box
 
 COUNT = "echo $SWEEPSTACK_ATTEMPT > {out}/result.json"
 SAVED = "$SWEEPSTACK_CHECKPOINT_DIR/n"
+CUT = """
+import json, os, pathlib, signal, sys
+saved, out = pathlib.Path(sys.argv[1]) / "last.json", pathlib.Path(sys.argv[2]) / "result.json"
+step = json.loads(saved.read_text())["step"] if saved.exists() else 0
+if os.environ["SWEEPSTACK_ATTEMPT"] == "1":
+    saved.write_text('{"ste')
+    os.kill(os.getpid(), signal.SIGKILL)
+out.write_text(str(step))
+"""
+"""Its first try is killed in the middle of a save."""
 RESUME = f"cat {SAVED} >> {{out}}/result.json; echo x >> {SAVED}; echo . >> {{out}}/result.json"
 
 
@@ -78,6 +90,54 @@ def test_salt_decides_whether_it_begins_from_nothing(box: Box) -> None:
     again(box, "a", RESUME, retry=2, salt=2)
     box.run("a")
     assert (box.sealed("a") / "result.json").read_text() == ".\n"
+
+
+def test_a_cut_checkpoint_is_named_and_a_retry_from_the_start_does_without(box: Box) -> None:
+    """Seen: killed in the middle of a save, it failed for ever, and no command began without what was cut."""
+    box.set(retries=1)
+    code = box.ship({"cut.py": CUT})
+    box.add("a", "python cut.py {checkpoints} {out}", more={"code": code})
+    box.run(code=1)
+    killed, second = box.events("cell-failed", "a")
+    assert "checkpoint" not in killed
+    folder = box.volume / IDENTITY / "checkpoints" / "a"
+    (kept,) = folder.iterdir()
+    assert second["checkpoint"] == f"{kept.name}/last.json"
+    assert "without a new one: last.json (5 bytes, the newest" in second["reason"]
+    box.add("a", "python cut.py {checkpoints} {out}", more={"code": code, "retry": 1, "salt": 1})
+    box.run("a")
+    assert (kept / "last.json").read_text() == '{"ste'
+    assert len(list(folder.iterdir())) == 2
+    assert (box.sealed("a") / "result.json").read_text() == "0"
+
+
+def test_a_file_that_is_younger_than_the_last_heartbeat_is_the_one_in_doubt(tmp_path: Path) -> None:
+    patrol, folder = tmp_path / "patrol.jsonl", tmp_path / "saved"
+    (folder / "checkpoint-2").mkdir(parents=True)
+    for name, second in (("checkpoint-2/weights", 20), ("checkpoint-1", 10), (".hidden", 30), ("half.tmp", 30)):
+        (folder / name).write_text("x")
+        os.utime(folder / name, (second, second))
+    lines = [(9, 1), (15, 1), (25, 2)]
+    rows = [{"time": f"1970-01-01T00:00:{at}.000Z".replace(":9.", ":09."), "n": n} for at, n in lines]
+    patrol.write_text(
+        "".join(
+            json.dumps({"time": one["time"], "running": [{"cell": "a", "attempt": one["n"]}]}) + "\n" for one in rows
+        )
+        + '{"time": '
+    )
+    found = newest(folder)
+    assert found is not None
+    assert found.path == "checkpoint-2/weights"
+    beat = last_beat(patrol, "a", 1)
+    assert beat == "1970-01-01T00:00:15.000Z"
+    said = doubt(found, folder, "unknown", 1.0, beat)
+    assert "the newest, written after that try's last heartbeat at 00:00:15) may be cut" in said
+    assert "heartbeat" not in doubt(found, folder, "unknown", 1.0, last_beat(patrol, "a", 2)), "it is older"
+    assert last_beat(patrol, "a", 3) == ""
+    assert doubt(found, folder, "transient", 1.0, beat) == "", "the network is no matter of checkpoints"
+    assert doubt(found, folder, "unknown", 1000.0, beat) == ""
+    (folder / "checkpoint-3").write_text("x")
+    assert doubt(found, folder, "unknown", 1.0, beat) == "", "it read what it found, and saved anew"
 
 
 def test_another_config_does_not_come_in_by_asking_again(box: Box) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.core.retry_records import Retry
 from sweepstack.launch.retries import add, on_record
+from sweepstack.onbox.common import box_layout
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
@@ -29,21 +30,25 @@ from sweepstack.teardown.ownership import who
 FAILED = ("failed", "damaged", "suspect", "missing")
 """The states that `--failed` selects: cells that ended without a good result."""
 SHOWN = 12
+Begin = Literal["", "start", "set"]
+"""With which checkpoints: those that are there, none, or the set before the newest."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The cells that a person named, and why they run again."""
+    """The cells that a person named, why they run again, and with which checkpoints: `begin`."""
 
     cells: tuple[str, ...] = ()
     failed: bool = False
     all: bool = False
     reason: str = ""
+    begin: Begin = ""
 
     @property
     def typed(self) -> str:
-        """The cells, as they are typed."""
-        return "--all" if self.all else "--failed" if self.failed else " ".join(self.cells)
+        """The cells, and how they begin, as they are typed."""
+        named = "--all" if self.all else "--failed" if self.failed else " ".join(self.cells)
+        return f"{named} --from-{self.begin}" if self.begin else named
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,12 @@ def command(
         bool, typer.Option("--failed", help="All cells that failed for good, or left no good copy.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="All cells that ran.")] = False,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Without the checkpoints that are there; they are kept.")
+    ] = False,
+    from_set: Annotated[
+        bool, typer.Option("--from-set", help="From the set of checkpoints before the newest; needs a bucket.")
+    ] = False,
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why; recorded. Without a terminal it is your consent.")
     ] = "",
@@ -73,7 +84,10 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Run cells again, after the next `pulumi up`. A sealed cell starts from the beginning."""
-    choice = Choice(tuple(cells or ()), failed, all_, own_words("--reason", reason))
+    if from_start and from_set:
+        raise Unsure("--from-start begins without checkpoints, --from-set with the set before the newest: say one")
+    begin: Begin = "start" if from_start else "set" if from_set else ""
+    choice = Choice(tuple(cells or ()), failed, all_, own_words("--reason", reason), begin)
     target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
     store = usable(sources, f"retry {choice.typed}".rstrip())
@@ -82,12 +96,14 @@ def command(
     _may_run_at_all(snapshot)
     records = on_record(store)
     views = _chosen(target, snapshot, choice)
-    asked = [_asked(snapshot, view, records.get(view.name), choice.reason) for view in views]
+    if begin == "set":
+        _may_begin_with_a_set(target, snapshot, views, records)
+    asked = [_asked(snapshot, view, records.get(view.name), choice) for view in views]
     new = [one for one in asked if not one.waits]
     _require_consent(target, [one for one in new if one.supersedes], choice)
     if new:
         add(store, {one.view.name: one.retry for one in new})
-    _report(target, snapshot, asked, out)
+    _report(target, snapshot, asked, choice, out)
     return YES
 
 
@@ -155,24 +171,54 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
     return None
 
 
-def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, reason: str) -> Asked:
+def _may_begin_with_a_set(
+    target: Target, snapshot: Snapshot, views: Sequence[CellView], records: Mapping[str, Retry]
+) -> None:
+    """Raises No where there can be no set of checkpoints before the newest: sets lie in a bucket alone."""
+    stack = target.stack
+    mounts = target.file.sweep().get("mounts") or {}
+    if not any(isinstance(one, dict) and one.get("mode") == "MOUNT_CACHED" for one in mounts.values()):
+        raise No(
+            "--from-set: there is no set before. Sets of checkpoints are kept in a bucket (mounts: MOUNT_CACHED), and "
+            "this sweep has none",
+            [f"sweepctl retry --stack {stack} {' '.join(view.name for view in views[:SHOWN])} --from-start"],
+        )
+    for view in views:
+        before, up = records.get(view.name), f"pulumi up --stack {stack}"
+        if before is not None and _waits(snapshot, view, before) and before.salt == before.retry:
+            raise No(f"{view.name} waits for the next `pulumi up` already, to begin without checkpoints", [up])
+
+
+def _waits(snapshot: Snapshot, view: CellView, before: Retry) -> bool:
+    """Whether no `pulumi up` has brought this retry to the boxes yet."""
+    holder = snapshot.holder_of(view.name)
+    progress = holder.progress(view.name) if holder else None
+    sealed = _sealed(snapshot, view, progress)
+    return before.retry > (progress.retry if progress else 0) and (sealed is None or sealed == before.manifest)
+
+
+def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Choice) -> Asked:
     """The retry of one cell: a new one, or the one that waits already."""
     holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
     sealed = _sealed(snapshot, view, progress)
-    reached = progress.retry if progress else 0
-    if before is not None and before.retry > reached and (sealed is None or sealed == before.manifest):
+    waits = before is not None and _waits(snapshot, view, before)
+    if before is not None and waits and (not choice.begin or before.salt == before.retry):
         return Asked(view, before, waits=True)
-    number = max(before.retry if before else 0, reached) + 1
-    salt = number if sealed is not None else before.salt if before else 0
+    reached = max(before.retry if before else 0, progress.retry if progress else 0)
+    number = reached if waits else reached + 1
+    salt, set_of = (before.salt, before.set_of) if before else (0, None)
+    if sealed is not None or choice.begin:
+        salt, set_of = number, salt if choice.begin == "set" else None
     record = Retry(
         retry=number,
         salt=salt,
+        set_of=set_of,
         code=progress.code if progress else None,
         manifest=sealed,
         by=who(),
         at=datetime.now(UTC).replace(microsecond=0),
-        reason=reason,
+        reason=choice.reason,
     )
     return Asked(view, record)
 
@@ -220,7 +266,7 @@ def _names(cells: Collection[str]) -> str:
     return ", ".join(shown) + (f" … and {len(cells) - SHOWN} more" if len(cells) > SHOWN else "")
 
 
-def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], out: Out) -> None:
+def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], choice: Choice, out: Out) -> None:
     stack = target.stack
     following = [f"pulumi up --stack {stack}    (starts them)"]
     stale = any(one.supersedes for one in asked) and snapshot.receipt_digest is not None
@@ -232,7 +278,7 @@ def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], out: Out
                     "name": one.view.name,
                     "state": one.view.state,
                     "retry": one.retry.retry,
-                    "from_checkpoint": one.retry.salt != one.retry.retry,
+                    "from_checkpoint": one.retry.salt != one.retry.retry or one.retry.set_of is not None,
                     "waits": one.waits,
                     "supersedes": one.supersedes,
                 }
@@ -246,13 +292,26 @@ def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], out: Out
     out.table(("CELL", "STATE", "RETRY", "HOW"), rows)
     if len(asked) > SHOWN:
         out.line(f"… and {len(asked) - SHOWN} more")
+    if choice.begin:
+        out.line(
+            f"checkpoints of before are kept, and the job does not see them: {_kept_in(snapshot, asked)} on the box"
+        )
     if stale:
         out.line(f"the receipt {snapshot.receipt_digest} is stale as soon as they start: verify and approve again then")
     out.next(following)
 
 
+def _kept_in(snapshot: Snapshot, asked: Sequence[Asked]) -> str:
+    """The folder on the durable tier with the checkpoints that these cells no longer begin with."""
+    identity = snapshot.state.identity.identity if snapshot.state.identity else "IDENTITY"
+    names = [one.view.name for one in asked]
+    return f"{box_layout.DURABLE}/{box_layout.checkpoints_dir(identity, names[0] if len(names) == 1 else 'CELL')}/"
+
+
 def _how(one: Asked) -> str:
-    if one.waits:
-        return "asked for before; `pulumi up` has not brought it in yet"
     how = "from nothing" if one.retry.salt == one.retry.retry else "goes on from its last checkpoint"
+    if one.retry.set_of is not None and one.retry.salt == one.retry.retry:
+        how = "from the set of checkpoints before the newest"
+    if one.waits:
+        return f"asked for before ({how}); `pulumi up` has not brought it in yet"
     return f"it is ended, and {how}" if one.view.verdict == "hung" else how

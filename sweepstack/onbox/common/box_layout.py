@@ -92,6 +92,11 @@ def setup_log(setup: str) -> str:
     return f"{SETUP_LOGS}/{hex_of(setup)[:16]}.log"
 
 
+def checkpoints_dir(identity: str, cell: str) -> str:
+    """A cell's checkpoints below a durable tier: a folder for each config and work. None is ever removed."""
+    return f"{identity}/checkpoints/{cell}"
+
+
 def sealed_dir(identity: str, cell: str) -> str:
     """The sealed copy of a cell, relative to the durable volume's root."""
     return f"{identity}/cells/{cell}"

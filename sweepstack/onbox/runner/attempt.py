@@ -16,10 +16,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.runner import nodes
+from sweepstack.onbox.runner.cut_checkpoint import Found, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
@@ -75,8 +77,9 @@ class Attempt:
 
     `kill_at`: when its grace is over (monotonic). `dropped`: the reason, if the cell was dropped while it ran. `ended`:
     why this runner ended it, upon a deadline, a hang or a person's request. `stopped`: the runner itself is ending.
-    `threads`: how many its math libraries start, 0 for their own choice. `holds_slot`: its first process has ended, and
-    others of its process group may still use the slot.
+    `threads`: how many its math libraries start, 0 for their own choice. `found`: the newest file of the checkpoints
+    that it began with. `holds_slot`: its first process has ended, and others of its process group may still use the
+    slot.
     """
 
     process: subprocess.Popen[bytes]
@@ -98,7 +101,8 @@ class Attempt:
         self.home, self.spec, self.entry, self.number, self.slot = home, own_files(spec, entry), entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
-        self.checkpoint = checkpoints / entry.cell / hex_of(digest_of([entry.config, entry.work]))[:16]
+        self.checkpoint = checkpoints / entry.cell / checkpoint_name(entry.config, entry.work)
+        self.found: Found | None = None
         self.scratch = scratch / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
         self._values = values_of(entry, str(self.out), str(self.checkpoint))
@@ -127,6 +131,7 @@ class Attempt:
             os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
         self.out.mkdir(parents=True)
         self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
+        self.found = newest(self.checkpoint)
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
         command = self._command()
@@ -171,6 +176,11 @@ class Attempt:
             return {int(record["pid"]): str(record["start"])}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+
+    def checkpoint_doubt(self, kind: str) -> str:
+        """Why the checkpoint that it found may be what it failed at, in words; "" where not: `cut_checkpoint.doubt`."""
+        beat = last_beat(self.home.parent.parent / box_layout.PATROL, self.entry.cell, self.number - 1)
+        return doubt(self.found, self.checkpoint, kind, self.seconds(), beat)
 
     def since(self) -> int:
         """When its folder `out` was made (ctime in ns, by the file system's clock): its files there are younger. 0 when
@@ -270,6 +280,11 @@ class Attempt:
         if not names:
             return []
         return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
+
+
+def checkpoint_name(config: str, work: str) -> str:
+    """The name of the folder with a cell's checkpoints: they go on for this config and this work alone."""
+    return hex_of(digest_of([config, work]))[:16]
 
 
 class Environment(NamedTuple):

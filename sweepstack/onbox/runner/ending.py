@@ -165,13 +165,21 @@ class Endings:
                 remark = f"no room on {lack.path}: {lack.why} {lack.free} free, it waits for {lack.needed}"
             elif says_full(words):
                 remark = "nothing that this runner watches is full: does it write elsewhere?"
-        self._write_failure(attempt, code, f"{reason} ({remark})" if remark else reason, kind, hopeless)
+        cut = attempt.checkpoint_doubt(kind) if own and code is not None else ""
+        remarks = "; ".join(filter(None, (remark, cut)))
+        self._write_failure(attempt, code, f"{reason} ({remarks})" if remarks else reason, kind, hopeless, bool(cut))
 
-    def _write_failure(self, attempt: Attempt, code: int | None, reason: str, kind: str, hopeless: bool) -> None:
+    def _write_failure(
+        self, attempt: Attempt, code: int | None, reason: str, kind: str, hopeless: bool, cut: bool = False
+    ) -> None:
+        """Writes it to the journal. `cut`: it may have failed at the checkpoint that it began with."""
         name, entry = attempt.entry.cell, attempt.entry
         failures = self._journal.cells[name].failures[entry.version] + 1
         final = hopeless or is_final(kind, failures, int(attempt.spec.get("retries", 2)))
         reason = reason[:REASON_CHARS]
         say(f"{name} attempt {attempt.number} failed{' for good' if final else ''} ({kind}): {reason}")
         details: dict[str, Any] = {"exit_code": code, "reason": reason, "class": kind, "final": final}
+        details.update(
+            {"checkpoint": f"{attempt.checkpoint.name}/{attempt.found.path}"} if cut and attempt.found else {}
+        )
         self._journal.append("cell-failed", cell=name, attempt=attempt.number, **details)

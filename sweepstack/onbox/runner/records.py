@@ -223,6 +223,8 @@ class Entry(NamedTuple):
     `work`: the part of the version that computes; checkpoints stay valid while it is the same, even if other artifacts
     are asked for. `setup`: shell text that prepares its environment, "" for none; `prepared`: the digest of it and the
     code. `retry`: how often a person asked to run the cell again. `salt`: not 0 when it must begin without checkpoints.
+    `origin`: the `work` whose set of checkpoints before the newest it begins with, where it has none of its own; "" for
+    none.
     """
 
     cell: str
@@ -236,6 +238,7 @@ class Entry(NamedTuple):
     setup: str
     prepared: str
     retry: int
+    origin: str = ""
 
 
 class Release(NamedTuple):
@@ -285,33 +288,7 @@ class Queue:
                 return name
             if OURS.fullmatch(name):
                 raise ValueError("names that end so are the runner's own; give the cell another name")
-            env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
-            setup, retry, salt = raw.get("setup", ""), raw.get("retry", 0), raw.get("salt", 0)
-            if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in (retry, salt)):
-                raise ValueError("its setup is no text, or its retry or salt no count")
-            # Empty fields are not part of the digests, so that the checkpoints of older queues are found.
-            more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
-            work = digest_of({"code": raw["code"], "run": raw["run"], "env": env, **more})
-            parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
-            version = digest_of(parts) if len(parts) > 1 else work
-            prepared = digest_of([setup, raw["code"]])
-            entry = Entry(
-                name,
-                raw["params"],
-                raw["config_digest"],
-                raw["code"],
-                raw["run"],
-                env,
-                version,
-                work,
-                setup,
-                prepared,
-                retry,
-            )
-            if entry.config != digest_of({"name": name, "params": entry.params}):
-                raise ValueError("its config digest is not that of its name and parameters")
-            if not DIGEST.fullmatch(entry.code) or not isinstance(entry.run, str):
-                raise ValueError("its code digest or run command is none")
+            entry = _entry_of(name, raw)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             say(f"queue line refused: {error!r}: {line[:200]!r}")
             self.unreadable += 1
@@ -323,3 +300,42 @@ class Queue:
             known = self.cells[name] = []
         known.append(entry)
         return name
+
+
+def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
+    """The version of a cell in a line of the queue. Raises ValueError, KeyError, TypeError, AttributeError."""
+    env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
+    setup, retry, salt = raw.get("setup", ""), raw.get("retry", 0), raw.get("salt", 0)
+    before = raw.get("set_of")
+    counts = (retry, salt, 0 if before is None else before)
+    if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in counts):
+        raise ValueError("its setup is no text, or its retry or salt no count")
+
+    def work_with(salt: int) -> str:
+        # Empty fields are not part of the digests, so that the checkpoints of older queues are found.
+        more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
+        return digest_of({"code": raw["code"], "run": raw["run"], "env": env, **more})
+
+    work = work_with(salt)
+    parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
+    version = digest_of(parts) if len(parts) > 1 else work
+    prepared = digest_of([setup, raw["code"]])
+    entry = Entry(
+        name,
+        raw["params"],
+        raw["config_digest"],
+        raw["code"],
+        raw["run"],
+        env,
+        version,
+        work,
+        setup,
+        prepared,
+        retry,
+        "" if before is None else work_with(before),
+    )
+    if entry.config != digest_of({"name": name, "params": entry.params}):
+        raise ValueError("its config digest is not that of its name and parameters")
+    if not DIGEST.fullmatch(entry.code) or not isinstance(entry.run, str):
+        raise ValueError("its code digest or run command is none")
+    return entry

@@ -43,9 +43,8 @@ def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> t
         retries = dict(old.retries or {}) if old else {}
     else:
         stayed = set(record.cells) & set(new.others) if record else set()
-        told = {"retry", "salt", "manifest"}
         retries = {
-            name: Again.model_validate(retry.model_dump(include=told))
+            name: Again.model_validate(retry.model_dump(include=set(Again.model_fields)))
             for name, retry in sorted(asked.items())
             if name in own or name in stayed
         }

@@ -169,9 +169,9 @@ class Box:
             file = own_file(self.world.metrics_file, name, self.world.cell(name).params)
             (folder / "out" / file).write_text("".join(json.dumps(row) + "\n" for row in metrics))
 
-    def fail(self, name: str, attempt: int = 1, final: bool = True) -> None:
+    def fail(self, name: str, attempt: int = 1, final: bool = True, **more: Any) -> None:
         """A cell fails."""
-        self.log("cell-failed", cell=name, attempt=attempt, exit_code=1, reason="exit code 1", final=final)
+        self.log("cell-failed", cell=name, attempt=attempt, exit_code=1, reason="exit code 1", final=final, **more)
 
     def seal(self, name: str, attempt: int = 1, files: dict[str, bytes] | None = None, **overrides: Any) -> None:
         """A cell finishes and is sealed on the durable tier. `overrides` replace parts of the manifest."""

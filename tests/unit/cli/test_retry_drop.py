@@ -12,7 +12,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.roster import expand
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import ConfigError
-from tests.unit.cli.support import STACK, World, by_name
+from tests.unit.cli.support import CODE, IDENTITY, STACK, World, by_name
 
 
 def mixed(world: World) -> None:
@@ -97,6 +97,83 @@ def test_a_retry_that_was_done_is_counted_up(world: World) -> None:
     assert world.run("retry", "lr0.1").code == 0
     found = on_record(world.store)["lr0.1"]
     assert (found.retry, found.salt) == (2, 1), "its own checkpoint, not that of the run before"
+
+
+# with other checkpoints
+
+CUT = "3f3f3f3f3f3f3f3f/last.json"
+
+
+def cut(world: World, **beat: object) -> None:
+    """lr0.3 failed at the checkpoint that it found."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for name in ("lr0.1", "lr0.9"):
+        box.seal(name)
+    box.start("lr0.3")
+    box.fail("lr0.3", checkpoint=CUT)
+    box.beat(**beat)
+
+
+def test_next_names_the_way_without_a_cut_checkpoint(world: World) -> None:
+    cut(world)
+    told = world.run("status", "--json").json["next"]
+    retry = f"sweepctl retry --stack {STACK} lr0.3 --from-start && pulumi up --stack {STACK}"
+    assert told[1] == f"{retry}    (begins at 0: {CUT} may be cut, and is kept)"
+    assert not any("--from-set" in line for line in told), "there is no bucket"
+
+
+def test_next_names_the_set_before_where_there_is_a_bucket(world: World) -> None:
+    cut(world, uploads={"source": "s3://lab/x", "cells": [], "bytes": 0, "seconds": 0.0, "why": ""})
+    told = world.run("status", "--json").json["next"]
+    assert [("--from-set" in line, "--from-start" in line) for line in told[1:3]] == [(True, False), (False, True)]
+
+
+def test_from_start_begins_without_checkpoints_and_tells_where_they_are(world: World) -> None:
+    cut(world)
+    result = world.run("retry", "lr0.3", "--from-start")
+    assert result.code == 0, result
+    found = on_record(world.store)["lr0.3"]
+    assert (found.retry, found.salt, found.set_of) == (1, 1, None)
+    assert "from nothing" in result.out
+    assert f"mnt/durable/{IDENTITY}/checkpoints/lr0.3/ on the box" in result.out
+
+
+def test_a_retry_that_waits_can_still_be_told_to_begin_at_0(world: World) -> None:
+    """What a person typed last counts, as one retry; and a plain retry goes on with what a fresh one then saved."""
+    cut(world)
+    assert world.run("retry", "lr0.3").code == 0
+    assert world.run("retry", "lr0.3", "--from-start").code == 0
+    assert world.run("retry", "lr0.3", "--json").json["cells"][0]["waits"] is True
+    found = on_record(world.store)["lr0.3"]
+    assert (found.retry, found.salt) == (1, 1)
+    box, digest = world.boxes[0], world.cell("lr0.3").config_digest
+    box.log("cell-started", cell="lr0.3", attempt=2, config_digest=digest, code=CODE, argv=[], slot=0, retry=1)
+    box.fail("lr0.3", attempt=2)
+    assert world.run("retry", "lr0.3").code == 0
+    found = on_record(world.store)["lr0.3"]
+    assert (found.retry, found.salt) == (2, 1)
+
+
+def test_from_set_needs_a_bucket(world: World) -> None:
+    cut(world)
+    refused = world.run("retry", "lr0.3", "--from-set")
+    assert refused.code == 1
+    assert "there is no set before" in refused.err
+    assert f"sweepctl retry --stack {STACK} lr0.3 --from-start" in refused.err
+    assert on_record(world.store) == {}
+    assert world.run("retry", "lr0.3", "--from-set", "--from-start").code == 2
+
+
+def test_from_set_names_the_run_whose_set_it_is(world: World) -> None:
+    cut(world)
+    text = world.file.path.read_text()
+    world.file.path.write_text(text + "    mounts: {/ckpt: {source: s3://lab/x, mode: MOUNT_CACHED}}\n")
+    result = world.run("retry", "lr0.3", "--from-set", "--json")
+    assert result.code == 0, result
+    found = on_record(world.store)["lr0.3"]
+    assert (found.retry, found.salt, found.set_of) == (1, 1, 0)
+    assert result.json["cells"][0]["from_checkpoint"] is True
 
 
 def test_what_runs_is_not_run_again(world: World) -> None:

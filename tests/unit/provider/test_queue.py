@@ -488,9 +488,10 @@ def test_cells_of_another_box_that_run_again_are_in_no_new_cell_s_way(sweep: Swe
 def test_a_retry_on_record_is_an_input_that_changes(sweep: Sweep) -> None:
     box, queue = half_done(sweep)
     now = datetime.now(UTC)
-    add(sweep.store, {"a": Retry(retry=1, salt=1, by="ada", at=now), "other": Retry(retry=3, salt=0, by="ada", at=now)})
+    set_before = Retry(retry=1, salt=1, set_of=0, by="ada", at=now)
+    add(sweep.store, {"a": set_before, "other": Retry(retry=3, salt=0, by="ada", at=now)})
     checked = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job={"slots": 1}))
-    assert checked.inputs.retries == {"a": Again(retry=1, salt=1)}
+    assert checked.inputs.retries == {"a": Again(retry=1, salt=1, set_of=0)}
     assert QUEUE.changes(queue, checked.inputs) == {"retries": Decision.UPDATE}
     (sweep.store.root / "sweep.json").unlink()
     unreadable = QUEUE.check(sweep.op("Queue"), checked.inputs, sweep.queue_inputs(box, job={"slots": 1}))
