@@ -163,7 +163,7 @@ def measure(*counts: int) -> dict[str, Any]:
 
 def _sleeps(sweep: dict[str, Any]) -> None:
     run = f"sleep {SECONDS:g}; echo '[]' > {{out}}/result.json"
-    sweep["job"].update(run=run, resources={"cpu": 1, "memory": "200MB"})
+    sweep["job"].update(run=run, env={"SEED": "{seed}"}, resources={"cpu": 1, "memory": "200MB"})
     sweep["artifacts"] = {"result.json": {"load": "json"}}
 
 

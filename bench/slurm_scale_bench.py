@@ -49,7 +49,8 @@ def of(cells: int, *, made: bool) -> dict[str, Any]:
         try:
             stack.write_config()
             stack.edit_config(lambda sweep: sweep.update(cells={"grid": grid(cells)}))
-            stack.edit_config(lambda sweep: sweep["job"].update(run="sleep 5", resources={"cpu": 1, "memory": "200MB"}))
+            job = {"run": "sleep 5", "env": {axis: f"{{{axis}}}" for axis in grid(cells)}}
+            stack.edit_config(lambda sweep: sweep["job"].update(job, resources={"cpu": 1, "memory": "200MB"}))
             stack.init()
             previews = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
             found: dict[str, Any] = {"preview": least(previews), "previews": previews, "memory": memory(stack)}

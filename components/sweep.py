@@ -59,6 +59,7 @@ class Sweep(pulumi.ComponentResource):
             if one.boxes and (told := first_contact.once(load_profile(one.platform))):
                 screen.say("\n".join(told))
         fleet, shares = shared(fleet)
+        _refuse_new(fleet.main, begun=shares.begun)
         declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
         self._over = bool(fleet.boxes) and not declared
         fleet, code = _code(fleet, project_root)
@@ -117,6 +118,17 @@ class Sweep(pulumi.ComponentResource):
         if hosts:
             pulumi.export("hosts", hosts)
         pulumi.export("next", f"sweepctl {'results' if self._over else 'status'} --stack {pulumi.get_stack()}")
+
+
+def _refuse_new(plan: Plan, *, begun: bool) -> None:
+    """Raises ConfigError for what no cell may start with, unless cells have: then it is told, and they stay as they
+    are. An approval in the stack file is for boxes that are to end, and nothing of this is in their way."""
+    if plan.refused_new is None:
+        return
+    if not begun and plan.approval is None:
+        raise plan.refused_new
+    for problem in plan.refused_new.problems:
+        screen.warn(f"{problem}\nCells have started with it, so it is only told" if begun else problem)
 
 
 def _keep(evidence: str, file: Path) -> None:

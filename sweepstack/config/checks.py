@@ -6,7 +6,7 @@ They read the raw values, so they also run where other keys are wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from pydantic_core import PydanticCustomError
@@ -40,6 +40,11 @@ def cross_checks(
     found += several_nodes(values)
     if roster is not None:
         found += [*_placeholders(values, roster), *_own_files(values, roster)]
+    return mistakes_of(found, document, at)
+
+
+def mistakes_of(found: Iterable[tuple[Loc, str, Any]], document: Document, at: Loc) -> list[Mistake]:
+    """What a check of the config at `at` found, with lines."""
     mistakes = []
     for loc, fix, value in found:
         key = dotted(loc) if value is None else keyed(loc, value)

@@ -77,6 +77,8 @@ WorkDir = Annotated[Text, AfterValidator(_a_work_dir)]
 
 
 def _an_address(value: Any) -> Any:
+    if isinstance(value, str) and not value.isprintable():
+        raise wrong("a folder, or s3://bucket/prefix, in one line and without control characters")
     if not isinstance(value, str) or "://" not in value:
         return _not_a_url(value)
     if not value.startswith(SCHEME):
@@ -124,8 +126,9 @@ class Job(Shape):
     run: Text
     """a shell command with placeholders: every parameter of the cells as `{lr}`, and `{cell}` (its name), `{out}`
     (the folder to write results to, new for each try), `{checkpoints}` (a folder that is kept between tries:
-    [checkpoints.md](checkpoints.md)). Values are quoted for the shell; `${NAME}` is the shell's own.
-    `{lr` without its closing brace is refused; write a brace that is no placeholder with a space: `{ lr: 1}`"""
+    [checkpoints.md](checkpoints.md)). Values are quoted for the shell, so write `--prompt {p}` without quotes of your
+    own: [what the job is given](#what-the-job-is-given). `${NAME}` is the shell's own. `{lr` without its closing brace
+    is refused; write a brace that is no placeholder with a space: `{ lr: 1}`"""
     resources: Resources = Field(default_factory=Resources)
     """what one box must have: [resources](#resources)"""
     setup: Text | None = None

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from sweepstack.config.checks import accepted, cross_checks
+from sweepstack.config.checks import accepted, cross_checks, mistakes_of
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, find, known_platforms
+from sweepstack.config.given import given
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConfig
 from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
@@ -25,6 +26,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.core.roster import Roster, examine
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import ConfigError
 
 __all__ = [
     "PROJECT",
@@ -138,11 +140,17 @@ class StackConfig(OfFile, SweepConfig):
     key = SWEEP
     shape = SweepConfig
     _roster: Roster = PrivateAttr()
+    _refused_new: ConfigError | None = PrivateAttr(default=None)
 
     @property
     def roster(self) -> Roster:
         """Every cell that must exist at the end."""
         return self._roster
+
+    @property
+    def refused_new(self) -> ConfigError | None:
+        """What is refused while no cell of the sweep has started, and only told afterwards; None: nothing."""
+        return self._refused_new
 
     @property
     def volume_mounts(self) -> dict[str, Mount]:
@@ -172,6 +180,8 @@ class StackConfig(OfFile, SweepConfig):
         if mistakes or roster is None or config is None:
             raise refuse(mistakes, document)
         config._roster = roster
+        doubts = mistakes_of(given(values, roster), document, at)
+        config._refused_new = refuse(doubts, document) if doubts else None
         return config
 
 

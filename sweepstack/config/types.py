@@ -37,12 +37,17 @@ def wrong(expected: str) -> PydanticCustomError:
     return PydanticCustomError("expected", "{text}", {"text": f"expected {expected}"})
 
 
+def _read(value: Any, kind: type[int] | type[float] = float) -> int | float:
+    """A number, also as text. Raises ValueError, also for digits of another script, which `float` takes."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).isascii():
+        raise ValueError
+    return kind(value)
+
+
 def _number(expected: str, *, whole: bool = False, zero: bool = False) -> BeforeValidator:
     def read(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise wrong(expected)
         try:
-            number: int | float = int(value) if whole and not isinstance(value, float) else float(value)
+            number = _read(value, int if whole and not isinstance(value, float) else float)
         except ValueError:
             raise wrong(expected) from None
         too_small = number < 0 or (number == 0 and not zero)
@@ -101,7 +106,7 @@ def _lease(value: str) -> str:
 
 
 def _cuda(value: str) -> str:
-    if not re.fullmatch(r"\d+\.\d+\+?", value):
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\+?", value):
         raise ValueError
     return value
 
@@ -159,8 +164,8 @@ def _env_name(value: Any) -> str:
 def _fraction(value: Any) -> float:
     expected = "a part of the budget: 0.8 for 80 %, at most 2"
     try:
-        number = float(value) if not isinstance(value, bool) else 0.0
-    except (TypeError, ValueError):
+        number = _read(value)
+    except ValueError:
         raise wrong(expected) from None
     if not 0 < number <= 2:
         raise wrong(expected)
@@ -170,8 +175,8 @@ def _fraction(value: Any) -> float:
 def _share(value: Any) -> float:
     expected = "a part between 0 and 1, such as 0.98"
     try:
-        number = float(value) if not isinstance(value, bool) else 0.0
-    except (TypeError, ValueError):
+        number = _read(value)
+    except ValueError:
         raise wrong(expected) from None
     if not 0 < number < 1:
         raise wrong(expected)

@@ -23,6 +23,7 @@ PIN = "code"
 """What pins a listed cell to a version of the code; so no parameter is called so."""
 _LONGEST = 4096
 """Characters of one parameter: it stands in a command line, which has its limit, too."""
+_SCIENTIFIC = re.compile(r"[+-]?(\d+\.?\d*e[+-]?\d+|\.\d+(e[+-]?\d+)?)", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"-?(\d+|\d+\.\d+|\d+(\.\d+)?e[+-]\d+)")
 
 
@@ -76,6 +77,17 @@ def _number_spelled_as(text: str) -> Param:
         return text
     number: int | float = int(text) if text.lstrip("-").isdigit() else float(text)
     return number if spell(number) == text else text
+
+
+def number_in(text: Param) -> float | None:
+    """The number that a text is when it has an exponent or no digit before its point: 0.0001 for "1e-4", 0.1 for ".1".
+
+    None for other texts ("1.10" may be a version), and for what is no text.
+    """
+    if not isinstance(text, str) or not _SCIENTIFIC.fullmatch(text):
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def spell(value: Param) -> str:

@@ -1,8 +1,8 @@
 """The roster: every cell that must exist at the end, made from the stack config alone.
 
 A cell's name comes from its axes in axis order (`lr0.1-seed0`), so a default added to `base` renames nothing. Names
-become folders on boxes, volumes and laptops: a name that is unsafe there, or that differs from another by case alone,
-is refused before anything is rented.
+become folders on boxes, volumes and laptops: a name that a person wrote and that is unsafe there, or one that differs
+from another by case alone, is refused before anything is rented.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, read_param, same, spell
+from sweepstack.core.cell_names import name_of, unsafe
+from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, number_in, read_param, same, spell
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.canonical import digest_of, hex_of
@@ -26,10 +27,6 @@ MOST_CELLS = 100_000
 _MOST_COMPARED = 10_000_000
 """Entries of `include` or `exclude` times cells: each entry is held against each cell."""
 _MOST_HINTS = 20
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
-"""sweepstack.core.records.CellName, for the hot path."""
-_OURS = re.compile(r".*\.(partial|superseded)-\d+", re.IGNORECASE)
-"""What the runner calls copies that are not sealed."""
 _PREFIX = re.compile(r"[0-9a-f]{2,64}")
 
 Where = tuple[str | int, ...]
@@ -53,11 +50,14 @@ class Roster:
     """The cells, in the order in which they were written; `dropped`: name → reason, of cells that need not exist.
 
     `pins`: name → the first hex digits of the code that this cell runs. A version, so no part of the cell's identity.
+    `doubled`: cells that a sweep which begins would not have: two of one value. Sweeps that began before this was told
+    may have them.
     """
 
     cells: tuple[Cell, ...]
     dropped: dict[str, str] = field(default_factory=dict)
     pins: dict[str, str] = field(default_factory=dict)
+    doubled: tuple[Problem, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +115,7 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
     drafts = _matrix(cells, base, problems) + _listed(cells, base, problems)
     if problems:
         return None, problems
+    doubled = _doubled([draft for draft in drafts if not draft.name])
     _name_all(drafts, problems)
     for name, reason in cells.drop.items():
         if not reason.strip():
@@ -131,7 +132,7 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
     if not kept and not problems:
         problems.append(_nothing_left(cells, bool(drafts)))
     pins = {draft.name: draft.pin for draft in drafts if draft.pin and draft.name not in cells.drop}
-    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins), [])
+    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins, doubled), [])
 
 
 def _too_many(cells: CellsConfig) -> list[Problem]:
@@ -324,14 +325,14 @@ def _pin(value: Any, where: Where, problems: list[Problem]) -> str:
 
 
 def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:
-    """Names every draft, and refuses unsafe and doubled names with their sources."""
+    """Names every draft, and refuses doubled names, and unsafe ones that a person wrote, with their sources."""
     first: dict[str, _Draft] = {}
     for draft in drafts:
-        draft.name = draft.name or "-".join(f"{axis}{spell(draft.params[axis])}" for axis in draft.axes)
-        unsafe = _unsafe(draft.name)
-        if unsafe:
-            problems.append(Problem(draft.where, f"{draft.source}: {unsafe}"))
+        why = unsafe(draft.name) if draft.name else ""
+        if why:
+            problems.append(Problem(draft.where, f"{draft.source}: {why}"))
             continue
+        draft.name = draft.name or name_of(draft.params, draft.axes)
         earlier = first.setdefault(draft.name.casefold(), draft)
         if earlier is draft:
             continue
@@ -342,21 +343,27 @@ def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:
         )
 
 
+def _doubled(drafts: Sequence[_Draft]) -> tuple[Problem, ...]:
+    """The first two cells that differ only in how a number is written: "1e-4" and 0.0001."""
+    texts = {text for draft in drafts for axis in draft.axes if isinstance(text := draft.params[axis], str)}
+    numbers = {text: number for text in texts if (number := number_in(text)) is not None}
+    first: dict[tuple[Any, ...], _Draft] = {}
+    for draft in drafts if numbers else ():
+        values = [(axis, draft.params[axis]) for axis in draft.axes]
+        alike = tuple((axis, isinstance(value, bool), numbers.get(str(value), value)) for axis, value in values)
+        earlier = first.setdefault(alike, draft)
+        both = [(axis, value) for axis, value in values if not same(earlier.params[axis], value)]
+        if both:
+            words = ", ".join(f"{axis} {spell(value)} is {spell(earlier.params[axis])}" for axis, value in both)
+            text = (
+                f"{earlier.source} and {draft.source} are one cell written in two ways ({words}); take one of them out"
+            )
+            return (Problem(draft.where, text),)
+    return ()
+
+
 def _apart(one: _Draft, other: _Draft) -> str:
     """How two cells get different names. A cell of a matrix has none of its own."""
     if all(draft.where[-1] in ("grid", "zip") for draft in (one, other)):
         return "write one of the values otherwise, or list these cells in cells.list with a `name` each"
     return "give the listed one a `name`"
-
-
-def _unsafe(name: str) -> str:
-    """Why a name can't be a folder everywhere; empty when it can."""
-    if SAFE_NAME.fullmatch(name) and not _OURS.fullmatch(name):
-        return ""
-    if len(name) > 128:
-        return f"the name {name[:40]!r}… has {len(name)} characters, and 128 is the most; list the cell with a `name`"
-    if _OURS.fullmatch(name):
-        return f"the name {name!r} is what unfinished copies are called; list the cell with another `name`"
-    bad = sorted({character for character in name if not re.fullmatch(r"[A-Za-z0-9._+-]", character)})
-    what = f"has {' '.join(repr(character) for character in bad)}" if bad else "does not begin with a letter or digit"
-    return f"the name {name!r} {what} and becomes a folder; list the cell with a `name` of letters, digits and . _ + -"

@@ -41,12 +41,14 @@ class Shares(Record):
     """The answer. `cells`: box → its cells, for each box that the program is to declare, in the program's order.
 
     `left`: box → how many of them are not through; `verified`: cells of the roster with a verified copy in the
-    evidence; `unknown`: why nothing but names could be gone by, "" where the records were read.
+    evidence; `begun`: whether a cell of the sweep has started, also where that is not known; `unknown`: why nothing but
+    names could be gone by, "" where the records were read.
     """
 
     cells: dict[BoxName, tuple[str, ...]]
     left: dict[BoxName, int]
     verified: int = 0
+    begun: bool = False
     unknown: str = ""
 
 
@@ -71,7 +73,8 @@ class Known:
     """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again;
     `ending`: boxes of a teardown that is open: they are declared while a cell is left to train, so that their create
     says what is in its way. `unrecorded`: boxes whose birth record is lost, as a journal or a receipt says: their
-    create asks the platform for them, and rents none for a finished sweep."""
+    create asks the platform for them, and rents none for a finished sweep. `begun`: whether a cell of the sweep has
+    started on any box, also one that has ended; true where that can't be told."""
 
     now: datetime
     boxes: Mapping[str, BoxSeen] = field(default_factory=dict)
@@ -80,13 +83,14 @@ class Known:
     took: Sequence[Took] = ()
     ending: Collection[str] = ()
     unrecorded: Collection[str] = ()
+    begun: bool = False
 
 
 def by_names_alone(asked: Asked, why: str) -> Shares:
     """Where the records can't be read: even by count, and every box is declared, since any of them may be there."""
     owner = by_count((cell.name for cell in asked.cells), _at_work(asked))
     cells = _listed(asked, owner, asked.boxes)
-    return Shares(cells=cells, left={box: len(mine) for box, mine in cells.items()}, unknown=why)
+    return Shares(cells=cells, left={box: len(mine) for box, mine in cells.items()}, begun=True, unknown=why)
 
 
 def shares(asked: Asked, known: Known) -> Shares:
@@ -123,7 +127,10 @@ def shares(asked: Asked, known: Known) -> Shares:
     declared = [box for box in asked.boxes if box in kept or left[box]]
     owner |= _settled(asked, verified, there, declared)
     return Shares(
-        cells=_listed(asked, owner, declared), left={box: left[box] for box in declared}, verified=len(verified)
+        cells=_listed(asked, owner, declared),
+        left={box: left[box] for box in declared},
+        verified=len(verified),
+        begun=known.begun,
     )
 
 

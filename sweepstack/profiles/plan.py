@@ -14,6 +14,7 @@ from sweepstack.core.lease import NONE, LeaseFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
+from sweepstack.onbox.common.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,8 @@ class Plan:
     """Why boxes are rented although the account's balance does not carry them; "" where they are not."""
     checked: tuple[str, ...] = ()
     """What to know of old facts of the profile, an image that is not pinned, and room that is needed: for people."""
+    refused_new: ConfigError | None = None
+    """`StackConfig.refused_new`."""
 
     @property
     def when_drained(self) -> dict[str, str]:

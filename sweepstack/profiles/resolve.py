@@ -220,6 +220,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             *room_words(config, durable),
             *clusters.gpu_hour_words(config, profile, [box.scheduler for box in boxes if box.want == "running"]),
         ),
+        refused_new=config.refused_new,
         site=_site(config, profile, layout, durable),
         network=switched(config, profile).as_input(),
         by_hand=profile.by_hand.as_input() if profile.by_hand is not None else {},

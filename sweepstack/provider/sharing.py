@@ -70,13 +70,17 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
     asks = {box: _asking(evidence, birth) for box, birth in living.items() if birth.native_id is not None}
     found = in_parallel(asks, LOOK_SECONDS)
     given = {(launch.box, launch.generation): frozenset(launch.cells) for launch in store.launches()}
-    boxes, took = {}, []
+    boxes, took, begun = {}, [], False
     for birth in births:
         seen = found.get(birth.box) if living.get(birth.box) is birth else None
         journal = (
             seen.journal
             if seen is not None and seen.journal is not None
             else copied_journal(store, birth.box, birth.generation)
+        )
+        had = given.get((birth.box, birth.generation), frozenset())
+        begun = begun or (
+            bool(had) if journal is None else any(one.state != "pending" for one in journal.cells.values())
         )
         if journal is not None:
             times = cell_times(journal).took
@@ -85,12 +89,13 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
             boxes[birth.box] = BoxSeen(
                 machine=birth.native_id or "",
                 there=seen is None or not seen.lost,
-                given=given.get((birth.box, birth.generation), frozenset()),
+                given=had,
                 journal=journal,
                 reachable=seen is not None and (seen.journal is not None or seen.stopped),
                 resting=seen is not None and seen.stopped,
                 skew=seen.skew if seen is not None else 0.0,
             )
+    unrecorded = _unrecorded(store, asked.boxes.keys() - {birth.box for birth in births})
     teardown, again = store.teardown(), on_record(store)
     superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
     digests = {cell.name: cell.config_digest for cell in asked.cells}
@@ -101,7 +106,8 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
         retries={name: retry.retry for name, retry in again.items()},
         took=took,
         ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
-        unrecorded=_unrecorded(store, asked.boxes.keys() - {birth.box for birth in births}),
+        unrecorded=unrecorded,
+        begun=begun or bool(unrecorded),
     )
 
 

@@ -99,7 +99,7 @@ def test_the_job_has_the_secret_and_nothing_else_does(make_stack: Callable[..., 
 def test_a_job_that_prints_its_secret_and_fails_does_not_show_it(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("printed", cells=("seed0",), boxes=("box-0",))
     with_secret(stack)
-    stack.edit_config(lambda sweep: sweep["job"].update(run='echo "the key is $DRILL_SECRET"; false'))
+    stack.edit_config(lambda sweep: sweep["job"].update(run='echo "the key is $DRILL_SECRET" {seed}; false'))
     result = silent(stack.up(env=ENV))
     assert result.rc != 0
     assert "the key is" in result.text, str(result)

@@ -64,7 +64,7 @@ class NodesStack(SlurmStack):
                 resources={"cpu": 2, "gpu": {"count": 1}, "memory": "1500MB", "partition": "main", "time": "1h"},
             )
             del sweep["job"]["env"]
-            sweep["job"]["env"] = {"SWEEPSTACK_CHECK_TORCH": "0"}  # the GPUs here are files
+            sweep["job"]["env"] = {"SWEEPSTACK_CHECK_TORCH": "0", "SEED": "{seed}"}  # the GPUs here are files
             sweep["cells"]["base"] = {"control": f"{SHARED}/control"}
             sweep["artifacts"] = {"result.json": {"load": "json", "keys": ["w"], "finite": "require"}}
             sweep["overrides"]["slurm"].update(price_per_gpu_hour=3_600_000)

@@ -47,6 +47,7 @@ class NodesStack(HostStack):
         def several(sweep: dict[str, Any]) -> None:
             run = "torchrun --nproc-per-node 1 train.py {out} {control}"
             sweep["job"].update(nodes=2, timeout="1h", run=run)
+            sweep["job"]["env"]["SEED"] = "{seed}"
             sweep["cells"]["base"] = {"control": str(self.control)}
             sweep["artifacts"] = {"result.json": {"load": "json", "keys": ["w"], "finite": "require"}}
             sweep["boxes"]["box-0"]["peers"] = [self.peer.address]

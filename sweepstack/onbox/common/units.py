@@ -17,9 +17,9 @@ _UNITS = {
     "TIB": 2**40,
 }
 _SPELLED = {name: name.replace("IB", "iB") for name in _UNITS}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)(\+?)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?B)(\+?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
@@ -17,6 +17,7 @@ from components.sweep import Sweep
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.records import CellText
+from sweepstack.launch.cell_shares import Shares
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
@@ -47,8 +48,10 @@ class Outputs(pulumi.runtime.Mocks):
         later["stdout"] = "python=3.11.7"
         return native, {**later, **args.inputs}
 
+    shares: ClassVar[dict[str, str]] = {}
+
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
-        return {}
+        return self.shares
 
 
 class Monitor(pulumi_mocks.MockMonitor):
@@ -89,6 +92,30 @@ def inputs(request: Any) -> dict[str, Any]:
     from google.protobuf import json_format
 
     return json_format.MessageToDict(request.object)
+
+
+@pytest.mark.parametrize(
+    ("begun", "approval", "said"),
+    [
+        (False, "encryptionsalt", ""),
+        (True, "encryptionsalt", "Cells have started with it, so it is only told"),
+        (False, APPROVAL, "the job never gets seed"),
+    ],
+)
+def test_what_no_cell_may_start_with_is_only_told_once_cells_have(
+    begun: bool, approval: str, said: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("components.screen.warn", told.append)
+    found = Shares(cells={"box-0": ()}, left={"box-0": 6}, begun=begun)
+    monkeypatch.setattr(Outputs, "shares", {"shares": found.model_dump_json()})
+    text = GOOD.replace(" --seed {seed}", "").replace("encryptionsalt", approval)
+    if said:
+        assert ("sweepstack:index:Box", "box-0") in requests(project, text)
+        assert any("line 11  cells.grid.seed  the job never gets seed" in line and said in line for line in told)
+    else:
+        with pytest.raises(ConfigError, match="1 mistake; nothing was rented"):
+            requests(project, text)
 
 
 TWO = GOOD.replace("{box-0: {want: running}}", "{box-0: {want: running}, box-1: {want: running}}")

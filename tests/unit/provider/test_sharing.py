@@ -26,12 +26,20 @@ def test_started_cells_stay_and_the_new_box_gets_half_of_the_rest(sweep: Sweep) 
     sweep.roster = ("a", "b", "c", "d", "e", "f")
     sweep.hold(*sweep.roster)
     box = sweep.box()
+    assert not answer(sweep.project, asked(sweep, "box-0")).begun
     sweep.queue(box)
     sweep.until_state(box, "running", "a", "b")
     found = answer(sweep.project, asked(sweep, "box-0", "box-1"))
     assert {"a", "b"} < set(found.cells["box-0"])
     assert found.left == {"box-0": 4, "box-1": 2}
     assert answer(sweep.project, asked(sweep, "box-0", "box-1")) == found
+    assert found.begun
+
+
+def test_a_sweep_has_begun_where_cells_were_given_to_a_box_whose_journal_is_lost(sweep: Sweep) -> None:
+    box = sweep.trained()
+    sweep.vanish(box)
+    assert answer(sweep.project, asked(sweep, "box-0")).begun
 
 
 def test_what_is_verified_needs_no_box_until_it_is_asked_for_again(sweep: Sweep) -> None:
