@@ -321,6 +321,12 @@ def _failed(entry: Entry, before: CellProgress) -> CellProgress:
     )
 
 
+def _resealing(entry: Entry, before: CellProgress) -> CellProgress:
+    """What its last attempt left is being sealed, by other artifacts than it failed by."""
+    at, worker = _time(entry), str(entry.get("worker", ""))
+    return replace(before, state="running", started_at=at, final=False, worker=worker)
+
+
 def _sealed(entry: Entry, before: CellProgress) -> CellProgress:
     return CellProgress(  # `replace` takes three times as long, and most entries of a journal are of this kind
         before.name,
@@ -365,6 +371,7 @@ def _refused(entry: Entry, before: CellProgress) -> CellProgress:
 
 _CHANGES: dict[str, Callable[[Entry, CellProgress], CellProgress]] = {
     "cell-started": _started,
+    "cell-resealing": _resealing,
     "cell-failed": _failed,
     "cell-sealed": _sealed,
     "cell-found-sealed": _found_sealed,

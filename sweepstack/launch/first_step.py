@@ -136,6 +136,8 @@ def first_end(entries: Sequence[Entry]) -> Entry | None:
         attempt = entry.get("cell"), entry.get("attempt")
         if entry["event"] == "cell-started":
             firsts.setdefault(entry.get("slot"), attempt)
+        elif entry["event"] == "cell-resealing":
+            firsts[entry["cell"]] = attempt
         elif entry["event"] in _SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
             return entry
     return None
@@ -182,7 +184,7 @@ def _silent_setup(setup: str, channel: Channel, seconds: float) -> str:
 
 def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) -> bool:
     if entry["event"] != "cell-started":
-        return False
+        return bool(entry["event"] == "cell-resealing")
     name = str(entry["cell"])
     folder = box_layout.attempt_dir(name, int(entry["attempt"]))
     paths = [f"{folder}/log.txt"]

@@ -53,7 +53,7 @@ _OURS = re.compile(
 """All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
 _LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
-_BESIDE_OUT = (["log.txt"], ["pid"], ["nodes.json"])
+_BESIDE_OUT = (["log.txt"], ["pid"], ["nodes.json"], ["left.json"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
 

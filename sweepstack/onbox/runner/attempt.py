@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomically
 from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.runner import nodes
@@ -33,6 +33,7 @@ from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
 from sweepstack.onbox.runner.threads import LAUNCHER, share_of_cpus, thread_limits
 
 LAST_LINE, TAIL = 200, 16384
+LEFT = "left.json"
 LOG_ROOM = 64 << 10
 """Bytes reserved for a log, so that a program can still write its error when the disk is full."""
 CHECKPOINT = re.compile(r"step-([0-9]+)-[0-9a-f]{64}\.ckpt")
@@ -285,6 +286,32 @@ class Attempt:
 def checkpoint_name(config: str, work: str) -> str:
     """The name of the folder with a cell's checkpoints: they go on for this config and this work alone."""
     return hex_of(digest_of([config, work]))[:16]
+
+
+class Left(NamedTuple):
+    """What is known of an attempt that ended with exit code 0, and that its files alone failed: it can be sealed later,
+    by other artifacts.
+
+    `facts`: its manifest, without its files. `since`: see `Attempt.since`. `seconds`: how long it ran.
+    """
+
+    facts: dict[str, Any]
+    since: int
+    seconds: float
+
+    def write(self, folder: Path) -> None:
+        """Keeps it beside the attempt's files. Raises OSError."""
+        write_atomically(folder / LEFT, json.dumps(self._asdict()).encode() + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Left | None:
+        """None where nothing is known, or the files are gone."""
+        try:
+            known = json.loads((folder / LEFT).read_bytes())
+            found = cls(dict(known["facts"]), int(known["since"]), float(known["seconds"]))
+            return found if (folder / "out").is_dir() and (folder / "log.txt").is_file() else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
 
 class Environment(NamedTuple):

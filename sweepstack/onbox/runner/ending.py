@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.runner.attempt import Attempt, Environment
+from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
 from sweepstack.onbox.runner.cell_processes import end_cells, end_group
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.disk import DiskGate
@@ -70,6 +70,7 @@ class Endings:
             self._write_failure(attempt, code, attempt.ended.reason, attempt.ended.kind, attempt.ended.final)
             return
         tail = ""
+        facts: dict[str, Any] = {}
         try:
             reason, tail = attempt.close_log(code)
             if attempt.watch is not None and attempt.watch.last_look():
@@ -85,24 +86,52 @@ class Endings:
             if changed is not None:  # it started with the right code, and may have read changed files later
                 facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
                 say(f"{name}: its code was changed while it ran: {changed.reason}")
-            with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
-                manifest, size = seal(
-                    self._cells,
-                    attempt.out,
-                    attempt.log,
-                    attempt.spec,
-                    facts,
-                    self._uploads.flush,
-                    attempt.since(),
-                    lambda: turn.enter_context(self._journal.turn()),
-                    self._journal.is_ours,
-                )
-                self._sealed(attempt, manifest, size)
+            self._seal(attempt, Left(facts, attempt.since(), attempt.seconds()))
         except RemoteStopped:
             return  # its outcome is not known: the next runner goes on with it
         except (CellFailure, OSError) as error:
+            if isinstance(error, FilesFailure):
+                with contextlib.suppress(OSError):  # then it can't be sealed later
+                    Left(facts, attempt.since(), attempt.seconds()).write(attempt.folder)
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
+
+    def reseal(self, attempt: Attempt, left: Left) -> None:
+        """Seals what an attempt left that its files alone failed, by the artifacts that are asked for now; or records
+        why that is no result either. Nothing is trained. Blocks while files are copied."""
+        try:
+            self._seal(attempt, left, resealed=True)
+        except RemoteStopped:
+            return  # the next runner goes on with it
+        except (CellFailure, OSError) as error:
+            self.failed(attempt, 0, error, "", False)
+
+    def _seal(self, attempt: Attempt, left: Left, **more: Any) -> None:
+        """Seals an attempt's files, and writes that to the journal. `more`: what its manifest and its line say beside.
+        Raises CellFailure, RemoteStopped, OSError."""
+        with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
+            manifest, size = seal(
+                self._cells,
+                attempt.out,
+                attempt.log,
+                attempt.spec,
+                {**left.facts, **more},
+                self._uploads.flush,
+                left.since,
+                lambda: turn.enter_context(self._journal.turn()),
+                self._journal.is_ours,
+            )
+            self._journal.append(
+                "cell-sealed",
+                cell=attempt.entry.cell,
+                attempt=attempt.number,
+                config_digest=attempt.entry.config,
+                manifest=manifest,
+                bytes=size,
+                seconds=round(left.seconds, 1),
+                **more,
+            )
+        say(f"{attempt.entry.cell} sealed, {size} bytes")
 
     def _was_told(self, code: int) -> bool:
         """Whether this runner is to end, so that the cell's end says nothing of the cell. A scheduler that cancels or
@@ -113,18 +142,6 @@ class Endings:
         while not self._told() and time.monotonic() < ends:
             time.sleep(0.05)
         return self._told()
-
-    def _sealed(self, attempt: Attempt, manifest: str, size: int) -> None:
-        self._journal.append(
-            "cell-sealed",
-            cell=attempt.entry.cell,
-            attempt=attempt.number,
-            config_digest=attempt.entry.config,
-            manifest=manifest,
-            bytes=size,
-            seconds=round(attempt.seconds(), 1),
-        )
-        say(f"{attempt.entry.cell} sealed, {size} bytes")
 
     def _note_environment(self, environment: Environment) -> None:
         """Writes to the journal what is installed, once for each digest that manifests name; logs what changed."""

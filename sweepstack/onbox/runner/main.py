@@ -41,7 +41,7 @@ from typing import Any
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.attempt import Attempt, Left
 from sweepstack.onbox.runner.cell_processes import end_cells, end_children
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
@@ -92,7 +92,8 @@ class Runner:
         self.journal = self._open_journal()
         fsync_directory(home)
         queue = Queue(home / "queue.jsonl", shared="shared" in spec)
-        self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"])
+        left = lambda cell, number: Left.read(home / "cells" / cell / str(number)) is not None  # noqa: E731
+        self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"], left)
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended)
@@ -155,7 +156,7 @@ class Runner:
             while not self.stop:
                 self._collect()
                 self._take_in()
-                while self._start_one():
+                while self._reseal_one() or self._start_one():
                     pass
                 if not (self.running or self.finishing or self.setups.busy) and self._drained():
                     return self._rest(self.schedule.verdict())
@@ -285,6 +286,31 @@ class Runner:
             self.syncs.append(self.pool.submit(self.journal.sync))  # only a power cut could lose the line, and the cell
         return True
 
+    def _reseal_one(self) -> bool:
+        """Begins to seal the files of one more cell that its files failed before, if other artifacts are asked for now.
+        It takes no slot. False when it began none."""
+        spec = self.spec()
+        if not self.schedule.to_reseal or self.stop or len(self.finishing) >= SEALERS:
+            return False
+        if not self.gate.is_open(spec, len(self.running)):
+            return False
+        with self.journal.turn(LOCK_SECONDS) as mine:
+            entry = self.schedule.pop_to_reseal(self._busy()) if mine else None
+            if entry is None:
+                return False
+            number = self.journal.cells[entry.cell].attempt
+            attempt = Attempt(self.home, self.checkpoints, self.scratch, spec, entry, number, 0, 0)
+            left = Left.read(attempt.folder)
+            if left is None:  # just now its files went away: it is trained
+                self._touch(entry.cell)
+                return False
+            self.schedule.announce()
+            self.journal.append("cell-resealing", cell=entry.cell, attempt=number, version=entry.version)
+        future = self.pool.submit(self.endings.reseal, attempt, left)
+        self.finishing[entry.cell] = attempt, future
+        future.add_done_callback(lambda _: self._wake())
+        return True
+
     def _claim(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         self._take_in()
         return self._claim_next(spec, slot)
@@ -335,7 +361,7 @@ class Runner:
             if not locked:
                 return False
             self._take_in()
-            if self.schedule.ready and not self.schedule.settled:
+            if self.schedule.to_reseal or (self.schedule.ready and not self.schedule.settled):
                 return False
             self.drained_at = queued(self.home)
             os.close(self._lock)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.runner.failure import FILES
 
 LOCK_SECONDS = 1.0
 """A lock is tried for so long: a process that checks whether it is held takes it for a moment."""
@@ -75,6 +76,7 @@ class Progress:
         self.threads: dict[str, int] = {}  # version → what its first attempt here was given; 0: the libraries chose
         self.refused: set[str] = set()
         self.worker = ""  # who started it last, on a box of several workers
+        self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
 
 
 class Journal:
@@ -195,12 +197,15 @@ class Journal:
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
-            cell.worker = entry.get("worker", "")
+            cell.worker, cell.by_files = entry.get("worker", ""), False
+        elif event == "cell-resealing":
+            cell.state, cell.version, cell.worker = "started", entry["version"], entry.get("worker", "")
         elif event == "cell-failed":
+            cell.by_files = cell.by_files or (entry.get("class") == FILES and entry["exit_code"] == 0)
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state = "failed" if entry["final"] else "retry"
         elif event in ("cell-sealed", "cell-found-sealed"):
-            cell.state, cell.config = "sealed", entry["config_digest"]
+            cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
             cell.retry = entry.get("retry", cell.retry)
             self.largest = max(self.largest, entry.get("bytes", 0))
         elif event == "cell-dropped":

@@ -15,12 +15,23 @@ from sweepstack.onbox.runner.sealing import sealed_manifest
 class Schedule:
     """The waiting cells in the queue's order, then the cells to be retried. For one thread.
 
-    `held`: cells that this runner can't start. `again`: running cells that a person asked to run again; a hung one is
-    ended for that. `settled`: no waiting cell may start now, as the last `pop` found.
+    `to_reseal`: cells whose files are tried first, before they are trained again. `held`: cells that this runner can't
+    start. `again`: running cells that a person asked to run again; a hung one is ended for that. `settled`: no waiting
+    cell may start now, as the last `pop` found.
     """
 
-    def __init__(self, queue: Queue, journal: Journal, cells: Path, identity: str) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        journal: Journal,
+        cells: Path,
+        identity: str,
+        left: Callable[[str, int], bool] = lambda *_: False,
+    ) -> None:
+        """`left`: whether the files of a cell's attempt are there to be sealed later."""
         self.ready: collections.deque[str] = collections.deque()
+        self.to_reseal: collections.deque[str] = collections.deque()
+        self._left = left
         self.held: set[str] = set()
         self.again: set[str] = set()
         self.announced = self.settled = False
@@ -65,6 +76,8 @@ class Schedule:
                     details: dict[str, Any] = {"cell": name, "manifest": sealed[0], "config_digest": version.config}
                     details.update({"retry": sealed[1]} if sealed[1] else {})
                     self._journal.append("cell-found-sealed", wait=False, **details)
+                elif self._reseals(version):
+                    self.to_reseal.append(name)
                 else:
                     self.ready.append(name)
         if found:
@@ -102,6 +115,30 @@ class Schedule:
         self.ready.extendleft(reversed(waiting))
         self.settled = chosen is None
         return chosen
+
+    def pop_to_reseal(self, busy: Container[str]) -> Entry | None:
+        """Removes the next cell whose files are to be sealed as they are, and returns the version that asks for it;
+        None when there is none."""
+        while self.to_reseal:
+            name = self.to_reseal.popleft()
+            entry = None if name in busy else self._version(name)
+            if entry is not None and self._reseals(entry):
+                return entry
+            if entry is not None:  # a person asked to train it again meanwhile
+                self.settled = False
+                self.ready.append(name)
+        return None
+
+    def _reseals(self, entry: Entry) -> bool:
+        """Whether what this version computes is there already, and only its artifacts are others than those that the
+        last attempt failed by."""
+        progress = self._journal.cells[entry.cell]
+        if not progress.by_files or entry.retry != progress.retry:
+            return False
+        ran = [
+            one for one in self.queue.cells[entry.cell] if isinstance(one, Entry) and one.version == progress.version
+        ]
+        return any(one.work == entry.work for one in ran) and self._left(entry.cell, progress.attempt)
 
     def announce(self) -> None:
         """Writes the runner's start to the journal, before its first event only: a runner with nothing to do leaves the

@@ -214,7 +214,7 @@ class Worker(Runner):
                 return False
             self._read_all()
             settled = self._none_fits() or (self.schedule.settled and not self._waits_for_setup())
-            if self.schedule.ready and not settled:
+            if self.schedule.to_reseal or (self.schedule.ready and not settled):
                 return False
             open_cells = self.schedule.open_cells()
             held_back = self.schedule.held

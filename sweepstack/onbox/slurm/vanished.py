@@ -16,7 +16,7 @@ from sweepstack.onbox.slurm.standing import WORKERS, Standing
 
 MOST_NAMED = 2
 """Workers, and cells of each, that are named."""
-_CELLS = ("cell-started", "cell-sealed", "cell-failed", "cell-dropped")
+_CELLS = ("cell-started", "cell-resealing", "cell-sealed", "cell-failed", "cell-dropped")
 
 
 def words(native_id: str, home: Path, found: Standing, ended: Mapping[str, str] | None = None) -> list[str]:
@@ -50,7 +50,7 @@ def _held(home: Path) -> dict[str, list[str]]:
     for entry in standing.entries(home, _CELLS):
         with contextlib.suppress(KeyError):
             holder.pop(str(entry["cell"]), None)
-            if entry["event"] == "cell-started":
+            if entry["event"] in ("cell-started", "cell-resealing"):
                 holder[str(entry["cell"])] = str(entry["worker"])
     found: dict[str, list[str]] = {}
     for cell, worker in holder.items():

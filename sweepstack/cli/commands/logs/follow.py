@@ -255,6 +255,8 @@ class CellFollow(Follow):
         kind, reason = entry["event"], str(entry.get("reason") or "")
         if kind == "cell-started":
             self.attempt, self._ending = int(entry["attempt"]), None
+        elif kind == "cell-resealing":
+            self._ending = None
         elif kind == "cell-failed":
             self.ended[self.attempt] = f"failed: {reason}"
             self._ending = Ending(NO, f"{self.cell} failed for good: {reason}") if entry["final"] else None
