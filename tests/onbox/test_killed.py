@@ -278,9 +278,9 @@ MOMENTS = {
     "before the rename": "sealing.publish = die",
     "between making room and the rename": """
         aside = sealing.set_aside
-        def set_aside(path, cell):
-            aside(path, cell)
-            if path.name == cell:
+        def set_aside(path, *stem):
+            aside(path, *stem)
+            if not stem:
                 die()
         sealing.set_aside = set_aside""",
     "after the rename": """

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomically
 from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
@@ -129,7 +130,7 @@ class Attempt:
             raise CellFailure(f"its code is not on this box: {self.entry.code}")
         self.argv[2], env = fill(self.entry.run, self._values, shlex.quote), self._env()
         if self.folder.exists():  # the journal's line about it was lost in a power cut
-            os.rename(self.folder, self.folder.with_name(f"{self.number}.unrecorded-{time.time_ns()}"))
+            set_aside(self.folder, self.folder.with_name(f"{self.number}.unrecorded"))
         self.out.mkdir(parents=True)
         self._new_at, self._ahead = os.stat(self.out).st_ctime_ns, time.time() - time.monotonic()
         self.found = newest(self.checkpoint)

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.aside import set_aside
+from sweepstack.onbox.common.canonical import sha256_hex, write_json_atomically
 from sweepstack.onbox.runner.rclone import Remote, RemoteFailed, RemoteStopped, why_no_fuse
 from sweepstack.onbox.runner.records import say
 
@@ -72,14 +73,14 @@ def _copy(remote: Remote, target: Path) -> None:
             return
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    staged = target.with_name(f"{target.name}.partial")  # an interrupted copy is continued here
+    # An interrupted copy is continued here: of this source alone, or the folder would hold files of two.
+    staged = target.with_name(f"{target.name}.partial-{sha256_hex(remote.source.encode())[:8]}")
     say(f"copying {remote.source} to {target}")
     if not remote.fetch("", staged):
         raise RemoteFailed(f"{remote.source} holds nothing. Next: correct mounts in the stack file, then `pulumi up`")
-    if target.exists():
-        os.rename(target, target.with_name(f"{target.name}.superseded-{time.time_ns()}"))
+    set_aside(target)
+    write_json_atomically(done, {"source": remote.source})  # counts once the folder is there, which comes last
     os.rename(staged, target)
-    write_json_atomically(done, {"source": remote.source})
 
 
 def _mount(remote: Remote, target: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_bytes
@@ -71,7 +72,7 @@ def seal(
     cell, attempt = facts["cell"], facts["attempt"]
     sources, names = collect(out, log, spec["artifacts"], spec.get("metrics"), since)
     partial = cells / f"{cell}.partial-{attempt}"
-    set_aside(partial, cell)
+    set_aside(partial, cells / f"{cell}.superseded")  # an earlier runner's: it may be the last copy
     partial.mkdir()
     try:
         files: list[dict[str, Any]] = []
@@ -238,7 +239,7 @@ def flush_and_forget(path: Path) -> None:
 def publish(partial: Path, final: Path, still: Callable[[], object] = bool) -> None:
     """Renames a checked copy to its final name. A folder that was there, sealed for another config, is kept under
     another name; when `still`, which is called before the last step, raises, it gets its name back."""
-    aside = set_aside(final, final.name)
+    aside = set_aside(final)
     try:
         still()
     except BaseException:
@@ -248,16 +249,3 @@ def publish(partial: Path, final: Path, still: Callable[[], object] = bool) -> N
         raise
     os.rename(partial, final)
     fsync_directory(final.parent)
-
-
-def set_aside(path: Path, cell: str) -> Path | None:
-    """Renames what has this name on the durable tier: files of an earlier attempt or box may be the last copy. Returns
-    its new name; None when nothing was there."""
-    number, kept = 1, None
-    while os.path.lexists(path):
-        aside = path.with_name(f"{cell}.superseded-{number}")
-        if not os.path.lexists(aside):
-            os.rename(path, aside)
-            kept = aside
-        number += 1
-    return kept
