@@ -145,7 +145,8 @@ class Manifest(BaseModel):
 
     `setup`: the digest of set-up and code, None where there was none. `provenance`: what was known of the code when it
     was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
-    `doubts`: sentences, each a reason why a person has to look at the files before they count.
+    `doubts`: sentences, each a reason why a person has to look at the files before they count. `skipped`: (path, what
+    it is) of links, sockets and pipes that were left out.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -167,6 +168,7 @@ class Manifest(BaseModel):
     setup: str | None = None
     provenance: dict[str, Any] = Field(default={})
     doubts: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
     files: tuple[FileEntry, ...]
 
 

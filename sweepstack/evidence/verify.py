@@ -48,7 +48,7 @@ from sweepstack.evidence.manifest import (
 from sweepstack.evidence.seal_resolution import BoxView, Standing, SweepJournals, gather
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.tally import Clock, Progress, Said
-from sweepstack.loaders.base import LoadResult, Reader
+from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.placeholders import own_file
@@ -332,6 +332,8 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
             elif result is not None:
                 reasons += [f"{file.path} {reason}" for reason in result.reasons]
                 notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
+        if manifest.skipped:
+            notes.append(f"left out: {some([f'{path} is a {what}' for path, what in manifest.skipped])}")
     doubted = [printable(doubt, DOUBT) for doubt in manifest.doubts[:DOUBTS]] if manifest is not None else []
     # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
     state: CellState = "sealed" if untold else "suspect" if doubted else "verified"

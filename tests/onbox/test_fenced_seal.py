@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.onbox.runner.own_files import Own
 from sweepstack.onbox.runner.records import Journal
 from sweepstack.onbox.runner.sealing import MANIFEST, seal
 from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
@@ -33,10 +34,11 @@ def journal(home: Path, worker: str) -> SharedJournal:
 
 def sealed_by(home: Path, journal: Journal, attempt: int, halt: Callable[[], object] = bool) -> None:
     """Seals the cell as the runner does. `halt`: called in the turn, before the folder gets its name."""
-    out, log = home / f"out-{attempt}", home / f"log-{attempt}"
-    out.mkdir()
+    out, log = home / f"box/c/{attempt}/out", home / f"log-{attempt}"
+    out.mkdir(parents=True)
     (out / "result.json").write_text(str(attempt))
     log.write_text("done")
+    own = Own(out, home / f"scratch/c/{attempt}", home / "checkpoints/c/version")
     with contextlib.ExitStack() as turn:
 
         def before() -> None:
@@ -44,7 +46,7 @@ def sealed_by(home: Path, journal: Journal, attempt: int, halt: Callable[[], obj
             halt()
 
         facts = {"cell": "c", "attempt": attempt}
-        digest, size = seal(home / "cells", out, log, SPEC, facts, before=before, still=journal.is_ours)
+        digest, size = seal(home / "cells", own, log, SPEC, facts, before=before, still=journal.is_ours)
         journal.append("cell-sealed", cell="c", attempt=attempt, config_digest="x", manifest=digest, bytes=size)
 
 

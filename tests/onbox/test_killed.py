@@ -270,7 +270,7 @@ def test_sealed_copy_of_another_config_is_no_result_and_is_kept_aside(make_box: 
 MOMENTS = {
     "while copying": """
         def copy(source, target):
-            target.write_bytes(source.read_bytes()[:1])
+            target.write_bytes(source.file.read_bytes()[:1])
             die()
         sealing.copy = copy""",
     "before the copy is on the disk": "sealing.flush_and_forget = die",

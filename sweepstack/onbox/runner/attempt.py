@@ -27,6 +27,7 @@ from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
+from sweepstack.onbox.runner.own_files import Own, time_at
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
@@ -136,6 +137,7 @@ class Attempt:
         self.found = newest(self.checkpoint)
         for folder in (self.checkpoint, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
+        self._new_there = time_at(self.checkpoint)
         command = self._command()
         with open(self.log, "xb", buffering=0) as log:
             room = room_at(self.folder)
@@ -184,10 +186,15 @@ class Attempt:
         beat = last_beat(self.home.parent.parent / box_layout.PATROL, self.entry.cell, self.number - 1)
         return doubt(self.found, self.checkpoint, kind, self.seconds(), beat)
 
-    def since(self) -> int:
-        """When its folder `out` was made (ctime in ns, by the file system's clock): its files there are younger. 0 when
-        that is not known, since the clock was set back meanwhile."""
-        return 0 if time.time() - time.monotonic() < self._ahead - CLOCK_SECONDS else self._new_at
+    def since(self) -> tuple[int, int]:
+        """When it began (ns), by the clock of the box's disk and by that of the tier: what it wrote there is younger. 0
+        where that is not known, as when the clock was set back meanwhile."""
+        back = time.time() - time.monotonic() < self._ahead - CLOCK_SECONDS
+        return (0, 0) if back else (self._new_at, self._new_there)
+
+    def own(self, since: tuple[int, int]) -> Own:
+        """Its folders."""
+        return Own(self.out, self.scratch, self.checkpoint, since)
 
     def seconds(self) -> float:
         """Seconds since it began."""
@@ -297,7 +304,7 @@ class Left(NamedTuple):
     """
 
     facts: dict[str, Any]
-    since: int
+    since: tuple[int, int]
     seconds: float
 
     def write(self, folder: Path) -> None:
@@ -309,7 +316,8 @@ class Left(NamedTuple):
         """None where nothing is known, or the files are gone."""
         try:
             known = json.loads((folder / LEFT).read_bytes())
-            found = cls(dict(known["facts"]), int(known["since"]), float(known["seconds"]))
+            here, there = known["since"]
+            found = cls(dict(known["facts"]), (int(here), int(there)), float(known["seconds"]))
             return found if (folder / "out").is_dir() and (folder / "log.txt").is_file() else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -112,12 +112,11 @@ class Endings:
         with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
             manifest, size = seal(
                 self._cells,
-                attempt.out,
+                attempt.own(left.since),
                 attempt.log,
                 attempt.spec,
                 {**left.facts, **more},
                 self._uploads.flush,
-                left.since,
                 lambda: turn.enter_context(self._journal.turn()),
                 self._journal.is_ours,
             )

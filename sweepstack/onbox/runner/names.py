@@ -21,7 +21,7 @@ LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 def plain(path: str, taken: Collection[str] = ()) -> str:
     """The name under which a file is sealed: `path` itself if possible. `taken`: the folded names of other files."""
-    named = "/".join(part if _is_plain(part) else escaped(part) for part in path.split("/"))
+    named = legible(path)
     if _fits(named) and fold(named) not in taken:
         return named
     above, slash, last = named.rpartition("/")
@@ -30,6 +30,11 @@ def plain(path: str, taken: Collection[str] = ()) -> str:
         if _fits(lower) and fold(lower) not in taken:
             return lower
     return MARK + sha256_hex(os.fsencode(path))
+
+
+def legible(path: str) -> str:
+    """A path as text that every record can hold: each part as it is if possible, else escaped."""
+    return "/".join(part if _is_plain(part) else escaped(part) for part in path.split("/"))
 
 
 def escaped(part: str) -> str:

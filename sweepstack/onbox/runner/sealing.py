@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_bytes
-from sweepstack.onbox.runner.names import fold, original, plain
+from sweepstack.onbox.runner.names import fold, legible, original, plain
+from sweepstack.onbox.runner.own_files import Own, kind_of, open_below
 from sweepstack.onbox.runner.records import now
 
 MANIFEST, LOG = "manifest.json", "log.txt"
@@ -38,57 +40,73 @@ class FilesFailure(CellFailure):
     """The files that the attempt left are at fault, by themselves: to train again as it is would leave the same."""
 
 
+class Unread(SweepstackError):
+    """A file of `{out}` can't be read. The message is the reason; `by_itself`: the same holds when it is read again."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.strerror or str(error))
+        self.by_itself = error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOENT, errno.ENOTDIR)
+
+
 class Source(NamedTuple):
-    """A file to seal: its path here, its path in the sealed folder, its role."""
+    """A file to seal: its path here, its path in the sealed folder, its role; the folder below which it is opened, and
+    what was seen of it there."""
 
     file: Path
     path: str
     role: str
+    root: Path
+    status: os.stat_result
+
+
+class Collected(NamedTuple):
+    """What is sealed of `{out}`. `names`: name in the sealed folder → own name, where these differ. `skipped`: (path,
+    what it is) of what is no file and was left out. `doubts`: sentences, for what a person has to look at."""
+
+    sources: list[Source]
+    names: dict[str, str]
+    skipped: list[tuple[str, str]]
+    doubts: list[str]
 
 
 def seal(
     cells: Path,
-    out: Path,
+    own: Own,
     log: Path,
     spec: dict[str, Any],
     facts: dict[str, Any],
     flush: Callable[[str, int, Path], None] = lambda *_: None,
-    since: int = 0,
     before: Callable[[], object] = bool,
     still: Callable[[], object] = bool,
     doubts: Sequence[str] = (),
 ) -> tuple[str, int]:
     """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
 
-    `facts`: the manifest without its files and `sealed_at`. `flush`: returns when the whole folder has reached the
-    bucket, if there is one. `since`: an artifact that was last changed before (ctime, ns) is of an earlier attempt.
+    `own`: what is older than that attempt is of an earlier one. `facts`: the manifest without its files and
+    `sealed_at`. `flush`: returns when the whole folder has reached the bucket, if there is one.
     `before`: called just before the folder gets its final name, and `still` once that name is free: what they raise
     leaves the folder without it. Where another made a folder of that name since, that one stays, and OSError is raised.
     `doubts`: sentences; with any, the cell is `suspect` until a person has looked.
-    Raises CellFailure, and OSError when the durable tier can't
-    be written; under the final name there is then what was there before. Killed at any moment, it leaves no wrong file
-    under the final name.
+    Raises CellFailure, and OSError when the durable tier can't be written; under the final name there is then what was
+    there before. Killed at any moment, it leaves no wrong file under the final name.
     """
     cell, attempt = facts["cell"], facts["attempt"]
-    sources, names = collect(out, log, spec["artifacts"], spec.get("metrics"), since)
+    found = collect(own, log, spec["artifacts"], spec.get("metrics"))
     partial = cells / f"{cell}.partial-{attempt}"
     set_aside(partial, cells / f"{cell}.superseded")  # an earlier runner's: it may be the last copy
     partial.mkdir()
     try:
-        files: list[dict[str, Any]] = []
-        for source in sources:
-            target = partial / source.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            size, sha256 = copy(source.file, target)
-            files.append({"path": source.path, "size": size, "sha256": sha256, "role": source.role})
+        files, unread = copy_all(found.sources, partial)
         for file in files:  # after all were written: the first fsync writes most of the others, too
             flush_and_forget(partial / file["path"])
         for file in files:
             if file_sha256(partial / file["path"]) != file["sha256"]:
                 raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
-        more: dict[str, Any] = {"names": names} if names else {}
+        more: dict[str, Any] = {"names": found.names, "skipped": found.skipped}
+        more = {key: value for key, value in more.items() if value}
+        doubts = [*doubts, *found.doubts, *unread]
         if doubts:  # a version that does not know them has to refuse the manifest: so it is of a schema of its own
-            more.update(schema=DOUBTED, doubts=list(doubts))
+            more.update(schema=DOUBTED, doubts=doubts)
         manifest = canonical_json(dict(facts, files=files, sealed_at=now(), **more))
         (partial / MANIFEST).write_bytes(manifest + b"\n")
         flush_and_forget(partial / MANIFEST)
@@ -132,56 +150,111 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, r
     return digest_of_bytes(body), found
 
 
-def collect(
-    out: Path, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None, since: int = 0
-) -> tuple[list[Source], dict[str, str]]:
-    """The files to seal, by path; and those that are sealed under another name: that name → their own.
+def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None) -> Collected:
+    """What to seal of an attempt. A link that means a file of the cell is sealed as that file; what else is no file,
+    and no artifact, is left out.
 
-    Raises FilesFailure with all problems, and CellFailure where {out} can't be read just now. A file's name is no
-    problem: it gets another one if needed.
+    Raises FilesFailure with all problems of artifacts, and CellFailure where {out} can't be read just now. A file's
+    name is no problem: it gets another one if needed.
     """
-    problems, found, names = [], {}, {}
-    taken = {fold(LOG), fold(MANIFEST)}
-    asked = {artifact["path"] for artifact in artifacts} | ({metrics["file"]} if metrics else set())
-    try:
-        # Artifacts that the job names keep their names.
-        for path, status in sorted(walk(out), key=lambda one: (one[0] not in asked, one[0])):
-            if stat.S_ISLNK(status.st_mode):
-                problems.append(f"{path!r} is a link; write a real file")
-            elif not stat.S_ISREG(status.st_mode):
-                problems.append(f"{path!r} is no regular file")
-            else:
-                ours = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), "")
-                named = plain(ours or path, taken)
-                if named != (ours or path):
-                    names[named] = original(path)
-                found[named] = out / path, status
-                taken.add(fold(named))
-    except OSError as error:
-        away = error.errno in (None, errno.ENOENT, errno.ENOTDIR)  # by the job
-        raise (FilesFailure if away else CellFailure)(f"{{out}} can't be read: {error}") from error
-    lacking = [artifact["path"] for artifact in artifacts if artifact["path"] not in found]
-    missing = [f"{path} (a folder)" if os.path.isdir(out / path) else path for path in lacking]
-    if missing:
-        there = listed({path: status.st_size for path, (_, status) in found.items()})
-        problems.insert(0, f"artifact missing: {', '.join(missing)}; {there}")
-    for artifact in artifacts:
-        if artifact["path"] not in found:
-            continue
-        status, least = found[artifact["path"]][1], max(1, artifact.get("min_bytes", 1))
-        if status.st_size == 0:
-            problems.append(f"artifact empty: {artifact['path']}")
-        elif status.st_size < least:
-            problems.append(f"artifact too small: {artifact['path']} has {status.st_size} bytes, {least} are the least")
-        elif max(status.st_ctime_ns, status.st_mtime_ns) < since:
-            problems.append(f"artifact of an earlier attempt: {artifact['path']} was not written by this one")
-    if problems:
-        raise FilesFailure("; ".join(problems))
     roles = {artifact["path"]: "artifact" for artifact in artifacts}
     if metrics:
         roles.setdefault(metrics["file"], "metrics")
-    sources = [Source(file, path, roles.get(path, "extra")) for path, (file, _) in found.items()]
-    return sorted([*sources, Source(log, LOG, "log")], key=lambda source: source.path), names
+    entries: dict[str, os.stat_result | OSError | None] = {}
+    try:
+        base = own.base()
+        entries.update(walk(base))
+        entries.update((path, None) for path in roles if path not in entries and os.path.isfile(base / path))
+    except OSError as error:
+        away = error.errno in (None, errno.ENOENT, errno.ENOTDIR)  # by the job
+        raise (FilesFailure if away else CellFailure)(f"{{out}} can't be read: {error}") from error
+    look = _Look(own, base)
+    for path in sorted(entries, key=lambda path: (path not in roles, path)):  # artifacts keep their names
+        look.take(path, entries[path], roles.get(path, "extra"))
+    look.judge(artifacts)
+    if look.problems:
+        raise FilesFailure("; ".join(look.problems + look.doubts))
+    sources = [*look.sources.values(), Source(log, LOG, "log", log.parent, os.lstat(log))]
+    return Collected(sorted(sources, key=lambda source: source.path), look.names, sorted(look.skipped), look.doubts)
+
+
+class _Look:
+    """A look at the entries of `{out}`, which lies at `base`, one by one. `sources`: by their paths in `{out}`; the
+    rest is as in `Collected`. `problems`: of artifacts."""
+
+    def __init__(self, own: Own, base: Path) -> None:
+        self._own, self._base = own, base
+        self.sources: dict[str, Source] = {}
+        self.names: dict[str, str] = {}
+        self.skipped: list[tuple[str, str]] = []
+        self.doubts: list[str] = []
+        self.problems: list[str] = []
+        self._taken = {fold(LOG), fold(MANIFEST)}
+        self._no_files: set[str] = set()
+        self._linked: set[str] = set()
+
+    def take(self, path: str, status: os.stat_result | OSError | None, role: str) -> None:
+        """`status`: as `walk` gives it; None for a file behind a link to a folder."""
+        if isinstance(status, OSError):
+            self.doubts.append(f"{legible(path)} can't be read: {Unread(status)}")
+        elif status is None or stat.S_ISLNK(status.st_mode):
+            self._take_link(path, role)
+        elif stat.S_ISREG(status.st_mode):
+            self._seal(path, role, self._base, self._base / path, status)
+        else:
+            self._leave(path, role, kind_of(status))
+
+    def judge(self, artifacts: list[dict[str, Any]]) -> None:
+        """Adds what is wrong with the artifacts, after all was taken."""
+        gone = [one["path"] for one in artifacts if one["path"] not in self.sources.keys() | self._no_files]
+        if gone:
+            missing = [f"{path} (a folder)" if os.path.isdir(self._base / path) else path for path in gone]
+            there = listed({path: source.status.st_size for path, source in self.sources.items()})
+            self.problems.insert(0, f"artifact missing: {', '.join(missing)}; {there}")
+        for artifact in artifacts:
+            path, least = artifact["path"], max(1, artifact.get("min_bytes", 1))
+            if path not in self.sources:
+                continue
+            status = self.sources[path].status
+            if status.st_size == 0:
+                self.problems.append(f"artifact empty: {path}")
+            elif status.st_size < least:
+                self.problems.append(f"artifact too small: {path} has {status.st_size} bytes, {least} are the least")
+            elif path not in self._linked and self._own.is_old(self._base, status):
+                self.problems.append(f"artifact of an earlier attempt: {path} was not written by this one")
+
+    def _take_link(self, path: str, role: str) -> None:
+        link = self._base / path
+        try:
+            said = f"link to {legible(os.readlink(link))}"
+        except OSError:  # the link is one of the folders on the way
+            said = f"link to {legible(os.path.realpath(link))}"
+        meant = self._own.meant_by(link)
+        if isinstance(meant, str) or (meant.writer and role != "artifact"):
+            self._leave(path, role, f"{said} ({meant if isinstance(meant, str) else f'of {meant.writer}'})")
+            return
+        writer, status = meant.writer, meant.status
+        if not writer and self._own.is_old(meant.root, status):
+            writer = self._own.earlier(status)
+        if role == "artifact" and writer:
+            self.doubts.append(f"{path} is a {said}, which {writer} wrote: is it the result of this one?")
+        self._linked.add(path)
+        self._seal(path, role, meant.root, meant.file, status)
+
+    def _leave(self, path: str, role: str, what: str) -> None:
+        if role == "artifact":
+            self._no_files.add(path)
+            self.problems.append(f"artifact {path} is a {what}: it has to be a file of this try, below {{out}}")
+        else:
+            self.skipped.append((legible(path), what))
+
+    def _seal(self, path: str, role: str, root: Path, file: Path, status: os.stat_result) -> None:
+        ours = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), "")
+        named = plain(ours or path, self._taken)
+        if named != (ours or path):
+            self.names[named] = original(path)
+        self._taken.add(fold(named))
+        self.sources[path] = Source(file, named, role, root, status)
 
 
 def listed(sizes: Mapping[str, int]) -> str:
@@ -191,29 +264,72 @@ def listed(sizes: Mapping[str, int]) -> str:
     return f"there are: {', '.join(named)}{more}" if named else "{out} is empty"
 
 
-def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """All entries below a folder except folders, with paths relative to the first folder. Follows no links."""
-    if not below and not stat.S_ISDIR(os.lstat(folder).st_mode):
-        raise OSError(f"{folder} is no folder any more")
+def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result | OSError]]:
+    """All entries below a folder except folders, with paths relative to the first folder; for one that can't be looked
+    at, the error. Follows no links. Raises OSError for the first folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                yield from walk(folder / entry.name, f"{below}{entry.name}/")
-            else:
-                yield below + entry.name, status
+            path = below + entry.name
+            try:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    yield from walk(folder / entry.name, f"{path}/")
+                else:
+                    yield path, status
+            except OSError as error:
+                yield path, error
 
 
-def copy(source: Path, target: Path) -> tuple[int, str]:
-    """Copies a regular file to a new one: size and SHA-256 of what was read. Raises CellFailure if it changed."""
+def copy_all(sources: Sequence[Source], partial: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Copies all: what the manifest says of each, and a sentence for each that can't be read. A file that has several
+    names, of itself or by links, is stored once, where the tier can do that. Raises CellFailure, OSError."""
+    files: list[dict[str, Any]] = []
+    unread = []
+    stored: dict[tuple[int, ...], dict[str, Any]] = {}
+    for source in sources:
+        target, status = partial / source.path, source.status
+        target.parent.mkdir(parents=True, exist_ok=True)
+        inode = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        known = stored.get(inode)
+        if known is None or not linked(partial / known["path"], target):
+            try:
+                size, sha256 = copy(source, target)
+            except Unread as error:
+                if source.role == "log":
+                    raise OSError(f"{source.file}: {error}") from error
+                if source.role == "artifact":
+                    kind = FilesFailure if error.by_itself else CellFailure
+                    raise kind(f"artifact {source.path} can't be read: {error}") from error
+                target.unlink()
+                unread.append(f"{source.path} can't be read: {error}")
+                continue
+            known = stored[inode] = {"path": source.path, "size": size, "sha256": sha256}
+        files.append({**known, "path": source.path, "role": source.role})
+    return files, unread
+
+
+def linked(stored: Path, target: Path) -> bool:
+    """Gives a sealed file its second name; False where the tier has no hard links."""
+    try:
+        os.link(stored, target)
+    except OSError:
+        return False
+    return True
+
+
+def copy(source: Source, target: Path) -> tuple[int, str]:
+    """Copies a regular file to a new one: size and SHA-256 of what was read. Raises CellFailure if it changed, Unread
+    with an empty or partial copy, OSError where that can't be written."""
     hashed, size = hashlib.sha256(), 0
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(os.open(source, flags), "rb", buffering=0) as reader, open(target, "xb") as writer:
+    with open(target, "xb") as writer, open_source(source) as reader:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
-            raise CellFailure(f"{source.name!r} is no regular file")
+            raise CellFailure(f"{source.path!r} is no regular file any more")
         while size <= before.st_size:  # not further: a process may append faster than this copies
-            chunk = reader.read(CHUNK)
+            try:
+                chunk = reader.read(CHUNK)
+            except OSError as error:
+                raise Unread(error) from error
             if not chunk:
                 break
             hashed.update(chunk)
@@ -221,8 +337,16 @@ def copy(source: Path, target: Path) -> tuple[int, str]:
             size += len(chunk)
         after = os.fstat(reader.fileno())
     if (size, before.st_size, before.st_mtime_ns) != (after.st_size, after.st_size, after.st_mtime_ns):
-        raise CellFailure(f"{source.name!r} changed while it was being sealed: something still writes to it")
+        raise CellFailure(f"{source.path!r} changed while it was being sealed: something still writes to it")
     return size, hashed.hexdigest()
+
+
+def open_source(source: Source) -> FileIO:
+    """Opens it below its folder: one that is a link by now, or lies behind one, is not read. Raises Unread."""
+    try:
+        return FileIO(open_below(source.root, source.file), "rb")
+    except OSError as error:
+        raise Unread(error) from error
 
 
 def flush_and_forget(path: Path) -> None:

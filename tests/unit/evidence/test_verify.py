@@ -260,6 +260,16 @@ def test_what_its_box_doubts_is_suspect_unless_it_is_worse(world: World) -> None
     assert world.store.receipt(outcome.digest).schema_ == 1
 
 
+def test_what_was_left_out_is_told_and_locks_nothing(world: World) -> None:
+    world.run()
+    skipped = [["latest", "link to step_1 (a folder)"], ["s\x1b", "socket"], *[["p", "pipe"]] * 3]
+    world.box.seal(world.cells[1], outputs(world.folder, 1), attempt=2, skipped=skipped)
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "verified"
+    assert cell.reasons == ("left out: latest is a link to step_1 (a folder), s? is a socket, p is a pipe and 2 more",)
+
+
 def test_non_finite_weights_are_named_and_counted(world: World) -> None:
     world.run()
     weights = torchzip.tensor(_nan(np.ones((4, 4), np.float32)))
