@@ -29,23 +29,33 @@ class CellFiles:
     """The files of one cell, each looked for once; of a verified cell only in its verified copy."""
 
     def __init__(
-        self, sources: Sources, snapshot: Snapshot, cell: str, state: str, *, hold: int = 0, asks_box: bool = True
+        self,
+        sources: Sources,
+        snapshot: Snapshot,
+        cell: str,
+        state: str,
+        *,
+        hold: int = 0,
+        asks_box: bool = True,
+        earlier: bool = False,
     ) -> None:
         """`hold`: a file of a verified copy that is not longer is read whole at once, as it will be read twice.
-        `asks_box`: of a cell that is not verified; False: only what was pulled is looked at."""
-        self.cell, self.state = cell, state
+        `asks_box`: of a cell that is not verified; False: only what was pulled is looked at. `earlier`: in the verified
+        copy of an earlier run (`CellView.earlier`)."""
+        self.cell, self.state, self.earlier = cell, state, earlier
+        self.verified = state == "verified" or earlier
         self._sources, self._snapshot, self._hold, self._asks_box = sources, snapshot, hold, asks_box
         self._found: dict[str, CellFile | None] = {}
 
     @cached_property
     def copy(self) -> PulledCopy | None:
         """The verified copy here."""
-        return pulled_copy(self._sources, self.cell)[0] if self.state == "verified" else None
+        return pulled_copy(self._sources, self.cell)[0] if self.verified else None
 
     @property
     def code(self) -> str | None:
         """The version of the code that made it, by the copy's manifest, else by the box's journal."""
-        if self.state == "verified" and self._sources.store is not None:
+        if self.verified and self._sources.store is not None:
             return self.copy.manifest.code if self.copy is not None else None
         for box_snapshot in self._snapshot.box_snapshots:
             progress = box_snapshot.progress(self.cell)
@@ -63,9 +73,9 @@ class CellFiles:
         return self._found[path]
 
     def _look(self, path: str) -> CellFile:
-        if self.state != "verified" and self._asks_box:
+        if not self.verified and self._asks_box:
             return find_file(self._sources, self._snapshot, self.cell, None, path)
-        if self.state != "verified":
+        if not self.verified:
             return find_pulled(self._sources, self.cell, None, path)
         file = find_copy(self._sources, self.cell, None, path, self.copy)
         if file.size() <= self._hold:
@@ -79,12 +89,11 @@ def gather(
     """The results, and the names of the missing cells."""
     found, absent = [], {cell.name for cell in states.values()}
     for cell in cells:
-        state = states[cell.name].state
-        if state != "verified" and not everything:
+        view = states[cell.name]
+        if not view.has_result and not everything:
             continue
-        result = result_of(
-            cell, CellFiles(sources, snapshot, cell.name, state), *files_of(sources.target, snapshot, cell.name)
-        )
+        there = CellFiles(sources, snapshot, cell.name, view.state, earlier=view.earlier)
+        result = result_of(cell, there, *files_of(sources.target, snapshot, cell.name))
         if result is not None:
             found.append(result)
             absent.discard(cell.name)
@@ -103,9 +112,13 @@ def result_of(
     if metrics is not None and (file := find_own(there, cell, metrics.file)) is not None:
         last = _last_row(file, metrics.file)
         files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
-    if not files and there.state != "verified":
+    if not files and not there.verified:
         return None
-    return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code)
+    known = there.copy if there.earlier else None
+    note = (
+        f"its verified copy of attempt {known.manifest.attempt} counts until a later one is verified" if known else ""
+    )
+    return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code, note)
 
 
 def find_own(there: CellFiles, cell: Cell, path: str) -> CellFile | None:

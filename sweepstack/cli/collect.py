@@ -319,7 +319,7 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
         if digest is None:
             return None, None, {}
         receipt = store.receipt(digest)
-        verified = [cell.name for cell in receipt.cells if cell.state == "verified"]
+        verified = [cell.name for cell in receipt.cells if cell.has_result]
         checked = check_cells(store, receipt, verified, full=False)
         return digest, receipt, {name: "; ".join(reasons) for name, reasons in checked.items() if reasons}
     except EvidenceError as error:

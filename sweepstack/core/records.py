@@ -30,8 +30,8 @@ from sweepstack.onbox.common.canonical import DIGEST, digest_of
 
 SCHEMA: Final = 1
 LATER: Final = 2
-"""The schema of a manifest with `doubts`, and of a receipt with a state of `LATER_STATES`: a version that does not know
-them refuses both, and says so."""
+"""The schema of a manifest with `doubts`, and of a receipt with a state of `LATER_STATES` or the copy of an `earlier`
+run: a version that does not know them refuses both, and says so."""
 
 CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
 BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
@@ -280,7 +280,11 @@ class ReceiptFile(Record):
 
 
 class ReceiptCell(Record):
-    """A cell as verifying found it; the box that sealed it, and the manifest's digest where there is one."""
+    """A cell as verifying found it; the box that sealed it, and the manifest's digest where there is one.
+
+    `earlier`: it was started once more since this copy was sealed, and has no later one. The copy was found good, and
+    stays the cell's result until a later one is verified. It opens no gate: the state is that of the later run.
+    """
 
     name: str
     config_digest: Digest
@@ -291,6 +295,16 @@ class ReceiptCell(Record):
     manifest: Digest | None
     files: tuple[ReceiptFile, ...]
     reasons: tuple[str, ...]
+    earlier: bool = False
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the copy of this manifest is the cell's result: as verified, or as that of an earlier run."""
+        return self.state == "verified" or self.earlier
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(serialize(self), {"earlier": False})
 
 
 class ReceiptBox(Record):

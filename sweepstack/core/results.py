@@ -21,7 +21,8 @@ Scalar = float | int | bool | str
 
 @dataclass(frozen=True)
 class CellResult:
-    """One cell: its parameters, its state, and every scalar that it left behind. `code`: digest, None where unknown."""
+    """One cell: its parameters, its state, and every scalar that it left behind. `code`: digest, None where unknown.
+    `note`: whose values these are, where they are not those of the cell's last run."""
 
     name: str
     params: Mapping[str, Any]

@@ -42,7 +42,7 @@ class FileCheck:
     """Compares pulled copies with one receipt, cell by cell. Reads the index once."""
 
     def __init__(self, store: EvidenceStore, receipt: Receipt, *, full: bool) -> None:
-        self.cells = {cell.name: cell for cell in receipt.cells if cell.state == "verified"}
+        self.cells = {cell.name: cell for cell in receipt.cells if cell.has_result}
         self._copies = store.copies
         self._full = full
         self._states = {cell.name: cell.state for cell in receipt.cells}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Birth, CellState, Launch, Manifest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import JournalDamaged
@@ -57,13 +57,30 @@ class BoxJournal:
                 found.setdefault(entry["cell"], {}).setdefault(entry["manifest"], entry.get("attempt"))
         return found
 
+    @cached_property
+    def last_seals(self) -> dict[str, tuple[int, str]]:
+        """cell → retry and manifest of its last seal here, whatever became of the cell since."""
+        found: dict[str, tuple[int, str]] = {}
+        retries: dict[str, int] = {}
+        for entry in self.journal.entries:
+            if entry["event"] == "cell-started":
+                retries[entry["cell"]] = entry.get("retry", 0)
+            elif entry["event"] in ("cell-sealed", "cell-found-sealed"):
+                found[entry["cell"]] = entry.get("retry", retries.get(entry["cell"], 0)), entry["manifest"]
+        return found
+
 
 @dataclass(frozen=True)
 class Standing:
-    """A state that is not `verified`, and why."""
+    """A state that is not `verified`, and why.
+
+    `earlier`: the cell was started once more since the copy here was sealed, and nothing was sealed since: the copy
+    stays its result, if it is good. The box stays locked all the same: a person asked for the new run.
+    """
 
     state: CellState
     reason: str = ""
+    earlier: bool = False
 
 
 @dataclass
@@ -91,16 +108,24 @@ class SweepJournals:
         sealed = [(one, progress) for one, progress in said if progress.state == "sealed"]
         same = [one for one, progress in sealed if progress.manifest == digest]
         other = [one for one, progress in sealed if progress.manifest != digest]
-        for one in same:
+        newest = max((progress.retry for one, progress in sealed if progress.manifest == digest), default=-1)
+        later = [progress for _, progress in said if progress.retry > newest and started(progress)]
+        for one in same if not later else ():
             if not any(o.box == one.box and o.generation > one.generation for o in other):
                 return None
         if other:
             return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again")
-        for one, progress in said:
-            if one.live and progress.state in ("running", "failed"):
+        earlier = self._is_last_seal(cell, digest)
+        for one, progress in sorted(said, key=lambda known: not known[0].live):
+            if progress.state in ("running", "failed") and (one.live or earlier):
                 standing = _standing(one, progress)
-                return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}")
+                return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}", earlier)
         return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
+
+    def _is_last_seal(self, cell: str, digest: str) -> bool:
+        """Whether no journal at hand has a later seal of the cell than this one."""
+        seals = [one.last_seals[cell] for one in self.boxes if cell in one.last_seals]
+        return (max((retry for retry, _ in seals), default=0), digest) in seals
 
     def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: BoxJournal) -> str:
         """What the journals prove of a copy that is not the seal that they record last."""
@@ -180,6 +205,8 @@ def _standing(one: BoxJournal, progress: CellProgress) -> Standing:
         return Standing("lost", f"sealed on {one.name}, which is gone, and never pulled; `pulumi up` runs it again")
     if progress.state == "sealed":
         return Standing("missing", f"sealed on {one.name} and not pulled")
+    if progress.state == "running" and not one.live:
+        return Standing("failed", f"attempt {progress.attempts} did not end before {one.name} did")
     if progress.state == "running" and one.runner_alive is False:
         return Standing("failed", f"its runner on {one.name} is not alive; `pulumi up` resumes it")
     if progress.state == "running":

@@ -118,7 +118,7 @@ class VerifyOutcome:
 
 @dataclass
 class _Copy:
-    """A pulled copy on its way to a verdict. `standing` is set when the copy does not count, whatever it holds."""
+    """A pulled copy on its way to a verdict. `standing` is set when it is not the copy of the cell's last run."""
 
     cell: Cell
     folder: Folder
@@ -128,6 +128,11 @@ class _Copy:
     specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its files say something of the cell: not those of a copy that is none."""
+        return self.standing is None or self.standing.earlier
 
     @property
     def differs(self) -> bool:
@@ -167,7 +172,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     clock.lap("read")
     cells = sorted((_verdict(request, copy) for copy in copies), key=lambda cell: cell.name)
     receipt = Receipt(
-        schema=LATER if any(cell.state in LATER_STATES for cell in cells) else SCHEMA,
+        schema=LATER if any(cell.state in LATER_STATES or cell.earlier for cell in cells) else SCHEMA,
         identity=request.identity,
         stack=request.stack,
         roster_digest=request.roster.digest,
@@ -189,7 +194,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     unexpected = _unexpected(request)
     digest = request.store.write_receipt(receipt) if request.keep else receipt.digest
     if request.keep:
-        verified = {cell.name for cell in cells if cell.state == "verified"}
+        verified = {cell.name for cell in cells if cell.has_result}
         write_index(request.store.objects, digest, _index(request.store, copies, verified))
     clock.lap("receipt")
     states = {cell.name: cell.state for cell in cells}
@@ -243,7 +248,7 @@ def _look(request: VerifyRequest, cell: Cell, journals: SweepJournals, specs: di
         return copy
     problem = binding_problem(manifest, cell)
     copy.standing = Standing("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
-    if copy.standing is None:
+    if copy.counts:
         copy.specs = own_specs(specs, cell, manifest)
         copy.reasons += _folder_reasons(copy.folder, manifest, copy.specs)
     return copy
@@ -312,7 +317,7 @@ def _read(
 
 def _wanted(copy: _Copy) -> list[FileEntry]:
     """The files to read: none of a copy that does not count, whatever it holds."""
-    if copy.standing is not None or copy.manifest is None:
+    if not copy.counts or copy.manifest is None:
         return []
     return [file for file in copy.manifest.files if file.path in copy.folder.files]
 
@@ -321,7 +326,7 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
     manifest = copy.manifest
     reasons, untold, unsupported, notes = list(copy.reasons), list[str](), list[str](), list[str]()
     files: list[ReceiptFile] = []
-    if copy.standing is None and manifest is not None:
+    if copy.counts and manifest is not None:
         for file in sorted(manifest.files, key=lambda file: file.path):
             result = copy.read.get(file.path)
             files.append(_file(file, result, copy.specs.get(file.path), request.check))
@@ -339,9 +344,12 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
     state: CellState = "sealed" if untold else "suspect" if doubted else "verified"
     state = "damaged" if reasons else "unsupported" if unsupported else state
     reasons += unsupported + untold + doubted
+    earlier = copy.standing is not None and copy.standing.earlier and state == "verified"
     if copy.standing is not None:
         state = copy.standing.state
         reasons = [reason for reason in (copy.standing.reason, *reasons) if reason]
+    if earlier and manifest is not None:
+        reasons.append(f"the copy of attempt {manifest.attempt} is good, and stays the result until a later one is")
     return ReceiptCell(
         name=copy.cell.name,
         config_digest=copy.cell.config_digest,
@@ -352,6 +360,7 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
         manifest=copy.digest,
         files=tuple(files),
         reasons=tuple(reasons + notes),
+        earlier=earlier,
     )
 
 

@@ -58,6 +58,7 @@ def results(facts: SweepFacts) -> list[Block]:
     ]
     right = frozenset(range(1 + len(axes), 1 + len(axes) + len(columns)))
     blocks.append(Table("Values of each verified cell", ("cell", *axes, *columns, "code"), rows, right=right))
+    blocks += [Text(f"{one.name} is {one.state}: {one.note}.", "warn") for one in found if one.note]
     missing = len(roster) - len({one.name for one in found})
     if missing:
         blocks.append(

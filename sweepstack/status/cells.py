@@ -29,7 +29,17 @@ def cell_view(snapshot: Snapshot, timing: Timing, cell: Cell, verdict: ReceiptCe
     known: dict[str, Any] = {"note": note}
     if holder is not None and state not in ("pending", "lost"):
         known = _measured(cell, state, attempts, note, timing, holder)
+    if state != "verified" and _has_earlier(snapshot, cell, verdict, progress):
+        word = f"the verified copy of attempt {verdict.attempt} stays its result" if verdict else ""
+        known |= {"earlier": True, "note": "; ".join(filter(None, (known["note"], word)))}
     return CellView(cell.name, state, attempts, box, cell.config_digest, **known)
+
+
+def _has_earlier(snapshot: Snapshot, cell: Cell, verdict: ReceiptCell | None, progress: CellProgress | None) -> bool:
+    """Whether a copy of this cell that was found good is here, as it was then, and its later run sealed none."""
+    later = progress is not None and progress.manifest is not None
+    whole = verdict is not None and verdict.has_result and verdict.config_digest == cell.config_digest
+    return whole and not later and cell.name not in snapshot.broken
 
 
 def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:
@@ -98,7 +108,9 @@ def _state(
     progress: CellProgress | None,
 ) -> tuple[str, str]:
     """The cell's state and a note. Files first, then the journal, then plans."""
-    same = verdict is not None and (progress is None or progress.manifest == verdict.manifest)
+    # While a later run has no copy, the receipt speaks of that run, and of an earlier one's copy.
+    known = None if verdict is None or verdict.earlier else verdict.manifest
+    same = verdict is not None and (progress is None or progress.manifest == known)
     if verdict is not None and same and verdict.config_digest == cell.config_digest:
         if cell.name in snapshot.broken:
             return "damaged", f"the verified copy changed: {snapshot.broken[cell.name]}"

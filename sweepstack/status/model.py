@@ -39,8 +39,15 @@ class CellView:
     suspect: bool = False
     """Sealed too fast to be believed."""
     resumed_from: int | None = None
+    earlier: bool = False
+    """Its result is the verified copy of an earlier run, until there is one of a later run."""
     y: float | None = None
     """The loss as a number; None where there is none, and where it is not finite."""
+
+    @property
+    def has_result(self) -> bool:
+        """Whether its verified copy counts: of its last run, or of an earlier one."""
+        return self.state == "verified" or self.earlier
 
     def as_json(self) -> dict[str, Any]:
         """For programs: `step` and `loss` are numbers, and beside them the texts of the screen."""

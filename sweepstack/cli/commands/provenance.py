@@ -90,7 +90,7 @@ def _verified(store: EvidenceStore, cell: str, digest: str) -> bool:
         cells = store.receipt(latest).cells if latest else ()
     except EvidenceError:
         return False
-    return any(found.name == cell and found.state == "verified" and found.manifest == digest for found in cells)
+    return any(found.name == cell and found.has_result and found.manifest == digest for found in cells)
 
 
 def _git(git: Any) -> str:

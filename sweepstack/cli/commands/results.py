@@ -226,7 +226,9 @@ def _notes(
             named = ", ".join(f"{axis} {text(value)}" for axis, value in group.axes.items()) or "all cells"
             lines.append(f"mixed    {named}: averaged over different code, {_codes(group.codes, codes)}")
     unverified = [result for result in found if result.state != "verified"]
-    lines += [f"unsure   {result.name}: {result.state}, not verified" for result in unverified[:LISTED]]
+    for result in unverified[:LISTED]:
+        word = "earlier" if result.note else "unsure "
+        lines.append(f"{word}  {result.name}: {result.state}, {result.note or 'not verified'}")
     for cell in missing[:LISTED]:
         word, state = ("waived ", "") if cell.state == "waived" else ("missing", cell.state)
         lines.append(f"{word}  {cell.name}: {', '.join(filter(None, (state, cell.note)))}")
@@ -257,6 +259,7 @@ def _document(
             {
                 "name": result.name,
                 "state": result.state,
+                "note": result.note,
                 "params": dict(result.params),
                 "code": result.code,
                 "values": {name: _plain(result.values.get(name)) for name in columns if name in result.values},

@@ -99,6 +99,62 @@ def test_a_retry_that_was_done_is_counted_up(world: World) -> None:
     assert (found.retry, found.salt) == (2, 1), "its own checkpoint, not that of the run before"
 
 
+# after a retry that failed
+
+
+def retried(world: World) -> str:
+    """lr0.1 was verified, and failed when it was run again. Returns the receipt of before."""
+    receipt = world.verified()[2]
+    box, digest = world.boxes[0], world.cell("lr0.1").config_digest
+    assert world.run("retry", "lr0.1", "--reason", "a doubt").code == 0
+    box.log("cell-started", cell="lr0.1", attempt=2, config_digest=digest, code=CODE, argv=[], slot=0, retry=1)
+    box.fail("lr0.1", attempt=2)
+    return receipt
+
+
+@pytest.mark.parametrize("verified_again", [False, True])
+def test_the_verified_copy_stays_the_result_and_the_box_stays_locked(world: World, verified_again: bool) -> None:
+    """Seen: status said only `failed`, `results` `missing`, and no command took the earlier copy back."""
+    retried(world)
+    if verified_again:
+        assert world.run("pull").code == 0
+        assert world.run("verify").code == 1
+    cell = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
+    assert (cell["state"], cell["earlier"]) == ("failed", True)
+    assert "the verified copy of attempt 1 stays its result" in cell["note"]
+    gates = {gate["box"]: gate["state"] for gate in world.run("status", "--json").json["gates"]}
+    assert gates["box-0"] == "locked"
+    result = world.run("results")
+    assert result.code == 1
+    assert "earlier  lr0.1: failed, its verified copy of attempt 1 counts until a later one is verified" in result.out
+    found = world.run("results", "--json").json
+    assert by_name(found["cells"])["lr0.1"]["values"] == {"loss": 0.25}
+    assert found["missing"] == []
+    assert world.run("approve").code == 1
+
+
+def test_a_waiver_settles_a_sweep_with_the_copy_of_before(world: World) -> None:
+    retried(world)
+    assert world.run("pull").code == 0
+    receipt = world.run("verify", "--json").json["receipt"]
+    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.1", "--reason", "the first run is good").code == 0
+    world.up()
+    told = world.run("status", "--json").json
+    assert by_name(told["cells"])["lr0.1"]["state"] == "waived"
+    assert {gate["state"] for gate in told["gates"]} == {"cleared"}
+    result = world.run("results", "--json")
+    assert result.code == 0
+    assert by_name(result.json["cells"])["lr0.1"]["values"] == {"loss": 0.25}
+    for box in list(world.boxes):
+        box.vanish()
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
+    world.boxes.clear()
+    after = by_name(world.run("results", "--json").json["cells"])
+    assert after["lr0.1"]["values"] == {"loss": 0.25}
+    again = by_name(world.run("verify", "--json").json["cells"])["lr0.1"]
+    assert again["state"] == "failed", "its copy is good, and nothing calls it damaged"
+
+
 # with other checkpoints
 
 CUT = "3f3f3f3f3f3f3f3f/last.json"

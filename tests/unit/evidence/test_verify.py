@@ -16,6 +16,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import ArtifactSpec, Cell, Loss
+from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.check_sandbox import check_code
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
@@ -340,6 +341,50 @@ def test_a_cell_that_is_retried_is_running_not_verified(world: World) -> None:
     assert "earlier attempt" in cell.reasons[0]
     dead = [world.box.view(runner_alive=False)]
     assert cell_of(world.verify(boxes=dead), GOOD).state == "failed"
+
+
+def failed_again(world: World) -> None:
+    """GOOD was verified, a person asked for it once more, and that run failed for good."""
+    good_sweep(world)
+    world.box.start(world.cells[1], attempt=2, retry=1)
+    world.box.log("cell-failed", cell=GOOD, attempt=2, exit_code=1, reason="exit code 1: no", final=True)
+    world.pull()
+
+
+def test_the_copy_of_before_stays_the_result_of_a_cell_whose_retry_failed(world: World) -> None:
+    failed_again(world)
+    outcome = world.verify()
+    cell = cell_of(outcome, GOOD)
+    assert (cell.state, cell.earlier, cell.has_result, cell.attempt) == ("failed", True, True, 1)
+    assert {file.verdict for file in cell.files} == {"ok"}
+    assert not outcome.ok
+    assert cell.reasons[0].endswith("attempt 2 on box-0: exit code 1: no")
+    assert "the copy of attempt 1 is good, and stays the result" in cell.reasons[-1]
+    assert outcome.receipt.schema_ == 2, "an older version must not read it as a cell without a copy"
+    assert check_cells(world.store, outcome.receipt, [GOOD], full=False) == {GOOD: []}
+    (world.copy(GOOD) / "metrics.json").write_bytes(b"{}")
+    cell = cell_of(world.verify(), GOOD)
+    assert (cell.state, cell.earlier) == ("failed", False)
+    assert any("metrics.json" in reason for reason in cell.reasons)
+
+
+def test_it_stays_so_when_the_box_of_the_retry_is_gone(world: World) -> None:
+    """It was called damaged then: no journal at hand records its seal."""
+    failed_again(world)
+    cell = cell_of(world.verify(boxes=[]), GOOD)
+    assert (cell.state, cell.earlier) == ("failed", True)
+
+
+def test_a_retry_that_fails_on_another_box_locks_that_box(world: World) -> None:
+    """It was called verified by the journal of the first box, so that the second one could end with the retry open."""
+    good_sweep(world)
+    other = Box(world, "box-1")
+    other.launch(world.cells[1])
+    other.start(world.cells[1], attempt=1, retry=1)
+    other.log("cell-failed", cell=GOOD, attempt=1, exit_code=1, reason="exit code 1: no", final=True)
+    for boxes in ([world.box.view(), other.view()], [other.view()]):
+        cell = cell_of(world.verify(boxes=boxes), GOOD)
+        assert (cell.state, cell.earlier) == ("failed", True)
 
 
 def test_a_seal_that_no_journal_records_does_not_count(world: World) -> None:

@@ -141,10 +141,10 @@ class Box:
             )
         )
 
-    def start(self, cell: Cell, attempt: int = 1) -> None:
+    def start(self, cell: Cell, attempt: int = 1, **more: Any) -> None:
         """Journals a start."""
-        digest = cell.config_digest
-        self.log("cell-started", cell=cell.name, attempt=attempt, config_digest=digest, code=CODE, argv=["x"], slot=0)
+        known = {"cell": cell.name, "attempt": attempt, "config_digest": cell.config_digest, "code": CODE}
+        self.log("cell-started", **known, argv=["x"], slot=0, **more)
 
     def sealed(self, cell: str) -> Path:
         """The folder of the sealed copy."""

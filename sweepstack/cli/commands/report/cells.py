@@ -64,7 +64,9 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
         hold = WHOLE_BYTES if metrics is not None else 0
         there = CellFiles(sources, snapshot, cell.name, state, hold=hold, asks_box=cell.name in from_boxes)
         own = files_of(sources.target, snapshot, cell.name)
-        result = result_of(cell, there, *own) if state == "verified" else None
+        earlier = states[cell.name].earlier  # whose curves are those of the run since
+        copy = CellFiles(sources, snapshot, cell.name, state, earlier=True) if earlier else there
+        result = result_of(cell, copy, *own) if states[cell.name].has_result else None
         return result, _curves(there, cell, metrics, most) if metrics is not None and cell.name in wanted else None
 
     cells = snapshot.roster
