@@ -128,7 +128,9 @@ def _refuse_new(plan: Plan, *, begun: bool) -> None:
     if not begun and plan.approval is None:
         raise plan.refused_new
     for problem in plan.refused_new.problems:
-        screen.warn(f"{problem}\nCells have started with it, so it is only told" if begun else problem)
+        screen.warn(
+            f"{problem}\nCells of this sweep have started, so this is told and not refused" if begun else problem
+        )
 
 
 def _keep(evidence: str, file: Path) -> None:

@@ -91,7 +91,11 @@ def _unused(cells: dict[str, Any], run: Any, env: Iterable[Any], roster: Roster)
             continue
         where = "names it in a comment only" if name in commented else "does not use it"
         fix = f"the job never gets {name}: job.run {where}, so cells that differ in {name} alone run the same. Write "
-        yield loc, f"{fix}{{{name}}} into job.run, or, if it is to read or to ignore a variable, {_env(name)}", None
+        yield (
+            loc,
+            f"{fix}{{{name}}} into job.run, or, where the job reads it by itself or need not know it, add {_env(name)}",
+            None,
+        )
 
 
 def _telling(cells: dict[str, Any]) -> Iterator[tuple[str, Loc]]:

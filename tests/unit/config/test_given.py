@@ -16,7 +16,8 @@ from sweepstack.onbox.runner.environment import fill
 from tests.unit.config.helpers import GOOD, load
 
 RUN, GRID = "python train.py --lr {lr} --seed {seed} --out {out}", "grid: {lr: [0.1, 0.03], seed: [0, 1, 2]}"
-SHOW = 'show() { for a in "$@"; do printf "<%s>" "$a"; done; cat; }\nx=7\n'
+SHOW = 'show() { for a in "$@"; do printf "<%s>" "$a"; done; cat; }\nx=7\nset -f\nIFS=\n'
+"""What `$(…)` prints is not split, so that what changes is the work of the quotes alone."""
 
 
 def sh(command: str, folder: Path) -> tuple[int, bytes]:
@@ -63,6 +64,8 @@ def told(command: str, value: str) -> bool:
         ("show # it's\nshow {p}", "a b", True),
         ("show ${y:-{p}} $((1 << 2)) {p}", "a", True),
         ('show "${y:-"it\'s"}" {p}', "a b", True),
+        ('show "${y:-it\'s {p}}"', "a b", False),
+        ("show \\;#'{p}'", "a b", False),
         ("case x in x) show {p};; esac", "a b", True),
         ("show '' # {p}\nshow {p}", "a\nshow b", False),
     ],

@@ -98,7 +98,7 @@ def inputs(request: Any) -> dict[str, Any]:
     ("begun", "approval", "said"),
     [
         (False, "encryptionsalt", ""),
-        (True, "encryptionsalt", "Cells have started with it, so it is only told"),
+        (True, "encryptionsalt", "Cells of this sweep have started, so this is told and not refused"),
         (False, APPROVAL, "the job never gets seed"),
     ],
 )
