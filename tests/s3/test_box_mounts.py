@@ -145,7 +145,7 @@ def test_a_box_with_an_empty_tier_takes_back_what_was_sealed_and_saved(
     runner = first.start()
     first.in_the_middle("steps")
     wait_for(lambda: first.state("a") == "sealed", first.log, SECONDS)
-    wait_for(lambda: any("/checkpoints/steps/" in key for key in keys(server, uri)), first.log, SECONDS)
+    wait_for(lambda: any("/lists/" in key for key in keys(server, uri)), first.log, SECONDS)
     runner.kill()
     for pid in first.processes():
         os.kill(pid, signal.SIGKILL)

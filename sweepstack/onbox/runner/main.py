@@ -41,7 +41,7 @@ from typing import Any
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.runner.attempt import Attempt, Left
+from sweepstack.onbox.runner.attempt import Attempt, Left, checkpoint_name
 from sweepstack.onbox.runner.cell_processes import end_cells, end_children
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
@@ -98,6 +98,7 @@ class Runner:
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
         self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended)
         self.standstill, self.lease_over = Standstill(home), ""
+        self.not_copied: dict[str, Any] = {}
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
         self.pool = ThreadPoolExecutor(SEALERS + 1)
@@ -105,7 +106,8 @@ class Runner:
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
         self.gate = DiskGate(home, self.cells, self.scratch, self.journal, self.schedule.announce, self._wake)
-        self.uploads = Uploads(self.cells, self.checkpoints, str(spec["identity"]))
+        named = str(spec["identity"]), self.owner
+        self.uploads = Uploads(self.cells, self.checkpoints, *named, self.journal, self._wake)
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
         ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
         self.endings = Endings(self.box, self.cells, self.journal, *ends, lambda: self.stop != 0)
@@ -127,6 +129,11 @@ class Runner:
     def _must_be_meant(self, spec: dict[str, Any]) -> None:
         if "shared" in spec:
             raise Fatal(2, "several workers share this queue: start one with --worker NAME")
+
+    @property
+    def owner(self) -> str:
+        """Whose the sets of checkpoints are that this runner copies to a bucket."""
+        return self.box
 
     def _open_journal(self) -> Journal:
         return Journal(self.home / "journal.jsonl")
@@ -158,7 +165,8 @@ class Runner:
                 self._take_in()
                 while self._reseal_one() or self._start_one():
                     pass
-                if not (self.running or self.finishing or self.setups.busy) and self._drained():
+                if not (self._busy() or self._waits() or self.uploads.copies.owes()) and self._drained():
+                    self.uploads.stop()
                     return self._rest(self.schedule.verdict())
                 self._end_standstill()
                 self._wait(LOOK_SECONDS)
@@ -169,7 +177,7 @@ class Runner:
 
     def _end_standstill(self) -> None:
         """Ends this run when the lease is over and nothing moves: the watcher then stops the box."""
-        if not (self.stop or self.finishing or self.setups.busy):
+        if not (self.stop or self.finishing or self._waits()):
             blocked = self.gate.blocked is not None
             why = self.standstill.why(self.spec(), self.running, self.patrol, blocked=blocked)
             if why:
@@ -190,7 +198,7 @@ class Runner:
     def _wait(self, seconds: float) -> None:
         """Sleeps until a child ends, a sealer is done or a signal comes; `seconds` at most."""
         spec = self.spec()
-        self.uploads.beat(spec)
+        self.uploads.copies.beat(spec)
         self.watcher.beat(spec)
         self.patrol.beat(self.running, spec, self.gate.blocked, self.uploads.backlog())
         due = [attempt.kill_at - time.monotonic() for attempt in self.running.values() if attempt.kill_at is not None]
@@ -226,7 +234,7 @@ class Runner:
         stages = self.setups.collect(self.spec())
         if "mounts" in stages:  # some of the cells may have come back from the bucket
             self._end_dropped(self.schedule.look_again(self._busy()))
-        if stages:
+        if self.uploads.copies.collect() or stages:
             self.schedule.settled = False
         if self.setups.shipped_again():
             self._end_dropped(self.schedule.release(self._busy()))
@@ -241,6 +249,10 @@ class Runner:
 
     def _busy(self) -> set[str]:
         return {*self.running, *self.finishing}
+
+    def _waits(self) -> bool:
+        """Whether a cell is to start once something is ready."""
+        return self.setups.busy or self.uploads.copies.busy_with > 0
 
     def _take_in(self) -> None:
         """Handles new lines of the queue; ends cells that were dropped."""
@@ -277,6 +289,7 @@ class Runner:
             return False
         name = attempt.entry.cell
         try:
+            self.uploads.copies.must_begin(name)
             attempt.start()
         except (CellFailure, OSError) as error:
             self.endings.failed(attempt, None, error, "", isinstance(error, CellFailure))
@@ -317,7 +330,12 @@ class Runner:
 
     def _may_start(self, entry: Entry, spec: dict[str, Any]) -> bool | None:
         """See `Schedule.pop`."""
-        return self.setups.ready(entry, spec)
+        ready = self.setups.ready(entry, spec)
+        if not ready:
+            return ready
+        cell, folder = entry.cell, self.checkpoints / entry.cell / checkpoint_name(entry.config, entry.work)
+        begin = ("previous", checkpoint_name(entry.config, entry.origin)) if entry.origin else ("", "")
+        return self.uploads.copies.ready(cell, folder, *begin, most=max(1, int(spec.get("slots") or 1)))
 
     def _claim_next(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         entry = self.schedule.pop(self._busy(), lambda entry: self._may_start(entry, spec))
@@ -379,17 +397,18 @@ class Runner:
         code = self._end_running()
         if self.schedule.announced:
             more: dict[str, Any] = {"why": "lease", "reason": self.lease_over} if self.lease_over else {}
-            self.journal.append("runner-stopped", signal=signal.Signals(self.stop).name, **more)
+            self.journal.append("runner-stopped", signal=signal.Signals(self.stop).name, **more, **self.not_copied)
         return code
 
     def _end_running(self) -> int:
-        """Passes the signal on to the cells, and waits for them and the sealers. A second signal ends the grace."""
+        """Passes the signal on to the cells, waits for them and the sealers, and lets what they saved be copied. A
+        second signal ends the grace."""
         number = self.stop
         for attempt in self.running.values():
             attempt.stopped = True
             self._ask_to_end(attempt)
         self.setups.stop(signal.SIGTERM)
-        self.uploads.stop()
+        self.uploads.wind_up()
         grace = float(self.spec().get("grace_seconds", GRACE_SECONDS))
         deadline = time.monotonic() + grace + 2 * KILL_SECONDS
         patient = True
@@ -403,8 +422,20 @@ class Runner:
                 break
             if not patient or time.monotonic() > deadline - 2 * KILL_SECONDS:
                 self.setups.stop(signal.SIGKILL)
+                self.uploads.stop()
             self._wait(LOOK_SECONDS)
+        self._copy_once_more(deadline)
         return 128 + number
+
+    def _copy_once_more(self, deadline: float) -> None:
+        """The last copy of checkpoints, within the grace; a second signal ends it. `not_copied` has what is left."""
+        self.uploads.copies.last()
+        while not self.uploads.copies.done and time.monotonic() < deadline and self.signals < 2:
+            self._wait(LOOK_SECONDS)
+        self.uploads.stop()
+        left = self.uploads.copies.left()
+        if left:
+            self.not_copied = {"not_copied": left}
 
     def _end_cells(self) -> None:
         self.setups.stop(signal.SIGKILL)

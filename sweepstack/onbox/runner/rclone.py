@@ -9,8 +9,9 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,46 @@ class Remote:
     def read(self, path: str) -> bytes:
         """The content of one small file."""
         return self.call("cat", self.at(path))[1]
+
+    # -- what sets of checkpoints are made with: see `checkpoint_sets.Store`
+
+    def tree(self, path: str) -> dict[str, int]:
+        """The files below `path` → their sizes; empty when there are none."""
+        words = ("lsf", "-R", "--files-only", "--format", "sp", "--separator", "/")
+        code, said = self.call(*words, self.at(path), allow=(0, NOTHING_THERE))
+        lines = [] if code else said.decode("utf-8", "replace").splitlines()
+        return {name: int(size) for size, _, name in (line.partition("/") for line in lines if line)}
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes one small object, and reads it back."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            self.call("copyto", file.name, self.at(path))
+        if self.read(path) != data:
+            raise RemoteFailed(f"{self.source}: {path} reads back differently")
+
+    def send(self, folder: Path, path: str) -> None:
+        """Copies the files of a folder, also those that links point to, whatever is there. Reads nothing back."""
+        self.call("copy", "--copy-links", "--no-check-dest", str(folder), self.at(path))
+
+    def take(self, path: str, names: Collection[str], folder: Path) -> None:
+        """Copies these files below `path` into a folder. Compares nothing; one that is not there is left out."""
+        self._with_names("copy", names, "--no-traverse", self.at(path), str(folder))
+
+    def copy_there(self, path: str, names: Collection[str], to: str) -> None:
+        """Copies these files to another place of the bucket; the store does it, and no byte comes here."""
+        self._with_names("copy", names, "--no-traverse", self.at(path), self.at(to))
+
+    def remove(self, path: str, names: Collection[str]) -> None:
+        """Takes these files away for good."""
+        self._with_names("delete", names, self.at(path))
+
+    def _with_names(self, verb: str, names: Collection[str], *words: str) -> None:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("".join(f"{name}\n" for name in names))
+            file.flush()
+            self.call(verb, "--files-from-raw", file.name, *words)
 
     def listing(self, path: str, include: str) -> list[str]:
         """The files below `path` that match `include`, as paths relative to it; empty when there are none."""

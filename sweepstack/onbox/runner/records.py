@@ -77,10 +77,14 @@ class Progress:
         self.refused: set[str] = set()
         self.worker = ""  # who started it last, on a box of several workers
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
+        self.here = False  # started here, and neither handed on nor found sealed by another box
 
 
 class Journal:
-    """The journal, and the cells' progress that follows from it. Safe to append from several threads."""
+    """The journal, and the cells' progress that follows from it. Safe to append from several threads. `worker`: which
+    of several writes here; "" where one runner has the box."""
+
+    worker = ""
 
     def __init__(self, path: Path) -> None:
         self.cells: collections.defaultdict[str, Progress] = collections.defaultdict(Progress)
@@ -197,7 +201,7 @@ class Journal:
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
-            cell.worker, cell.by_files = entry.get("worker", ""), False
+            cell.worker, cell.by_files, cell.here = entry.get("worker", ""), False, True
         elif event == "cell-resealing":
             cell.state, cell.version, cell.worker = "started", entry["version"], entry.get("worker", "")
         elif event == "cell-failed":
@@ -208,8 +212,9 @@ class Journal:
             cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
             cell.retry = entry.get("retry", cell.retry)
             self.largest = max(self.largest, entry.get("bytes", 0))
+            cell.here = cell.here and event == "cell-sealed"
         elif event == "cell-dropped":
-            cell.state = "dropped"
+            cell.state, cell.here = "dropped", False
         elif event == "cell-refused":
             cell.refused.add(entry["reason"])
         elif event == "setup-finished":

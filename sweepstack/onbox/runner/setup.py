@@ -153,7 +153,7 @@ class Setups:
         return None if why is None else not why
 
     def _mount(self, spec: dict[str, Any], env: dict[str, str], hidden: list[str]) -> str:
-        why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.stopping)
+        why = prepare(self._home.parent.parent, spec, env, hidden, self._uploads.ending)
         return why or self._uploads.connect(spec, env, hidden)
 
     def _on_nodes(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:

@@ -1,8 +1,9 @@
 """MOUNT_CACHED: copies sealed cells and checkpoints from the durable tier to a bucket, and back.
 
 A cell is sealed on the tier first, then copied to `<source>/<identity>/sealed/<cell>/<attempt>-<digest>/` and read back
-from there, its manifest last; only then it counts as sealed. Checkpoints are copied in the background. A box with an
-empty tier fetches both before its first cell.
+from there, its manifest last; only then it counts as sealed. A box with an empty tier fetches these before its first
+cell. Checkpoints are copied in the background, as sets (`checkpoint_sets`): those of the cells that this box's journal
+has started and not handed on. A cell's newest set is brought just before its first attempt here.
 """
 
 from __future__ import annotations
@@ -11,47 +12,53 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.canonical import file_sha256, sha256_hex
+from sweepstack.onbox.common.processes import end_all, scan
+from sweepstack.onbox.runner.checkpoint_copies import Copies
 from sweepstack.onbox.runner.mounts import mounts_of
 from sweepstack.onbox.runner.rclone import Remote, RemoteFailed, RemoteStopped
-from sweepstack.onbox.runner.records import say
+from sweepstack.onbox.runner.records import Journal, say
 from sweepstack.onbox.runner.sealing import MANIFEST, publish
 
 FLUSH_SECONDS = 24 * 3600.0
 """An ended cell waits for its bucket for so long; then it counts as failed."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-UPLOAD_SECONDS = 60.0
-"""Between two copies of new checkpoints."""
+OWNER = "SWEEPSTACK_COPIES"
+"""In the environment of an rclone of this box: one that a killed runner left would write what is not the newest."""
 
 
 class Uploads:
-    """The copies to the bucket. Call `flush` in the sealers' threads; `beat` and `stop` in the main thread."""
+    """The copies to the bucket. Call `flush` in the sealers' threads; all else in the main thread.
 
-    def __init__(self, cells: Path, checkpoints: Path, identity: str) -> None:
-        self.stopping = threading.Event()
-        self._cells, self._checkpoints, self._identity = cells, checkpoints, identity
+    `ending`: this runner is told to end; what comes in, and waits for the bucket, is cut. `stopping`: what goes out,
+    too. `copies`: the checkpoints.
+    """
+
+    def __init__(
+        self, cells: Path, checkpoints: Path, identity: str, owner: str, journal: Journal, wake: Callable[[], None]
+    ) -> None:
+        self.ending, self.stopping = threading.Event(), threading.Event()
+        self.copies = Copies(checkpoints, identity, owner, journal, self.ending, self.stopping, wake)
+        self._cells, self._identity, self._owner = cells, identity, owner
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[str, Any]] = {}
         self._remote: Remote | None = None
-        self._pool = ThreadPoolExecutor(1)
-        self._copying: Future[str] | None = None
-        self._due, self._behind, self._failed_at = 0.0, "", 0.0
 
     def connect(self, spec: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str]) -> str:
-        """Fetches what the bucket has and this tier lacks. Returns why that failed; "" on success, and without such a
-        mount. Blocks; call it in a thread."""
+        """Fetches the sealed cells that the bucket has and this tier lacks. Returns why that failed; "" on success, and
+        without such a mount. Blocks; call it in a thread."""
         cached = mounts_of(spec, "MOUNT_CACHED")
         if not cached:
             return ""
-        remote = Remote(cached[0], env, hidden, self.stopping)
+        marked = {**env, OWNER: self._owner}
+        inward, remote = (Remote(cached[0], marked, hidden, event) for event in (self.ending, self.stopping))
         try:
-            taken = [cell for cell in self._sealed_there(remote) if self._take_back(remote, *cell)]
-            remote.fetch(f"{self._identity}/checkpoints", self._checkpoints)
+            self._end_leftovers()
+            taken = [cell for cell in self._sealed_there(inward) if self._take_back(inward, *cell)]
         except RemoteStopped:
             return "the runner was stopped"
         except OSError as error:
@@ -59,7 +66,15 @@ class Uploads:
         if taken:
             say(f"{len(taken)} sealed cells came back from {remote.source}")
         self._remote = remote
+        self.copies.connect(inward, remote)
         return ""
+
+    def _end_leftovers(self) -> None:
+        """Ends each rclone that an earlier runner of this box left. Raises RemoteFailed."""
+        mark = f"{OWNER}={self._owner}".encode()
+        left = end_all(lambda: [process for process in scan() if mark in process.environ], 0.0)
+        if left:
+            raise RemoteFailed(f"an earlier runner's rclone can't be ended: {[process.pid for process in left]}")
 
     def flush(self, cell: str, attempt: int, folder: Path) -> None:
         """Returns when a sealed folder was read back from the bucket; at once without a bucket. Tries for
@@ -93,47 +108,35 @@ class Uploads:
                 entry["why"] = str(error)
                 if time.monotonic() > until:
                     raise RemoteFailed(f"it was not to be had in {FLUSH_SECONDS / 3600:g} h: {error}") from error
-            if self.stopping.wait(pause):
+            if self.ending.wait(pause):
                 raise RemoteStopped(f"{entry['cell']}: the runner was stopped")
             pause = min(LONGEST_PAUSE, 2 * pause)
 
-    def beat(self, spec: Mapping[str, Any]) -> None:
-        """Starts a copy of new checkpoints every UPLOAD_SECONDS. Never blocks, never raises."""
-        at = time.monotonic()
-        if self._copying is not None and self._copying.done():
-            self._behind, self._copying = self._copying.result(), None
-        if self._remote is None or self._copying is not None or at < self._due or self.stopping.is_set():
-            return
-        self._due = at + float(spec.get("upload_seconds", UPLOAD_SECONDS))
-        self._copying = self._pool.submit(self._copy_checkpoints, self._remote)
+    def wind_up(self) -> None:
+        """This runner ends: nothing waits for the bucket any more, and nothing comes in. What goes out goes on."""
+        self.ending.set()
 
-    def _copy_checkpoints(self, remote: Remote) -> str:
-        try:
-            place = remote.at(f"{self._identity}/checkpoints")
-            remote.call("copy", str(self._checkpoints), place, "--exclude", ".*", "--exclude", "*.tmp")
-            return ""
-        except OSError as error:
-            return str(error)
+    def stop(self) -> None:
+        """Ends the copies that run."""
+        self.ending.set()
+        self.stopping.set()
 
     def backlog(self) -> dict[str, Any] | None:
-        """The cells that wait for the bucket, for people; None without a bucket."""
+        """The cells that wait for the bucket, and `checkpoints` (`Copies.facts`), for people; None without a bucket."""
         if self._remote is None:
             return None
         with self._lock:
             waiting = list(self._waiting.values())
         oldest = max((time.monotonic() - entry["since"] for entry in waiting), default=0.0)
-        why = next((entry["why"] for entry in waiting if entry["why"]), self._behind)
+        why = next((entry["why"] for entry in waiting if entry["why"]), self.copies.why)
         return {
             "source": self._remote.source,
             "cells": sorted(entry["cell"] for entry in waiting),
             "bytes": sum(entry["bytes"] for entry in waiting),
             "seconds": round(oldest, 1),
             "why": why,
+            "checkpoints": self.copies.facts(),
         }
-
-    def stop(self) -> None:
-        """Ends the copies that run."""
-        self.stopping.set()
 
     # -- taking back
 

@@ -92,6 +92,10 @@ class Worker(Runner):
         if not isinstance(spec.get("shared"), dict):
             raise Fatal(2, "no workers share this queue: start its runner without --worker")
 
+    @property
+    def owner(self) -> str:
+        return f"{self.box}.{self.name}"
+
     def _open_journal(self) -> Journal:
         self.proofs = Proofs(self.home, self._me, self.spec)
         return SharedJournal(self.home, self.name, self._me, self.proofs.lock_owner_ended)
@@ -280,7 +284,7 @@ class Worker(Runner):
             say("something of this worker can't be ended: its own end is left to be proved")
             return code
         number = signal.Signals(self.stop)
-        self._say_end("wall" if number == signal.SIGUSR1 else "signal", signal=number.name)
+        self._say_end("wall" if number == signal.SIGUSR1 else "signal", signal=number.name, **self.not_copied)
         return code
 
     def _lost_part(self) -> bool:
