@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import JournalDamaged
+from sweepstack.onbox.common.files_hold import FilesHold
 
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
 SetupState = Literal["started", "finished", "failed"]
@@ -106,6 +107,8 @@ class Journal:
     cells: Mapping[str, CellProgress] = field(default_factory=dict)
     blocked: Blocked | None = None
     setups: dict[str, SetupProgress] = field(default_factory=dict)
+    hold: tuple[str, ...] = ()
+    """Cells that left the wrong files, for which those wait that have not begun: `onbox.common.files_hold`."""
     workers: dict[str, WorkerProgress] = field(default_factory=dict)
     """Those that started, by name; empty where one runner has the box."""
 
@@ -176,12 +179,15 @@ def _parse(data: bytes) -> Journal:
     setups: dict[str, SetupProgress] = {}
     workers: dict[str, WorkerProgress] = {}
     blocked: Blocked | None = None
+    hold = FilesHold()
     head = GENESIS
     lines = data.split(b"\n")[:-1]  # what follows the last newline is empty or torn
     read = chain.from_iterable(_canonical_entries(lines[at : at + _TOGETHER]) for at in range(0, len(lines), _TOGETHER))
     for number, (line, known) in enumerate(zip(lines, read, strict=True), start=1):
         entry = _parse_line(line, number, head, known)
         try:
+            if not hold.sealed and "cell" in entry:
+                hold.follow(entry, begun=started(cells.get(str(entry["cell"]))))
             _apply(entry, cells)
             _apply_setup(entry, setups)
             blocked = _apply_worker(entry, workers) if "worker" in entry else _apply_block(entry, blocked)
@@ -189,7 +195,7 @@ def _parse(data: bytes) -> Journal:
             raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
         entries.append(entry)
         head = entry["hash"]
-    return Journal(head, tuple(entries), cells, blocked, setups, workers)
+    return Journal(head, tuple(entries), cells, blocked, setups, tuple(hold.cells), workers)
 
 
 def whole_lines(data: bytes) -> bytes:

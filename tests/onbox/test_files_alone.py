@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from sweepstack.core.records import Cell
 from sweepstack.onbox.common.canonical import digest_of
 from tests.onbox.harness import Box, around, wait_for
@@ -90,3 +92,75 @@ def test_a_runner_that_is_killed_while_it_seals_them_loses_nothing(box: Box) -> 
     box.run("a")
     assert (trainings(box, "a"), len(box.events("cell-resealing", "a"))) == (1, 2)
     box.manifest("a")
+
+
+def waiting(box: Box, *cells: str) -> bool:
+    return not any(trainings(box, name) for name in cells) and all(box.state(name) == "pending" for name in cells)
+
+
+def test_the_first_such_failure_holds_the_cells_that_have_not_begun(box: Box) -> None:
+    """Each would come to the same end. What runs goes on; then the box has nothing to do."""
+    box.set(slots=2)
+    ask(box, "model.json", "a", "b", "c", "d")
+    box.run(code=1)
+    assert waiting(box, "c", "d")
+    assert (trainings(box, "a"), trainings(box, "b")) == (1, 1)
+    assert "cells that have not begun wait: " in box.log()
+    box.run(code=1)  # the next runner ends at once
+    assert waiting(box, "c", "d")
+    assert list(box.journal().hold) in (["a", "b"], ["b", "a"])
+    ask(box, "tabel.json", "a", "b", "c", "d")  # still wrong: no training shows it
+    box.run(code=1)
+    assert waiting(box, "c", "d")
+    ask(box, "table.json", "a", "b", "c", "d")
+    box.run("a", "b", "c", "d")
+    assert [trainings(box, name) for name in "abcd"] == [1, 1, 1, 1]
+    assert list(box.journal().hold) == []
+
+
+def test_one_slot_is_not_given_on_before_the_files_are_judged(box: Box) -> None:
+    ask(box, "model.json", "a", "b")
+    box.run(code=1)
+    assert waiting(box, "b")
+
+
+def test_a_cell_that_is_sealed_meanwhile_ends_the_hold_and_after_one_there_is_none(box: Box) -> None:
+    box.set(slots=2)
+    ask(box, "table.json", "a", run="until test -e {control}/go; do sleep 0.05; done; " + TABLE)
+    ask(box, "table.json", "b", run="true")
+    ask(box, "table.json", "c", "d")
+    runner = box.start()
+    wait_for(lambda: bool(box.events("cell-failed", "b")), box.log)
+    assert waiting(box, "c", "d")
+    (box.control / "go").touch()
+    assert runner.ended() == 1
+    assert [box.state(name) for name in "abcd"] == ["sealed", "failed", "sealed", "sealed"]
+    ask(box, "table.json", "e", run="true")
+    ask(box, "table.json", "f")
+    box.run("f", code=1)
+
+
+@pytest.mark.parametrize("how", ["retry", "drop", "another version"])
+def test_a_person_ends_the_hold(box: Box, how: str) -> None:
+    ask(box, "table.json", "a", run="true")
+    ask(box, "table.json", "b")
+    box.run(code=1)
+    assert waiting(box, "b")
+    if how == "drop":
+        box.drop("a")
+    elif how == "retry":
+        ask(box, "table.json", "a", run="true", retry=1)
+    else:
+        ask(box, "table.json", "a", run="true; true")
+    box.run("b", code=0 if how == "drop" else 1)
+    assert len(box.events("cell-started", "a")) == (1 if how == "drop" else 2)
+
+
+def test_a_held_queue_is_nothing_to_do_for_its_box(box: Box) -> None:
+    """`when_done`: the bill ends, and the cells are still there for the next start."""
+    said = box.control / "off"
+    box.set(when_drained={"native": "stop", "command": f"touch {said}"}, off_seconds=0, off_again_seconds=[])
+    ask(box, "model.json", "a", "b")
+    box.run(code=1)
+    assert said.exists()
+    assert waiting(box, "b")

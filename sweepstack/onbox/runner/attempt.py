@@ -85,6 +85,8 @@ class Attempt:
     slot.
     """
 
+    judged = False
+    """Whether its files were found to be a result."""
     process: subprocess.Popen[bytes]
     watch: MetricsWatch | None = None
     environment: Future[Environment]

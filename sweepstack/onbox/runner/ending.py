@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
 from sweepstack.onbox.runner.cell_processes import end_cells, end_group
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.disk import DiskGate
-from sweepstack.onbox.runner.failure import FILES, Ending, classify, is_final, says_full
+from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
 from sweepstack.onbox.runner.sealing import CellFailure, FilesFailure, seal
@@ -117,6 +118,7 @@ class Endings:
                 attempt.spec,
                 {**left.facts, **more},
                 self._uploads.flush,
+                lambda: self._judged(attempt),
                 lambda: turn.enter_context(self._journal.turn()),
                 self._journal.is_ours,
             )
@@ -131,6 +133,11 @@ class Endings:
                 **more,
             )
         say(f"{attempt.entry.cell} sealed, {size} bytes")
+
+    def _judged(self, attempt: Attempt) -> None:
+        """Its files are a result: cells that waited for that verdict may start, although they are still copied."""
+        attempt.judged = True
+        self._wake()
 
     def _was_told(self, code: int) -> bool:
         """Whether this runner is to end, so that the cell's end says nothing of the cell. A scheduler that cancels or
@@ -199,3 +206,5 @@ class Endings:
             {"checkpoint": f"{attempt.checkpoint.name}/{attempt.found.path}"} if cut and attempt.found else {}
         )
         self._journal.append("cell-failed", cell=name, attempt=attempt.number, **details)
+        if name in self._journal.hold.cells:
+            say(f"cells that have not begun wait: {name} left the wrong files, and no cell was sealed yet")

@@ -18,7 +18,8 @@ import re
 import signal
 from typing import NamedTuple
 
-FILES = "files"
+from sweepstack.onbox.common.files_hold import FILES
+
 FINAL = {"bug", "nan", FILES}
 BUGS = {
     "SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError",

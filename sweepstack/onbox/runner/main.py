@@ -13,7 +13,8 @@ A full disk is no failure: no cell starts until there is room again, and the run
 
 Exit codes:
   0      the queue is drained: every cell is sealed or dropped
-  1      drained, but a cell failed for good or was refused, or a line of the queue can't be read
+  1      drained, but a cell failed for good or was refused, or a line of the queue can't be read; cells that have not
+         begun may wait, since one left the wrong files (`common.files_hold`)
   2      SWEEP, spec.json or the durable tier can't be used; nothing was started
   3      another runner is at work here
   4      the journal is damaged before its last line; nothing was started
@@ -246,6 +247,10 @@ class Runner:
                 del self.finishing[name]
                 future.result()
                 self._touch(name)
+        unjudged = not all(attempt.judged for attempt, _ in self.finishing.values())
+        if self.schedule.unjudged and not unjudged:
+            self.schedule.settled = False
+        self.schedule.unjudged = unjudged
 
     def _busy(self) -> set[str]:
         return {*self.running, *self.finishing}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.runner.failure import FILES
+from sweepstack.onbox.common.files_hold import FILES, FilesHold
 
 LOCK_SECONDS = 1.0
 """A lock is tried for so long: a process that checks whether it is held takes it for a moment."""
@@ -91,6 +91,7 @@ class Journal:
         self.prepared: set[str] = set()  # setups that have finished
         self.ended: set[str] = set()  # workers whose end is known; none where one runner has the box
         self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
+        self.hold = FilesHold()
         self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
         self._kept, self._path = 0, path
         self._head, self._seq = GENESIS, 0
@@ -197,6 +198,7 @@ class Journal:
     def _follow(self, entry: dict[str, Any], said: str) -> None:
         self._head, self._seq = said, entry["seq"]
         event, cell = entry["event"], self.cells[entry["cell"]] if "cell" in entry else Progress()
+        self.hold.follow(entry, begun=cell.state not in ("pending", "dropped"))
         if event == "cell-started":
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
             cell.version, cell.retry = entry["version"], entry.get("retry", 0)

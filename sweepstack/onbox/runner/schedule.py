@@ -17,7 +17,8 @@ class Schedule:
 
     `to_reseal`: cells whose files are tried first, before they are trained again. `held`: cells that this runner can't
     start. `again`: running cells that a person asked to run again; a hung one is ended for that. `settled`: no waiting
-    cell may start now, as the last `pop` found.
+    cell may start now, as the last `pop` found. `unjudged`: whether the files of a cell that has ended are still to be
+    judged.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Schedule:
         self._left = left
         self.held: set[str] = set()
         self.again: set[str] = set()
-        self.announced = self.settled = False
+        self.announced = self.settled = self.unjudged = False
         self.queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
     def take_in(self, busy: Container[str]) -> dict[str, str]:
@@ -50,7 +51,8 @@ class Schedule:
     def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
         """Updates these cells by queue and journal. Returns the busy cells that must be ended → the reason."""
         to_end, found = {}, False
-        for name in dict.fromkeys(names):
+        # One that its files failed comes last: those that waited for it show sooner whether that is mended.
+        for name in sorted(dict.fromkeys(names), key=lambda name: self._journal.cells[name].by_files):
             self.settled = False
             self.held.discard(name)
             if self._journal.elsewhere(self._journal.cells[name]):
@@ -101,10 +103,14 @@ class Schedule:
         to `held`. Cells behind these go first.
         """
         waiting, chosen = [], None
+        waits = self._waits()
         while self.ready and chosen is None:
             name = self.ready.popleft()
             entry = None if name in busy else self._version(name)
-            verdict = may_start(entry) if entry is not None else False
+            if entry is not None and self._held(name, waits):
+                verdict = None
+            else:
+                verdict = may_start(entry) if entry is not None else False
             if verdict:
                 chosen = entry
                 self.again.discard(name)
@@ -129,6 +135,20 @@ class Schedule:
                 self.ready.append(name)
         return None
 
+    def _waits(self) -> bool:
+        """Whether cells that have not begun must not start now: a cell left the wrong files, or it is not known yet
+        whether it did, and none was sealed."""
+        hold = self._journal.hold
+        if hold.sealed:
+            return False
+        if self.to_reseal or self.unjudged:
+            return True
+        asked = [entry for entry in map(self._version, list(hold.cells)) if entry is not None]
+        return bool(hold.cells) and all(map(self._reseals, asked))
+
+    def _held(self, name: str, waits: bool) -> bool:
+        return waits and self._journal.cells[name].state in ("pending", "dropped")
+
     def _reseals(self, entry: Entry) -> bool:
         """Whether what this version computes is there already, and only its artifacts are others than those that the
         last attempt failed by."""
@@ -148,8 +168,10 @@ class Schedule:
             self._journal.append("runner-started", wait=False, pid=os.getpid())
 
     def open_cells(self) -> list[str]:
-        """The cells of the queue that are not through, and that some runner may take on."""
+        """The cells of the queue that are not through, and that some runner may take on now."""
+        waits = self._waits()
         names = [name for name in self.queue.cells if not isinstance(self.wanted(name), str)]
+        names = [name for name in names if not self._held(name, waits)]
         return [n for n in names if self._version(n) is not None or self._journal.elsewhere(self._journal.cells[n])]
 
     def verdict(self) -> int:

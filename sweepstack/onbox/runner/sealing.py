@@ -76,6 +76,7 @@ def seal(
     spec: dict[str, Any],
     facts: dict[str, Any],
     flush: Callable[[str, int, Path], None] = lambda *_: None,
+    judged: Callable[[], object] = bool,
     before: Callable[[], object] = bool,
     still: Callable[[], object] = bool,
     doubts: Sequence[str] = (),
@@ -84,6 +85,7 @@ def seal(
 
     `own`: what is older than that attempt is of an earlier one. `facts`: the manifest without its files and
     `sealed_at`. `flush`: returns when the whole folder has reached the bucket, if there is one.
+    `judged`: called once the files are found to be a result, before they are copied.
     `before`: called just before the folder gets its final name, and `still` once that name is free: what they raise
     leaves the folder without it. Where another made a folder of that name since, that one stays, and OSError is raised.
     `doubts`: sentences; with any, the cell is `suspect` until a person has looked.
@@ -92,6 +94,7 @@ def seal(
     """
     cell, attempt = facts["cell"], facts["attempt"]
     found = collect(own, log, spec["artifacts"], spec.get("metrics"))
+    judged()
     partial = cells / f"{cell}.partial-{attempt}"
     set_aside(partial, cells / f"{cell}.superseded")  # an earlier runner's: it may be the last copy
     partial.mkdir()
