@@ -100,7 +100,14 @@ def merged(patrols: Mapping[str, Patrol]) -> Patrol | None:
             for alarm in (*([_silence(one, latest)] if one.silent(latest.time) else []), *one.alarms)
         ),
         blocked=latest.blocked if all(one.blocked for _, one in every) else None,
+        uploads=_uploads([one.uploads for _, one in every if one.uploads is not None]),
     )
+
+
+def _uploads(said: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """What workers say of the one bucket: the latest, with the checkpoints of all their cells."""
+    cells = {cell: facts for one in said for cell, facts in _mapping(one.get("checkpoints")).items()}
+    return {**said[-1], "checkpoints": cells} if said else None
 
 
 def _silence(one: Patrol, latest: Patrol) -> str:

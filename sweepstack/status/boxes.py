@@ -10,6 +10,8 @@ from sweepstack.billing.ledger import Spent
 from sweepstack.core.journal import SetupState
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.onbox.common.units import skew_words
+from sweepstack.status.bucket import alarms as not_copied_alarms
+from sweepstack.status.bucket import bucket_view
 from sweepstack.status.idle import idle_seconds, is_idle
 from sweepstack.status.model import Bills, BoxView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -50,6 +52,7 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
         alarms=tuple(_alarms(box_snapshot, now)),
         gpus=patrol.gpus if patrol else (),
         workers=box_snapshot.seen.workers,
+        bucket=None if box_snapshot.gone else bucket_view(box_snapshot, now),
     )
 
 
@@ -89,6 +92,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
             if doing.verdict == "hung" and not any(alarm.startswith(f"{name} hung") for alarm in patrol.alarms):
                 yield f"{name} is hung: {doing.why or 'nothing of it grew'}"
         yield from patrol.alarms
+    if not alive and not box_snapshot.by_hand:
+        yield from not_copied_alarms(box_snapshot)
     for what, used in (
         (("disk", patrol.disk.used), ("inodes", patrol.inodes.used)) if patrol and not box_snapshot.gone else ()
     ):

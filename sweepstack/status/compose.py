@@ -46,10 +46,11 @@ def compose(snapshot: Snapshot) -> SweepView:
     budget = budget_view(snapshot, costs, eta)
     clocks = tuple(running_clocks(snapshot, cells))
     lasts = tuple(runways(snapshot, eta))
+    boxes = tuple(box_view(box_snapshot, snapshot.now, snapshot.spent) for box_snapshot in snapshot.box_snapshots)
     view = SweepView(
         stack=snapshot.state.stack,
         cells=cells,
-        boxes=tuple(box_view(box_snapshot, snapshot.now, snapshot.spent) for box_snapshot in snapshot.box_snapshots),
+        boxes=boxes,
         gates=gates,
         meter=costs,
         eta_seconds=eta,
@@ -68,6 +69,7 @@ def compose(snapshot: Snapshot) -> SweepView:
             *money_lines(snapshot, costs, budget, lasts),
             *cluster_use.lines(snapshot, timing.median),
             *(f"clock  box {one.box}: {one.text()}" for one in clocks),
+            *(f"bucket box {box.name}: {box.bucket.words()}" for box in boxes if box.bucket and box.bucket.cells),
         ),
         left=snapshot.left,
     )

@@ -11,6 +11,7 @@ from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.records import SETTLED
+from sweepstack.status.bucket import BucketView
 from sweepstack.status.snapshot import Orphan
 from sweepstack.teardown.who_signed import OnRecord, signed
 
@@ -82,6 +83,12 @@ class BoxView:
     alarms: tuple[str, ...] = ()
     gpus: tuple[Mapping[str, Any], ...] = ()
     workers: tuple[Mapping[str, Any], ...] = ()
+    bucket: BucketView | None = None
+    """The checkpoints of its cells in its bucket; None without one."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape in `boxes[]`."""
+        return vars(self) | {"bucket": self.bucket.as_json() if self.bucket else None}
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class SweepView:
         return {
             "stack": self.stack,
             "cells": [cell.as_json() for cell in self.cells],
-            "boxes": [vars(box) for box in self.boxes],
+            "boxes": [box.as_json() for box in self.boxes],
             "gates": [gate.as_json() for gate in self.gates],
             "meter": vars(self.meter),
             "eta_seconds": self.eta_seconds,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
+from sweepstack.status.bucket import has_set_before
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import of_another_account, seen_ended, sure_first
@@ -295,7 +296,7 @@ def _other_checkpoints(snapshot: Snapshot, view: SweepView) -> list[str]:
     stack, names = snapshot.state.stack, " ".join(list(found)[:MOST_NAMED])
     holder, first = next(iter(found.values()))
     retry, up = f"sweepctl retry --stack {stack} {names}", f"pulumi up --stack {stack}"
-    bucket = holder.patrol is not None and holder.patrol.uploads is not None
+    bucket = all(has_set_before(one, cell) for cell, (one, _) in found.items())
     before = [f"{retry} --from-set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
     return [*before, f"{retry} --from-start && {up}    (begins at 0: {first} may be cut, and is kept)"]
 

@@ -171,6 +171,12 @@ def cut(world: World, **beat: object) -> None:
     box.beat(**beat)
 
 
+def uploads(checkpoints: dict[str, object]) -> dict[str, object]:
+    """What the heartbeat of a runner with a bucket says of it."""
+    waits = {"cells": [], "bytes": 0, "seconds": 0.0, "why": ""}
+    return {"source": "s3://lab/x", "endpoint": "", **waits, "checkpoints": checkpoints}
+
+
 def test_next_names_the_way_without_a_cut_checkpoint(world: World) -> None:
     cut(world)
     told = world.run("status", "--json").json["next"]
@@ -180,9 +186,11 @@ def test_next_names_the_way_without_a_cut_checkpoint(world: World) -> None:
 
 
 def test_next_names_the_set_before_where_there_is_a_bucket(world: World) -> None:
-    cut(world, uploads={"source": "s3://lab/x", "cells": [], "bytes": 0, "seconds": 0.0, "why": ""})
+    cut(world, uploads=uploads({"lr0.3": {"age": 5.0, "bytes": 7, "sets": 2, "behind": ""}}))
     told = world.run("status", "--json").json["next"]
     assert [("--from-set" in line, "--from-start" in line) for line in told[1:3]] == [(True, False), (False, True)]
+    world.boxes[0].beat(uploads=uploads({"lr0.3": {"age": 5.0, "bytes": 7, "sets": 1, "behind": ""}}))
+    assert not any("--from-set" in line for line in world.run("status", "--json").json["next"]), "that is the newest"
 
 
 def test_from_start_begins_without_checkpoints_and_tells_where_they_are(world: World) -> None:

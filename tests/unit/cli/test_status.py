@@ -855,3 +855,35 @@ def test_an_answer_for_another_stack_is_not_taken(world: World) -> None:
         assert Export(STACK, world.root, begun=begun).state().stack == STACK
         begun._process.wait(120)
         assert len(calls.read_text().splitlines()) == times, (stack, root)
+
+
+def test_the_checkpoints_in_a_bucket_their_age_and_price(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.start("lr0.1")
+    box.alive()
+    copied = {"lr0.1": {"age": 40.0, "bytes": 4_000_000_000, "sets": 2, "behind": "it changes all the time"}}
+    said = {"source": "s3://lab/x", "endpoint": "", "cells": [], "bytes": 0, "seconds": 0.0, "why": ""}
+    box.beat(ago=5, uploads={**said, "checkpoints": copied | {"lr0.3": "odd"}})
+    found = world.run("status", "--json").json["boxes"][0]["bucket"]
+    assert (found["source"], found["bytes"], round(found["usd_per_month"], 3)) == ("s3://lab/x", 4_000_000_000, 0.092)
+    assert [(cell["name"], cell["sets"]) for cell in found["cells"]] == [("lr0.1", 2)]
+    assert found["cells"][0]["age_seconds"] >= 45.0
+    shown = world.run("status").out
+    assert "bucket box box-0: s3://lab/x: 4.0 GB of checkpoints in 2 sets, about $0.09 a month" in shown
+    assert "lr0.1 is not copied: it changes all the time" in shown
+    box.beat(ago=5, uploads={**said, "endpoint": "https://minio.lab:9000", "checkpoints": copied})
+    assert world.run("status", "--json").json["boxes"][0]["bucket"]["usd_per_month"] is None, "whose price is not known"
+    box.beat(ago=5)
+    assert world.run("status", "--json").json["boxes"][0]["bucket"] is None
+
+
+def test_what_a_runner_did_not_copy_before_it_ended_is_an_alarm(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1", "lr0.3")
+    box.start("lr0.1")
+    box.log("runner-stopped", signal="SIGTERM", not_copied={"lr0.1": "there was no time to copy it"})
+    told = " ".join(world.run("status", "--json").json["boxes"][0]["alarms"])
+    assert "lie on this box alone: lr0.1 (there was no time to copy it)" in told
+    box.start("lr0.1", attempt=2)
+    assert "on this box alone" not in str(world.run("status", "--json").json["boxes"][0]["alarms"])
