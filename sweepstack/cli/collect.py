@@ -48,7 +48,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
-from sweepstack.teardown.policy_copies import SetAside, begun_anew, in_evidence, in_state, set_aside
+from sweepstack.teardown.policy_check import binds
 from sweepstack.teardown.signatures import sweep_of
 
 ValueT = TypeVar("ValueT")
@@ -70,11 +70,6 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
-    none: list[SetAside] = []
-    given_up = _safely(lambda: set_aside(store) if store else none, none, notes)
-    notes += [found.words for found in given_up]
-    texts = dict.fromkeys(box.policy for box in state.boxes if box.policy is not None)
-    notes += begun_anew([*map(in_state, texts), *([in_evidence(store)] if store and texts else [])])
     digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
     asked: dict[str, Platform] = {}  # they list the sweep's boxes too
     tasks: dict[Any, Callable[[], Any]] = {
@@ -124,9 +119,9 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         births=births,
         spent=costs,
         budget=_budget(state, notes),
-        set_aside=tuple(given_up),
         losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),
         approval=proposed,
+        weaker_policy=_weaker_policy(state, store),
         teardown=_safely(lambda: store.teardown() if store else None, None, notes),
         receipt=receipt,
         receipt_digest=digest,
@@ -245,7 +240,6 @@ def _box_snapshot(
     by_file = may_end(known, proposed, seen, now=now, full=False) if proposed and proposed != approval else None
     checked += [("the stack file", proposed, by_file.unsigned)] if by_file else []
     facts = known.facts
-    copies = [in_state(facts.policy), *([in_evidence(store)] if store else [])]
     return BoxSnapshot(
         box=box,
         queue=queue,
@@ -259,7 +253,7 @@ def _box_snapshot(
         journal=journal,
         copied=journal is not None and seen.journal is None and not gone,
         proposed=by_file,
-        approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), copies, now=now),
+        approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now),
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
         bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),
@@ -283,6 +277,14 @@ def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
     wanted = boxes.items() if isinstance(boxes, dict) else ()
     ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
     return tuple(str(name) for name, _ in wanted if name not in there | ends)
+
+
+def _weaker_policy(state: StackState, store: EvidenceStore | None) -> Approval | None:
+    if not any(box.policy is not None for box in state.boxes):
+        return None
+    from sweepstack.teardown.policy_in_force import waiting_approval  # most sweeps have no policy
+
+    return waiting_approval(store)
 
 
 def _gone(snapshot: Snapshot) -> set[str]:

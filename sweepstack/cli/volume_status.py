@@ -27,7 +27,7 @@ from sweepstack.volumes.end_check import (
     VolumeSeen,
     VolumeVerdict,
     may_delete,
-    policy_copies,
+    policies,
     stack_of,
 )
 from sweepstack.volumes.users import Survey, recorded
@@ -129,8 +129,8 @@ def _approvals(
     if in_state is not None and in_state != proposed:
         checked.append(("the state", in_state, may_delete(volume, in_state, seen, users, full=False).unsigned))
     checked.append(("the stack file", proposed, verdict.unsigned))
-    places, now = policy_copies(volume), datetime.now(UTC)
-    return on_record(checked, entry.native_id, stack_of(volume.facts), places, now=now)
+    binds, now = policies(volume), datetime.now(UTC)
+    return on_record(checked, entry.native_id, stack_of(volume.facts), binds, now=now)
 
 
 def adapters_of(sources: Sources) -> set[str]:

@@ -5,6 +5,7 @@ It is read like a stack file: all mistakes at once, each with line, key and fix;
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,13 +17,15 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.model import at_least_one
 from sweepstack.config.problems import Mistake, from_validation, refuse
+from sweepstack.config.project import MISNAMED_POLICY, POLICY
 from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
-from sweepstack.core.policy_chain import PolicyText
+from sweepstack.core.policy_text import PolicyText
 from sweepstack.core.signature import PRINCIPAL
+from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration
 
-FILE = "policy.yaml"
+FILE = POLICY
 SIGNERS = "allowed_signers"
 """The file beside it with the keys of the people that it names, as OpenSSH reads it (ssh-keygen(1))."""
 EvidenceKind = Literal["folder", "s3"]
@@ -100,14 +103,15 @@ class ReadPolicy:
     source: PolicyText
     rules: Policy
     _document: Document
+    _shown: str
 
     def at(self, key: str) -> str:
         """Where a key stands, for messages: `policy.yaml line 3`."""
-        return f"{FILE} line {self._document.line((key,))}"
+        return f"{self._shown} line {self._document.line((key,))}"
 
 
 def read(source: PolicyText, shown: str = FILE) -> ReadPolicy:
-    """The policy in a text. Raises ConfigError with all mistakes; `shown` is the file's name in them."""
+    """The policy in a text. Raises ConfigError with all mistakes; `shown` is what messages call the text."""
     document = parse_document(source.text, shown)
     mistakes = [Mistake(flaw.line, ".".join(map(str, flaw.loc)), flaw.text, Policy) for flaw in document.flaws]
     rules = None
@@ -126,13 +130,18 @@ def read(source: PolicyText, shown: str = FILE) -> ReadPolicy:
         mistakes += _people_mistakes(rules, source.signers, document)
     if mistakes or rules is None:
         raise refuse(mistakes, document)
-    return ReadPolicy(source, rules, document)
+    return ReadPolicy(source, rules, document, shown)
 
 
 def of_project(root: Path) -> PolicyText | None:
-    """The text of the project's policy; None if it has no such file. Raises ConfigError if it can't be read."""
+    """The text of the project's policy; None if it has no such file. Raises ConfigError if it can't be read, or if it
+    has another name: a policy that is silently not read would let all through."""
     path = root / FILE
-    if not path.exists() and not path.is_symlink():
+    if os.path.lexists(root / MISNAMED_POLICY):
+        raise ConfigError(
+            f"{MISNAMED_POLICY} is not read: the policy's name is {FILE}. Next: rename it, or take it out"
+        )
+    if not os.path.lexists(path):
         return None
     text = read_text(path, FILE)
     if not {"approvers", "abandoners"} & parse_document(text, FILE).data.keys():

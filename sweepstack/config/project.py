@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,21 @@ from sweepstack.config.file import read_document
 
 STACKS = "stacks"
 """Where the stack files are in a folder without a Pulumi.yaml."""
+
+
+POLICY, MISNAMED_POLICY = "policy.yaml", "policy.yml"
+"""The file of the project's policy (`sweepstack.config.policy`), and a name that is no good for it."""
+
+
+def project_root(start: Path) -> Path:
+    """The folder of Pulumi.yaml at or above `start`; `start` if there is none. The engine starts plugins in the
+    program's folder, while its handshake names the plugin's own (seen with 3.259)."""
+    return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
+
+
+def has_policy(root: Path) -> bool:
+    """Whether the project has anything of the name of a policy: a file, or what can't be read as one."""
+    return any(os.path.lexists(root / name) for name in (POLICY, MISNAMED_POLICY))
 
 
 def project_name(project_root: Path) -> str:

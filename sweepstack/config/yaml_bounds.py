@@ -8,7 +8,9 @@ A refusal names file, line and key.
 from __future__ import annotations
 
 import copy
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -31,12 +33,18 @@ _Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The file's text with its line ends. Raises ConfigError if it can't be read, is too large or not UTF-8."""
+    """The file's text with its line ends. Raises ConfigError if it can't be read, is too large or not UTF-8. Never
+    waits: a pipe of this name is refused."""
     try:
-        with path.open("rb") as handle:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as handle:
+            if stat.S_ISFIFO(os.fstat(handle.fileno()).st_mode):
+                raise ConfigError(f"{shown} can't be read: it is a pipe, and no file")
             data = handle.read(MOST_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{shown} can't be read: {error.strerror}") from error
+        missing = (
+            f"a link to {os.readlink(path)}, which is not there" if path.is_symlink() and not path.exists() else ""
+        )
+        raise ConfigError(f"{shown} can't be read: {missing or error.strerror}") from error
     if len(data) > MOST_BYTES:
         raise ConfigError(f"{shown} is larger than {MOST_BYTES >> 20} MiB, the limit for a stack file")
     try:

@@ -358,10 +358,11 @@ class Birth(Record):
     shown_by: Moment | None = None
     rests: bool = False
     egress_per_gb: float | None = None  # USD, as it was offered
+    policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"egress_per_gb": None})
+        return without_defaults(serialize(self), {"egress_per_gb": None, "policy": ""})
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

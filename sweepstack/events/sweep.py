@@ -119,16 +119,17 @@ def _approvals(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
 
 
 def _policies(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
-    """An abandonment that a person may not have been allowed: the team is told, since it can't be undone."""
-    for found in snapshot.set_aside:
+    """An approval of a weaker policy: the team is told before it comes into force."""
+    approval = snapshot.weaker_policy
+    if approval is not None:
         yield Event(
             kind="policy",
-            id=f"policy/{found.native_id}/{found.at:%Y-%m-%dT%H:%M:%SZ}",
+            id=f"policy/{approval.by}/{approval.at:%Y-%m-%dT%H:%M:%SZ}",
             stack=view.stack,
-            sentence=found.words,
+            sentence=f"{approval.by} approved a weaker policy; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC",
             next=f"sweepctl policy --stack {view.stack}",
             at=snapshot.now,
-            box=found.box if found.what == "box" else None,
+            box=None,
         )
 
 

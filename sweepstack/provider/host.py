@@ -26,6 +26,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf import empty_pb2
 
+from sweepstack.config.project import project_root
 from sweepstack.core.columns import IN_ENGINE, fitted
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.platforms.common import redact
@@ -251,12 +252,6 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         status.details.add().Pack(detail)
         context.abort_with_status(_Status(status.message, status.SerializeToString()))
         raise AssertionError("unreachable: abort raises")
-
-
-def project_root(start: Path) -> Path:
-    """The folder of Pulumi.yaml at or above `start`; `start` if there is none. The engine starts plugins in the
-    program's folder, while its handshake names the plugin's own (seen with 3.259)."""
-    return next((folder for folder in (start, *start.parents) if (folder / "Pulumi.yaml").is_file()), start)
 
 
 def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Servicer) -> int:

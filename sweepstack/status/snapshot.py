@@ -23,7 +23,6 @@ from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.close_box import StillBilled
 from sweepstack.teardown.host_shutdown import Handover
-from sweepstack.teardown.policy_copies import SetAside
 from sweepstack.teardown.who_signed import OnRecord
 
 
@@ -221,11 +220,11 @@ class Snapshot:
     """What everything ever rented cost; None where the ledger can't be read."""
     budget: Budget | None = None
     losses: tuple[Loss, ...] = ()
-    set_aside: tuple[SetAside, ...] = ()
-    """Abandonments that not every copy of the policy let pass."""
     teardown: Teardown | None = None
     approval: Approval | None = None
     """The one in the stack file."""
+    weaker_policy: Approval | None = None
+    """The approval of a weaker policy that stands in the evidence."""
     receipt: Receipt | None = None
     receipt_digest: str | None = None
     broken: Mapping[str, str] = field(default_factory=dict)

@@ -29,7 +29,12 @@ class BoxFacts:
     costs: BoxCosts | None = None
     moves: Moves | None = None
     """When the address of its host changes."""
-    policy: str | None = None
-    """The copy of the policy that the state has (`sweepstack.core.policy_chain`), as text."""
+    policies: tuple[str, ...] = ()
+    """The policies that the state has (`sweepstack.core.policy_text`), as text: that of the entry, or of all."""
     urn: str = ""
     """Of the box, or of a resource on it, as the engine calls it now; "" where that is not known."""
+
+
+def in_entry(policy: str | None) -> tuple[str, ...]:
+    """The policies of one entry of the state."""
+    return () if policy is None else (policy,)

@@ -27,7 +27,7 @@ from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
-from sweepstack.teardown.policy_check import ask_policy, copies_of
+from sweepstack.teardown.policy_check import ask_policy, binds
 from sweepstack.teardown.receipt_check import receipt_problems
 from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
 from sweepstack.teardown.signatures import signature_problems, sweep_of
@@ -75,8 +75,6 @@ class Verdict:
     """Whether the evidence could be opened and is this sweep's."""
     approved: bool = False
     """Whether an approval that holds names this box, verb and native id."""
-    policy_set_aside: str = ""
-    """Why the box may be abandoned although not every copy of its policy lets that pass; "" otherwise."""
     unsigned: tuple[str, ...] = ()
     """Whose signatures the policy asks for, and the approval does not have yet. Not allowed then, unless the approval
     is given just now."""
@@ -166,13 +164,11 @@ def may_end(
     if expiry or revoked:
         verdict.reasons.insert(0, expiry or revoked)
         return verdict
-    copies = copies_of(box, store, seen)
-    policy = ask_policy(copies, sweep, approval, given_up=given_up, now=now, given_now=given_now)
+    policy = ask_policy(binds(facts, store), sweep, approval, given_up=given_up, now=now, given_now=given_now)
     verdict.unsigned = policy.unsigned
     if policy.problems:
         verdict.reasons[:0] = policy.problems
         return verdict
-    verdict.policy_set_aside = policy.set_aside
     verdict.approved = True
     if given_up:
         verdict.allowed, verdict.way = True, "abandoned"

@@ -31,8 +31,7 @@ from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
-from sweepstack.teardown.policy_check import orphan_problems
-from sweepstack.teardown.policy_copies import Found, in_evidence
+from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
 from sweepstack.teardown.receipt_check import receipt_problems
 
 SHOWN = 6
@@ -67,8 +66,6 @@ class OnIt:
     owner: Owner | None = None
     given: frozenset[str] | None = None
     holds: Mapping[str, str] = field(default_factory=dict)
-    policy: Found | None = None
-    """The copy of the policy in the box's own folder."""
 
     def cells(self) -> dict[str, str]:
         """Cell → its state by the box's own journal and queue. Empty if nothing ran, or nothing could be read."""
@@ -115,7 +112,7 @@ class OrphanVerdict:
     """Whether the box may end. If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their
     state.
 
-    `held`: which other person holds it, and until when; then no abandonment helps. `policy_set_aside`: see `Verdict`.
+    `held`: which other person holds it, and until when; then no abandonment helps.
     """
 
     allowed: bool = False
@@ -123,7 +120,6 @@ class OrphanVerdict:
     reasons: list[str] = field(default_factory=list)
     unsafe: dict[str, str] = field(default_factory=dict)
     held: str = ""
-    policy_set_aside: str = ""
 
 
 def may_end_orphan(
@@ -155,13 +151,12 @@ def may_end_orphan(
     if verdict.held:
         verdict.reasons.append(verdict.held)
         return verdict
-    places = [*(in_evidence(store) for store in stores), *([on_it.policy] if on_it.policy is not None else [])]
     given = approvals_on_record(stores, box.native_id, VERB, given_up=bool(request.reason), now=now)
-    policy = orphan_problems(places, box.identity, given, given_up=bool(request.reason), now=now)
-    if policy.problems:
-        verdict.reasons += policy.problems
+    binds = binding((), [birth for birth in births_in(stores) if birth.native_id == box.native_id])
+    refused = orphan_problems(binds, box.identity, given, given_up=bool(request.reason), now=now)
+    if refused:
+        verdict.reasons += refused
         return verdict
-    verdict.policy_set_aside = policy.set_aside
     if request.reason:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict

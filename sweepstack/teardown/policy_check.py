@@ -1,26 +1,27 @@
-"""Asks the policy in force about an approval: the one function that each check of an end calls.
+"""Asks the policies that bind about an approval: the one function that each check of an end calls.
 
-What reads policies is imported only where there is a copy of one: most sweeps have none.
+What reads policies is imported only where there is one: most sweeps have none.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Approval
+from sweepstack.config.project import has_policy, project_root
+from sweepstack.core.records import Approval, Birth
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.policy_copies import Found, in_evidence, in_state, on_box
+from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.teardown.box_facts import BoxFacts
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
+    from sweepstack.teardown.policy_in_force import Binding
 
 
 BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopts it), and approve and sign there"
@@ -28,28 +29,45 @@ BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopt
 
 @dataclass(frozen=True)
 class PolicyAnswer:
-    """`problems`: why the policy in force does not let this approval end the box. `set_aside`: where an abandonment
-    goes through without any copy that can be read, or against one that was begun anew, why; "" otherwise.
-    `unsigned`: whose signatures an approval that is given just now needs, and does not have yet."""
+    """`problems`: why the policy does not let this approval end the box. `unsigned`: whose signatures an approval that
+    is given just now needs, and does not have yet."""
 
     problems: tuple[str, ...] = ()
-    set_aside: str = ""
     unsigned: tuple[str, ...] = ()
 
 
-def copies_of(box: BoxContext, store: EvidenceStore | None, seen: Observation) -> list[Found]:
-    """What state, evidence and box hold. Asks the box only if it answered just now. Raises nothing."""
-    places = [in_state(box.facts.policy)]
-    if store is not None:
-        places.append(in_evidence(store))
-    if seen.existence is Existence.EXISTS and seen.journal is not None:
-        with contextlib.suppress(PlatformError):
-            places.append(on_box(box.channel(), box.facts.name))
-    return places
+def binds(facts: BoxFacts, store: EvidenceStore | None) -> tuple[Binding, ...]:
+    """The policies that bind the end of this box: the state's, the project's file, and the one that its birth record
+    names. Raises nothing."""
+    birth = None
+    with suppress(EvidenceError):
+        birth = store.birth(facts.name, facts.generation) if store is not None else None
+    return binding(facts.policies, [birth] if birth is not None and birth.native_id == facts.native_id else [])
+
+
+def births_in(stores: Iterable[EvidenceStore]) -> list[Birth]:
+    """All birth records there that can be read. Raises nothing: what binds does not hang on the evidence alone."""
+    found: list[Birth] = []
+    for store in stores:
+        with suppress(EvidenceError):
+            found += store.readable("births", Birth)[0]
+    return found
+
+
+def binding(texts: Sequence[str], births: Iterable[Birth]) -> tuple[Binding, ...]:
+    """The policies that bind an end: those of the state (`texts`), that of the project around the working folder, and
+    those that the birth records name. Reads files; raises nothing."""
+    named = sorted({birth.policy for birth in births if birth.policy})
+    root = project_root(Path.cwd())
+    if not texts and not named and not has_policy(root):
+        return ()
+    from sweepstack.teardown.policy_in_force import binding
+
+    return binding(texts, named, root)
 
 
 def ask_policy(
-    places: Sequence[Found],
+    binds: Sequence[Binding],
     sweep: SweepName,
     approval: Approval,
     *,
@@ -57,57 +75,38 @@ def ask_policy(
     now: datetime,
     given_now: bool = False,
 ) -> PolicyAnswer:
-    """What the policy in force says of an end by `approval`. `given_up`: the approval abandons the box. Then the last
-    policy that can be read rules; if none can, the way out is open. `given_now`: a person gives it just now, and
-    signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is not compared. Runs
-    ssh-keygen where the policy names people. Raises nothing."""
-    if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
-        return PolicyAnswer()
-    from sweepstack.teardown.policy_in_force import in_force
-
-    now_binds = in_force(places, sweep.identity)
-    rules = now_binds.way_out if given_up else now_binds.rules
-    if given_up and not rules:
-        return PolicyAnswer(set_aside=now_binds.foreign or now_binds.unreadable)
-    problems = [problem for rule in rules for problem in _problems(rule, approval, now)]
+    """What these policies say of an end by `approval`. `given_up`: the approval abandons the box. `given_now`: a person
+    gives it just now, and signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is
+    not compared. Runs ssh-keygen where a policy names people. Raises nothing."""
+    rules = [one.rule for one in binds if one.rule is not None]
+    problems = [one.problem for one in binds if one.problem]
+    problems += [problem for rule in rules for problem in _problems(rule, approval, now)]
     asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in rules)
     unsigned = tuple(dict.fromkeys(filter(None, asked)))
     problems += () if given_now else unsigned
-    if now_binds.unreadable and not given_up:
-        problems.insert(0, f"{now_binds.unreadable}. A newer sweepstack may read it (git pull && make setup)")
-    return PolicyAnswer(tuple(dict.fromkeys(problems)), now_binds.foreign if given_up else "", unsigned)
+    return PolicyAnswer(tuple(dict.fromkeys(problems)), unsigned)
 
 
-def longest(places: Sequence[Found], identity: str) -> timedelta | None:
-    """The longest time for which an approval may hold, by the policy in force; None if it sets none. Raises nothing."""
-    if not any(place.copy is not None and place.copy.chains for place in places):
-        return None
-    from sweepstack.teardown.policy_in_force import in_force
-
-    known = (rule.rules.max_expiry_seconds for rule in in_force(places, identity).rules)
+def longest(binds: Sequence[Binding]) -> timedelta | None:
+    """The longest time for which an approval may hold, by these policies; None if they set none."""
+    known = (one.rule.rules.max_expiry_seconds for one in binds if one.rule is not None)
     return min((timedelta(seconds=seconds) for seconds in known if seconds is not None), default=None)
 
 
 def orphan_problems(
-    places: Sequence[Found], identity: str, approvals: Sequence[Approval], *, given_up: bool, now: datetime
-) -> PolicyAnswer:
-    """The same for a box that no state has, which a person ends without an approval: a policy that names people lets it
-    go only by one of `approvals` (of this box, on record in the evidence) that these people signed."""
-    if not any(place.problem or (place.copy is not None and place.copy.chains) for place in places):
-        return PolicyAnswer()
-    from sweepstack.teardown.policy_in_force import in_force
-
-    now_binds = in_force(places, identity)
-    if given_up and not now_binds.rules:
-        return PolicyAnswer(set_aside=now_binds.unreadable)
-    problems = [now_binds.unreadable] if now_binds.unreadable and not given_up else []
+    binds: Sequence[Binding], identity: str, approvals: Sequence[Approval], *, given_up: bool, now: datetime
+) -> tuple[str, ...]:
+    """Why a box or a volume that no state has, which a person ends without an approval, may not end: a policy that
+    names people lets it go only by one of `approvals` (of this very end, on record in the evidence) that these people
+    signed."""
+    problems = [one.problem for one in binds if one.problem]
     epoch, empty = datetime.fromtimestamp(0, UTC), Approval.digest_waivers((), ())
     none = Approval(actions=(), waivers_digest=empty, by="", at=epoch, expires=epoch)
     sweep = SweepName(project="", stack="", identity=identity)
-    for rule in now_binds.rules:
+    for rule in (one.rule for one in binds if one.rule is not None):
         asked = [_unsigned(rule, one, sweep, given_up=given_up, now=now) for one in (*approvals, none)]
         problems += [f"{asked[-1]}: {BACK}"] if all(asked) else []
-    return PolicyAnswer(tuple(dict.fromkeys(problems)))
+    return tuple(dict.fromkeys(problems))
 
 
 def _unsigned(policy: ReadPolicy, approval: Approval, sweep: SweepName, *, given_up: bool, now: datetime) -> str:

@@ -1,145 +1,184 @@
-"""Finds which policy binds a sweep: the newest that was accepted, by all copies that can be read.
+"""Finds which policy binds a sweep: that in the engine's state, and the project's `policy.yaml` (docs/adr/018).
 
-State, evidence and box each hold a copy. Each is a chain: a policy follows another one if it is as strict, or if those
-who may approve that did. So a copy that was edited, or replaced by a weaker text, ends where it stops to hold; and
-where two copies differ, both bind. A copy that is deleted changes nothing while another one is there.
+The file comes into force with a `pulumi up`. From then on the state has it, and it binds with and without the file; a
+weaker file follows once those who may approve that have done so. What ends keeps to both. No other place is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
 
 from sweepstack.config import policy as policy_file
-from sweepstack.config.policy import ReadPolicy
-from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, united
+from sweepstack.config.policy import FILE, ReadPolicy
+from sweepstack.core.policy_text import NONE, PolicyChain, PolicyText, read_copy, written
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
-from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.teardown.policy_copies import Found, begun_anew, only_on_boxes, roots_of_state
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.policy_people import missing_signatures
 
 FROM, TO = "end-policy", "begin-policy"
 """The two actions of an approval of a weaker policy: `box` is the sweep's identity, `native_id` a digest."""
+PROPOSED = "policy/proposed.json"
+"""The approval of a weaker policy, among the records of the evidence. It counts until it expires."""
+STATE = "the engine's state"
 
 
 @dataclass(frozen=True)
-class InForce:
-    """What binds. `copy`: all chains that hold; `rules`: their heads, read.
+class Binding:
+    """A policy that binds. `where`: which file or entry says it. `rule`: None if it can't be read, or is not here; then
+    `problem` says why, and what helps."""
 
-    `unreadable`: why a policy that binds can't be read by this version, "" if all can; then `rules` has the last one
-    before it that can. `way_out`: the rules that an abandonment keeps to: not those of a chain that was begun anew
-    beside one that the state and a second place have, nor of one that only a box has; then `foreign` says which.
-    `places`: what was found where.
-    `notes`: for people, what is wrong with a copy.
+    where: str
+    policy: PolicyText
+    rule: ReadPolicy | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class InState:
+    """The policies that entries of the engine's state have, each once; `problems`: why an entry can't be read."""
+
+    chains: tuple[PolicyChain, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def policies(self) -> tuple[PolicyText, ...]:
+        """Those that bind. More than one while a change came through half-way, or in a state of an older version."""
+        return tuple({chain.policy.digest: chain.policy for chain in self.chains}.values())
+
+
+def in_state(texts: Iterable[str | None]) -> InState:
+    """What these entries have (their property `policy`). Raises nothing."""
+    chains: dict[PolicyChain, None] = {}
+    problems: dict[str, None] = {}
+    for text in texts:
+        try:
+            chains |= dict.fromkeys(read_copy(text).chains if text is not None else ())
+        except ValueError as error:
+            problems[f"the policy in {STATE} can't be read: {error}"] = None
+    return InState(tuple(chains), tuple(problems))
+
+
+def binding(texts: Iterable[str | None], named: Iterable[str], root: Path) -> tuple[Binding, ...]:
+    """What binds an end, or an approval of one: all policies of the state, and the project's file.
+
+    `texts`: the property `policy` of entries of the state. `named`: the digests by which birth records name the policy
+    of their box. `root`: the project. Reads files; raises nothing.
     """
-
-    copy: PolicyCopy
-    rules: tuple[ReadPolicy, ...] = ()
-    unreadable: str = ""
-    way_out: tuple[ReadPolicy, ...] = ()
-    foreign: str = ""
-    places: tuple[Found, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def any(self) -> bool:
-        """Whether there is a copy of a policy anywhere, readable or not."""
-        return bool(self.copy.chains) or any(place.problem for place in self.places)
-
-    @property
-    def heads(self) -> tuple[PolicyText, ...]:
-        """The policies that bind, each once."""
-        return tuple({chain.head.digest: chain.head for chain in self.copy.chains}.values())
+    held = in_state(texts)
+    found = [Binding(STATE, NONE, problem=f"{problem}. {UNREADABLE}") for problem in held.problems]
+    file: PolicyText | None = None
+    try:
+        file = policy_file.of_project(root)
+        if file is not None:
+            found.append(Binding(FILE, file, policy_file.read(file)))
+    except ConfigError as error:
+        found.append(Binding(FILE, file or NONE, problem=f"{error}. Next: mend {FILE}, or take it out"))
+    found += [_of_state(policy) for policy in held.policies if policy != file]
+    here = {one.policy.digest for one in found}
+    found += [Binding("the records", NONE, problem=missing_words(digest)) for digest in named if digest not in here]
+    return tuple(found)
 
 
-def in_force(places: Sequence[Found], identity: str) -> InForce:
-    """What binds the sweep, by these copies. Starts ssh-keygen where an approval of a weaker policy is signed. Raises
-    nothing."""
-    held, notes = [], []
-    for place in places:
-        if place.problem:
-            notes.append(f"the policy's copy in {place.where} can't be read: {place.problem}")
-        if place.copy is None:
-            continue
-        chains = []
-        for chain in place.copy.chains:
-            chain, why = _as_far_as_it_holds(chain, identity)
-            chains.append(chain)
-            notes += [f"the policy's copy in {place.where}: {why}"] if why else []
-        held.append(PolicyCopy(chains=tuple(chains)))
-    copy = united(held)
-    ours = roots_of_state(places)
-    seconded = ours & {r for place in places if place.kind != "state" and place.copy for r in place.copy.roots}
-    rules: dict[str, ReadPolicy] = {}
-    way_out: dict[str, ReadPolicy] = {}
-    unreadable = ""
-    for chain in copy.chains:
-        rule, why = _last_readable(chain)
-        unreadable = unreadable or why
-        if rule is not None:
-            rules.setdefault(rule.source.digest, rule)
-            if not seconded or chain.root in ours:
-                way_out.setdefault(rule.source.digest, rule)
-    if not copy.chains and notes:
-        unreadable = notes[0]
-    anew = begun_anew(places)
-    held_out = anew[0] if anew and len(way_out) < len(rules) and way_out else ""
-    way_out = way_out or rules
-    if alone := only_on_boxes(places):
-        anew, held_out, way_out = [*anew, *alone], alone[0], {}
-    return InForce(
-        copy,
-        tuple(rules.values()),
-        unreadable,
-        tuple(way_out.values()),
-        held_out,
-        tuple(places),
-        (*notes, *anew),
+UNREADABLE = (
+    "A newer sweepstack may read it (git pull && make setup); else sweepctl policy approve lets the file follow it"
+)
+
+
+def missing_words(digest: str) -> str:
+    """Why nothing ends under a policy of which only the digest is known, and what helps."""
+    short = digest.rpartition(":")[2][:12]
+    return (
+        f"the records name the policy {short}, and no text of it is here: neither the state nor {FILE} has it. Next: "
+        f"put that {FILE} back, with its {policy_file.SIGNERS} (git log -- {FILE})"
     )
 
 
-def _last_readable(chain: PolicyChain) -> tuple[ReadPolicy | None, str]:
-    """The newest policy of the chain that can be read, and why its head can't; "" if it can."""
-    why = ""
-    for link in reversed(chain.links):
-        try:
-            return policy_file.read(link.policy), why
-        except ConfigError as error:
-            why = why or unread_words(link.policy, error)
-    return None, why
+def _of_state(policy: PolicyText) -> Binding:
+    shown = f"{STATE}: policy {policy.short},"
+    try:
+        return Binding(STATE, policy, policy_file.read(policy, shown))
+    except ConfigError as error:
+        what = error.problems[0] if error.problems else str(error)
+        words = f"the policy in {STATE} ({policy.short}) can't be read by this sweepstack: {what}. {UNREADABLE}"
+        return Binding(STATE, policy, problem=words)
 
 
-def unread_words(policy: PolicyText, error: ConfigError) -> str:
-    """Why a policy that binds can't be read here, in one line: a newer version may have written it."""
-    what = error.problems[0] if error.problems else str(error)
-    return f"the policy in force ({policy.short}) can't be read by this sweepstack: {what}"
+def rule_of(policy: PolicyText) -> ReadPolicy | None:
+    """A policy of the state, read; None if this version can't."""
+    return _of_state(policy).rule
 
 
-def _as_far_as_it_holds(chain: PolicyChain, identity: str) -> tuple[PolicyChain, str]:
-    """The links up to the first that does not follow from the one before it, and why it does not."""
-    used: list[dict[str, Any]] = []  # by what was said: other signatures under it make it no other approval
-    for number, new in enumerate(chain.links[1:], start=1):
-        why = step_problem(PolicyChain(links=chain.links[:number]), new, identity)
-        if new.approval is not None and not why:
-            why = "its approval was used before" if new.approval.unsigned in used else ""
-            used.append(new.approval.unsigned)
-        if why:
-            return PolicyChain(links=chain.links[:number]), f"{new.policy.short} does not count: {why}"
-    return chain, ""
+@dataclass(frozen=True)
+class Change:
+    """What the project's file means for a sweep. `file`: None if it is missing; `file_problem`: why it can't be read.
+    `lost`: in which ways it is weaker than the state's; `approved`: that was approved."""
+
+    held: InState
+    file: PolicyText | None
+    file_problem: str = ""
+    lost: tuple[str, ...] = ()
+    approved: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the file is weaker, and does not count."""
+        return bool(self.lost) and not self.approved
+
+    @property
+    def after(self) -> tuple[PolicyText, ...]:
+        """The policies that bind from the next `pulumi up` on."""
+        if self.file_problem or self.refused:
+            return self.held.policies
+        return (self.file,) if self.file is not None else ()
+
+    @property
+    def in_force(self) -> tuple[Binding, ...]:
+        """The policies that the state has, read; by the file's name where the file says the same."""
+        return tuple(map(self._read, self.held.policies))
+
+    def _read(self, policy: PolicyText) -> Binding:
+        return Binding(FILE, policy, policy_file.read(policy)) if policy == self.file else _of_state(policy)
+
+    @property
+    def binding(self) -> tuple[Binding, ...]:
+        """What binds from the next `pulumi up` on, read."""
+        unread = self.held.problems if self.file_problem or self.refused else ()
+        found = [Binding(STATE, NONE, problem=f"{problem}. {UNREADABLE}") for problem in unread]
+        return (*found, *map(self._read, self.after))
+
+    @property
+    def notes(self) -> list[str]:
+        """For people: why the file does not count."""
+        if not self.refused:
+            return []
+        shorts = " and ".join(policy.short for policy in self.held.policies) or "that does not read"
+        how = f"is weaker than the policy in force ({shorts})" if self.file is not None else "is missing"
+        what = f"{FILE} {how}, and that was not approved: {'; '.join(self.lost)}"
+        return [f"{what}. The policy in force binds on. Next: put it back, or sweepctl policy approve"]
 
 
-def step_problem(before: PolicyChain, new: PolicyLink, identity: str) -> str:
-    """Why a policy may not follow these; "" if it may: it is as strict as the last one, or it was approved."""
-    lost = what_is_lost(before.head, new.policy)
+def change(root: Path, texts: Iterable[str | None], store: EvidenceStore | None, identity: str) -> Change:
+    """What the file of the project at `root` means for a sweep of whose state these are the policies. `store`: where an
+    approval of a weaker one may wait. Reads files; raises nothing."""
+    held = in_state(texts)
+    try:
+        file = policy_file.of_project(root)
+        policy_file.read(file or NONE)
+    except ConfigError as error:
+        return Change(held, None, file_problem=str(error))
+    lost = [line for policy in held.policies for line in what_is_lost(policy, file or NONE)]
+    lost = list(dict.fromkeys([*held.problems, *lost]))
     if not lost:
-        return ""
-    if new.approval is None:
-        return f"it is weaker, and was not approved ({lost[0]})"
-    return change_problem(before, new.policy, new.approval, identity, at=new.approval.at)
+        return Change(held, file)
+    approval = waiting_approval(store)
+    missing = missing_consent(held, file or NONE, approval, identity)
+    return Change(held, file, lost=tuple(lost), approved=approval is not None and not missing)
 
 
 def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
@@ -157,47 +196,41 @@ def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
         return []
 
 
-def change_problem(before: PolicyChain, new: PolicyText, approval: Approval, identity: str, *, at: datetime) -> str:
-    """Why this approval does not let `new` follow these in this sweep; "" if it does. Where the last of them can't be
-    read, the people of the last one that can decide: else nothing could follow it. `at`: when the keys of those who
-    signed it have to be good: for a change that was accepted before, when it was approved. A stack may have been
-    renamed since then, so the sweep is known by its identity alone."""
-    old = before.head
+def asked(held: InState, file: PolicyText) -> tuple[PolicyText, ...]:
+    """The policies whose people are asked before `file` may follow those of the state. Only chains of older versions
+    can differ: where one of them has the file, another that has not may have come from a copy that a job wrote."""
+    ours = [chain for chain in held.chains if any(link.policy == file for link in chain.links)] or held.chains
+    return tuple(dict.fromkeys(chain.asks_under(file) for chain in ours if what_is_lost(chain.policy, file)))
+
+
+def missing_consent(held: InState, new: PolicyText, approval: Approval | None, identity: str) -> list[str]:
+    """Why this approval does not let `new` follow the policies of the state in this sweep; empty if it does. The sweep
+    is known by its identity alone: a stack may have been renamed since then. A policy that does not read names no
+    people: any person may approve what follows it, on record."""
+    if approval is None:
+        return ["it was not approved"]
     named = {(action.verb, action.box, action.native_id) for action in approval.actions}
-    if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:
-        return "its approval is for another change, or for another sweep"
-    rules, why = _last_readable(before)
-    if rules is None:
-        return why
-    sweep = SweepName(project="", stack="", identity=identity)
-    return missing_signatures(rules, approval, sweep, given_up=True, at=at)
+    lost = [policy for policy in held.policies if what_is_lost(policy, new)]
+    if not {(FROM, identity, old.digest) for old in lost} | {(TO, identity, new.digest)} <= named:
+        return ["its approval is for another change, or for another sweep"]
+    sweep, now = SweepName(project="", stack="", identity=identity), datetime.now(UTC)
+    rules = map(rule_of, asked(held, new))
+    missing = [missing_signatures(rule, approval, sweep, given_up=True, at=now) for rule in rules if rule is not None]
+    return [words for words in missing if words]
 
 
-def _new_change_problem(before: PolicyChain, new: PolicyText, approval: Approval, identity: str) -> str:
-    """The same for a change that comes into force now. Its keys have to be good now, and when it was approved: that is
-    when the chain is read again."""
-    found = (change_problem(before, new, approval, identity, at=at) for at in (datetime.now(UTC), approval.at))
-    return next(filter(None, found), "")
+def waiting_approval(store: EvidenceStore | None) -> Approval | None:
+    """The approval of a weaker policy that the evidence has; None if it has expired, too. Raises nothing."""
+    try:
+        found = store.record(PROPOSED, Approval) if store is not None else None
+    except EvidenceError:
+        return None
+    return found if found is not None and datetime.now(UTC) < found.expires else None
 
 
-def followed(
-    now: InForce, wanted: PolicyText, approval: Approval | None, identity: str
-) -> tuple[PolicyCopy, list[str]]:
-    """The copy after `wanted` came into force, where it may, and in which ways it is weaker than a policy that it may
-    not follow. The first policy of a sweep may be any."""
-    if not now.copy.chains:
-        first = () if now.any or wanted == NONE else (PolicyChain(links=(PolicyLink(policy=wanted),)),)
-        return PolicyCopy(chains=first), []
-    chains, refused = [], []
-    for chain in now.copy.chains:
-        if chain.head.digest == wanted.digest:
-            chains.append(chain)
-            continue
-        lost = what_is_lost(chain.head, wanted)
-        link = PolicyLink(policy=wanted, approval=approval if lost else None)
-        if lost and (approval is None or _new_change_problem(chain, wanted, approval, identity)):
-            refused += lost
-            chains.append(chain)
-        else:
-            chains.append(PolicyChain(links=(*chain.links, link)))
-    return PolicyCopy(chains=tuple(chains)), list(dict.fromkeys(refused))
+def text_for_state(before: str | None, after: Sequence[PolicyText]) -> str | None:
+    """The property of an entry that has `before` and is to have these policies; None if there is no policy. More than
+    one stay as they are, each in its own entry."""
+    if not after or after == (NONE,):
+        return None
+    return written(after[0]) if len(after) == 1 else before or written(after[0])

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
-from sweepstack.teardown.policy_copies import Found
 from sweepstack.teardown.signatures import Signers, verified_signers
+
+if TYPE_CHECKING:
+    from sweepstack.teardown.policy_in_force import Binding
 
 SHORT = len("SHA256:") + 12
 
@@ -77,28 +79,28 @@ def on_record(
     approvals: Iterable[tuple[str, Approval | None, Sequence[str]]],
     native_id: str,
     sweep: SweepName,
-    places: Sequence[Found],
+    binds: Sequence[Binding],
     *,
     now: datetime,
 ) -> tuple[OnRecord, ...]:
     """Those of `approvals` (where it was found, the approval, whose signatures it misses) that name this box or volume,
-    each once. `places`: the copies of its policy. Runs ssh-keygen where there are signatures. Raises nothing."""
+    each once. `binds`: the policies that bind. Runs ssh-keygen where there are signatures. Raises nothing."""
     found: list[OnRecord] = []
     known: list[Approval] = []
     for where, approval, missing in approvals:
         if approval is None or approval in known or all(one.native_id != native_id for one in approval.actions):
             continue
         known.append(approval)
-        people = _people(approval, sweep, places, now)
+        people = _people(approval, sweep, binds, now)
         found.append(OnRecord(where, approval.by, approval.ends, people, tuple(missing)))
     return tuple(found)
 
 
-def _people(approval: Approval, sweep: SweepName, places: Sequence[Found], now: datetime) -> tuple[SignedBy, ...]:
+def _people(approval: Approval, sweep: SweepName, binds: Sequence[Binding], now: datetime) -> tuple[SignedBy, ...]:
     if not approval.signatures:
         return ()
     plain = verified_signers(approval, sweep, None, at=now)
-    listed = [verified_signers(approval, sweep, text, at=now) for text in _lists(places, sweep.identity)]
+    listed = [verified_signers(approval, sweep, text, at=now) for text in _lists(binds)]
     names = dict.fromkeys(signature.principal for signature in approval.signatures)
     return tuple(_one(name, plain, listed) for name in names)
 
@@ -110,11 +112,6 @@ def _one(name: str, plain: Signers, listed: Sequence[Signers]) -> SignedBy:
     return SignedBy(name, plain.valid[name][:SHORT], listed=proved)
 
 
-def _lists(places: Sequence[Found], identity: str) -> list[str]:
-    """The lists of signers of the policies in force, each once."""
-    if not any(place.copy is not None and place.copy.chains for place in places):
-        return []
-    from sweepstack.teardown.policy_in_force import in_force  # most sweeps have no policy
-
-    texts = (rule.source.signers for rule in in_force(places, identity).rules)
-    return [text for text in dict.fromkeys(texts) if text]
+def _lists(binds: Sequence[Binding]) -> list[str]:
+    """The lists of signers of these policies, each once."""
+    return [text for text in dict.fromkeys(one.policy.signers for one in binds) if text]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
@@ -28,12 +28,15 @@ from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approvals_on_record import approvals_on_record
-from sweepstack.teardown.policy_check import PolicyAnswer, ask_policy, orphan_problems
-from sweepstack.teardown.policy_copies import Found, in_evidence, in_state
+from sweepstack.teardown.box_facts import in_entry
+from sweepstack.teardown.policy_check import ask_policy, binding, births_in, orphan_problems
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.teardown.signatures import signature_problems
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
+
+if TYPE_CHECKING:
+    from sweepstack.teardown.policy_in_force import Binding
 
 Way = Literal["cleared", "gone", "abandoned"]
 
@@ -51,8 +54,8 @@ class VolumeFacts:
     keep_until: str = ""
     size_gb: int | None = None
     where: str = ""
-    policy: str | None = None
-    """The copy of the policy that the state has, as text."""
+    policies: tuple[str, ...] = ()
+    """The policy that the state has, as text."""
 
 
 class VolumeContext:
@@ -75,7 +78,7 @@ class VolumeContext:
             keep_until=entry.keep_until or "",
             size_gb=entry.actual_size_gb,
             where=entry.actual_region or entry.location,
-            policy=entry.policy,
+            policies=in_entry(entry.policy),
         )
         return cls(facts, entry.adapter)
 
@@ -111,8 +114,6 @@ class VolumeVerdict:
     way: Way | None = None
     reasons: list[str] = field(default_factory=list)
     users: tuple[User, ...] = ()
-    policy_set_aside: str = ""
-    """Why an abandonment goes through without the policy: see `PolicyAnswer`."""
     unsigned: tuple[str, ...] = ()
     """Whose signatures the policy asks for, and the approval does not have yet."""
 
@@ -165,10 +166,10 @@ def may_delete(
         verdict.reasons.append(problem)
         return verdict
     given_up = abandoned(facts, approval)
-    policy = _ask_policy(volume, approval, given_up, now or datetime.now(UTC), given_now)
+    policy = ask_policy(policies(volume), stack_of(facts), approval, given_up=given_up, now=now, given_now=given_now)
     verdict.reasons += seen.alive
     verdict.reasons += policy.problems
-    verdict.unsigned, verdict.policy_set_aside = policy.unsigned, policy.set_aside
+    verdict.unsigned = policy.unsigned
     if not verdict.reasons and given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
@@ -195,28 +196,23 @@ def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> s
     return ""
 
 
-def _ask_policy(
-    volume: VolumeContext, approval: Approval, given_up: bool, now: datetime, given_now: bool
-) -> PolicyAnswer:
-    """What the policy in force says of the approval: the one of the volume's own stack."""
-    sweep = stack_of(volume.facts)
-    return ask_policy(policy_copies(volume), sweep, approval, given_up=given_up, now=now, given_now=given_now)
-
-
-def policy_copies(volume: VolumeContext) -> list[Found]:
-    """What the state and the evidence of its stack hold of the policy. Raises nothing."""
-    store = volume.evidence.usable
-    return [in_state(volume.facts.policy), *([in_evidence(store)] if store is not None else [])]
+def policies(volume: VolumeContext) -> tuple[Binding, ...]:
+    """The policies that bind its end: the state's, and the project's file. Raises nothing."""
+    return binding(volume.facts.policies, ())
 
 
 def orphan_policy(
     stores: Sequence[EvidenceStore], identity: str, native_id: str, *, given_up: bool, now: datetime | None = None
-) -> PolicyAnswer:
-    """The same for a volume that no state has, which a person ends without an approval. `stores`: the evidence of the
-    stack that made it, as far as it could be opened."""
+) -> tuple[str, ...]:
+    """Why the policy does not let a person end a volume that no state has, without an approval. `stores`: the evidence
+    of the stack that made it, as far as it could be opened. The records of the last box that mounted it may name the
+    policy. Raises nothing."""
     now = now or datetime.now(UTC)
     given = approvals_on_record(stores, native_id, VERB, given_up=given_up, now=now)
-    return orphan_problems([in_evidence(store) for store in stores], identity, given, given_up=given_up, now=now)
+    mounted = [birth for birth in births_in(stores) if native_id in birth.mounts.values()]
+    last = max(mounted, key=lambda birth: birth.begun_at, default=None)
+    binds = binding((), [last] if last is not None else [])
+    return orphan_problems(binds, identity, given, given_up=given_up, now=now)
 
 
 def _revoked(volume: VolumeContext, approval: Approval) -> str:

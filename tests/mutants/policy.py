@@ -1,4 +1,4 @@
-"""Mutants of the policy: a rule that is not asked, and a copy that is believed too easily."""
+"""Mutants of the policy: a rule that is not asked, and a place that is believed too easily."""
 
 from __future__ import annotations
 
@@ -11,42 +11,128 @@ CHECK = "sweepstack/teardown/policy_check.py"
 
 POLICY = (
     Mutant(
-        "policy: a weaker link of a chain counts without its approval",
-        (Patch(IN_FORCE, "    if new.approval is None:\n        return", "    if False:\n        return"),),
-        (TESTS + "test_a_weaker_policy_in_a_copy_does_not_count_without_its_approval",),
+        "policy: a weaker file follows without its approval",
+        (Patch(IN_FORCE, "        return bool(self.lost) and not self.approved", "        return False"),),
+        (TESTS + "test_the_file_follows_where_it_is_as_strict_and_else_by_approval",),
     ),
     Mutant(
-        "policy: the copy on the box is not asked",
-        (
-            Patch(
-                CHECK,
-                "if seen.existence is Existence.EXISTS and seen.journal is not None:",
-                "if False:",
-            ),
-        ),
-        (PROVIDER + "test_what_a_job_writes_on_its_box_keeps_the_box_from_no_abandonment",),
+        "policy: the project's file is not asked about an end",
+        (Patch(IN_FORCE, "            found.append(Binding(FILE, file, policy_file.read(file)))", "            pass"),),
+        (TESTS + "test_waivers_are_refused_by_the_state_and_by_the_file_with_file_and_line",),
     ),
     Mutant(
-        "policy: a box's copy alone is set aside where the evidence can't be read",
-        (
-            Patch(
-                "sweepstack/teardown/policy_copies.py",
-                "    if any(place.problem or (place.copy is not None and place.copy.chains) for place in others):",
-                "    if any(place.copy is not None and place.copy.chains for place in others):",
-            ),
-        ),
-        (TESTS + "test_where_a_copy_may_have_been_lost_the_last_one_binds_an_abandonment",),
+        "policy: the state is not asked about an end",
+        (Patch(IN_FORCE, "    found += [_of_state(policy) for policy in held.policies if policy != file]\n", ""),),
+        (TESTS + "test_an_approval_may_not_hold_longer_than_the_policy_says",),
     ),
     Mutant(
-        "policy: one that only the evidence has comes into a state that has none",
+        "policy: an entry that does not read binds nothing",
         (
             Patch(
-                "sweepstack/teardown/policy_change.py",
-                "        if not had_none or (had is",
-                "        if True or (had is",
+                IN_FORCE,
+                'problem=f"{problem}. {UNREADABLE}") for problem in held.problems]',
+                'problem="") for problem in held.problems]',
             ),
         ),
-        (PROVIDER + "test_a_policy_that_only_the_evidence_has_comes_into_no_state_and_no_box",),
+        (TESTS + "test_what_does_not_read_locks_and_names_two_ways_out",),
+    ),
+    Mutant(
+        "policy: the birth record's digest is not asked",
+        (Patch(CHECK, "    named = sorted({birth.policy for birth in births if birth.policy})", "    named = []"),),
+        (TESTS + "test_a_birth_record_that_names_a_policy_asks_for_its_text",),
+    ),
+    Mutant(
+        "policy: only the box's own entry binds its end",
+        (
+            Patch(
+                "sweepstack/provider/resources/teardown.py",
+                "    if birth is not None and birth.policy != policy_digest(state.policy):",
+                "    if False:",
+            ),
+        ),
+        (PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[another entry]",),
+    ),
+    Mutant(
+        "policy: a box that is adopted forgets the policy that it was made under",
+        (
+            Patch(
+                "sweepstack/provider/resources/box.py",
+                "policy=adopted.policy if adopted is not None else ",
+                "policy=",
+            ),
+        ),
+        (PROVIDER + "test_a_box_that_is_adopted_keeps_the_policy_that_it_was_made_under",),
+    ),
+    Mutant(
+        "policy: a new state takes over what was made under a policy that is not here",
+        (
+            Patch(
+                "sweepstack/provider/resources/identity.py",
+                "        if old is None and (why := policy.without_text(",
+                "        if False and (why := policy.without_text(",
+            ),
+        ),
+        (PROVIDER + "test_a_new_state_takes_nothing_over_without_the_policy_that_the_records_name",),
+    ),
+    Mutant(
+        "policy: --target rents without a look at the state",
+        (
+            Patch(
+                "sweepstack/provider/resources/policy.py",
+                "    if IDENTITY_SEEN not in",
+                "    if False and IDENTITY_SEEN not in",
+            ),
+        ),
+        (PROVIDER + "test_a_new_box_beside_others_keeps_to_the_policy_of_the_state",),
+    ),
+    Mutant(
+        "policy: a link that no file said asks its writer",
+        (
+            Patch(
+                "sweepstack/core/policy_text.py",
+                "        return next(said, self.links[0].policy)",
+                "        return self.policy",
+            ),
+        ),
+        (TESTS + "test_a_link_that_no_file_said_asks_for_no_consent_of_the_one_who_wrote_it",),
+    ),
+    Mutant(
+        "policy: to go back to what a file said asks no person",
+        (
+            Patch(
+                IN_FORCE,
+                "    rules = map(rule_of, asked(held, new))",
+                "    rules = [rule_of(policy) for policy in asked(held, new) if what_is_lost(policy, new)]",
+            ),
+        ),
+        (TESTS + "test_the_people_of_what_a_person_said_are_asked_also_to_go_back_to_it",),
+    ),
+    Mutant(
+        "policy: an approval of another sweep's change counts",
+        (
+            Patch(
+                IN_FORCE,
+                "    if not {(FROM, identity, old.digest) for old in lost}",
+                "    if False and {(FROM, identity, old.digest) for old in lost}",
+            ),
+        ),
+        (TESTS + "test_the_file_follows_where_it_is_as_strict_and_else_by_approval",),
+    ),
+    Mutant(
+        "policy: one person gives a volume up that no state has",
+        (Patch("sweepstack/cli/commands/audit/end.py", "    if found.policy:\n", "    if False:\n"),),
+        ("tests/unit/cli/test_end_volume.py::test_the_policy_of_its_sweep_binds_its_end_without_a_state",),
+    ),
+    Mutant(
+        "policy: a dangling link is no policy",
+        (
+            Patch(
+                "sweepstack/config/project.py",
+                "    return any(os.path.lexists(root / name) for name in (POLICY, MISNAMED_POLICY))",
+                "    return any((root / name).exists() for name in (POLICY, MISNAMED_POLICY))",
+            ),
+        ),
+        (TESTS + "test_what_is_no_policy_is_refused_in_words_and_is_not_none[dangling link]",),
     ),
     Mutant(
         "policy: a date in the future makes a long approval a short one",
@@ -54,51 +140,9 @@ POLICY = (
         (TESTS + "test_an_approval_may_not_hold_longer_than_the_policy_says",),
     ),
     Mutant(
-        "policy: an approval of another sweep's change counts",
-        (Patch(IN_FORCE, "if not {(FROM, identity, old.digest), (TO, identity, new.digest)} <= named:", "if False:"),),
-        (TESTS + "test_an_approval_counts_for_one_change_of_one_sweep",),
-    ),
-    Mutant(
         "policy: it is not asked about the end of a volume",
         (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += policy.problems\n", ""),),
         ("tests/unit/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
-    ),
-    Mutant(
-        "policy: one person gives a volume up that no state has",
-        (Patch("sweepstack/cli/commands/audit/end.py", "    if found.policy.problems:\n", "    if False:\n"),),
-        ("tests/unit/cli/test_end_volume.py::test_the_policy_of_its_sweep_binds_its_end_without_a_state",),
-    ),
-    Mutant(
-        "policy: who writes the evidence locks a box in",
-        (Patch(IN_FORCE, "            if not seconded or chain", "            if True or chain"),),
-        (TESTS + "test_who_writes_the_evidence_alone_can_not_lock_a_box_in",),
-    ),
-    Mutant(
-        "policy: the state's chain alone rules an abandonment without a second witness",
-        (
-            Patch(
-                IN_FORCE,
-                "            if not seconded or chain",
-                "            if not ours or chain",
-            ),
-        ),
-        (TESTS + "test_elsewhere_every_copy_binds_an_abandonment_too",),
-    ),
-    Mutant(
-        "policy: a chain that was begun anew spreads to another copy",
-        (
-            Patch(
-                "sweepstack/teardown/policy_copies.py",
-                "united([copy.within(before), *([before]",
-                "united([copy, *([before]",
-            ),
-        ),
-        (TESTS + "test_a_chain_that_was_begun_anew_spreads_to_no_other_copy",),
-    ),
-    Mutant(
-        "policy: nothing may follow a policy that can't be read",
-        (Patch(IN_FORCE, "    rules, why = _last_readable(before)\n", '    rules, why = None, "it can\'t be read"\n'),),
-        (TESTS + "test_the_people_of_the_last_readable_policy_may_approve_what_follows_one_that_is_not",),
     ),
     Mutant(
         "policy: a cosignature is written over what another person wrote meanwhile",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -16,17 +16,30 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import NeverUp, Target, parse_expires
-from sweepstack.config.policy import FILE, ReadPolicy
-from sweepstack.core.policy_chain import NONE, PolicyText
+from sweepstack.config import policy as policy_file
+from sweepstack.config.policy import FILE
+from sweepstack.core.policy_text import NONE, PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import who
-from sweepstack.teardown.policy_change import Change, change, waiting_approval
-from sweepstack.teardown.policy_copies import PROPOSED, Found, in_evidence, in_state, on_box
-from sweepstack.teardown.policy_in_force import FROM, TO, change_problem
-from sweepstack.teardown.policy_order import stricter, weaker
+from sweepstack.teardown.policy_in_force import (
+    FROM,
+    PROPOSED,
+    STATE,
+    TO,
+    Binding,
+    Change,
+    InState,
+    asked,
+    change,
+    in_state,
+    missing_consent,
+    rule_of,
+    waiting_approval,
+)
+from sweepstack.teardown.policy_order import stricter
 from sweepstack.teardown.signatures import signed_words, verified_signers
 
 
@@ -56,12 +69,11 @@ def command(
     by = signer_of(target.root, "--sign", signing_key, signer) if sign else None
     with Progress("looking"):
         sources = _sources(target)
-        places = _places(sources) if sources is not None else []
+    entries = _entries(sources.state) if sources is not None else {}
     store = sources.store if sources is not None else None
-    identity = store.marker.identity if store is not None else ""
-    found = change(target.root, places, store, identity)
+    found = change(target.root, entries.values(), store, store.marker.identity if store is not None else "")
     if do == "show":
-        return _show(target, found, out)
+        return _show(target, found, entries, out)
     if sources is None:
         raise No(
             "no sweep was ever brought up: its first policy needs no approval", [f"pulumi up --stack {target.stack}"]
@@ -78,98 +90,105 @@ def _sources(target: Target) -> Sources | None:
         return None
 
 
-def _places(sources: Sources) -> list[Found]:
-    """What state, evidence and boxes hold."""
-    boxes = sources.state.boxes
-    texts = dict.fromkeys(box.policy for box in boxes if box.policy is not None)
-    places = [in_state(text) for text in texts] or [in_state(None)]
-    if sources.store is not None:
-        places.append(in_evidence(sources.store))
-    for box in boxes:
-        try:
-            places.append(on_box(box.context().channel(), box.name))
-        except PlatformError as error:
-            places.append(Found(f"box {box.name}", problem=f"it can't be asked: {error}"))
-    return places
+def _entries(state: StackState) -> dict[str, str]:
+    """The entries of the state that have a policy: name → its property `policy`."""
+    kinds = {"identity": state.identities, "box": state.boxes, "gate": state.gates, "volume": state.volumes}
+    return {
+        f"{kind} {entry.urn.rpartition('::')[2]}": entry.policy
+        for kind, entries in kinds.items()
+        for entry in entries
+        if entry.policy is not None
+    }
 
 
-def _show(target: Target, found: Change, out: Out) -> int:
-    heads = found.before.heads
-    state = _file_state(found)
-    following = _next(target, found)
+def _show(target: Target, found: Change, entries: Mapping[str, str], out: Out) -> int:
+    state, following = _file_state(found), _next(target, found)
+    binds = [one for one in found.binding if one.policy in found.held.policies]
+    rows = [
+        (f"{STATE}: {name}", _shorts(in_state([text])), "".join(in_state([text]).problems))
+        for name, text in entries.items()
+    ]
+    problems = [*found.held.problems, *(one.problem for one in binds if one.problem)]
     out.document(
         {
             "stack": target.stack,
-            "in_force": [{"digest": head.digest, "rules": _rules(found, head)} for head in heads],
-            "copies": [
-                {
-                    "where": place.where,
-                    "digests": [chain.head.digest for chain in place.copy.chains] if place.copy is not None else [],
-                    "problem": place.problem or None,
-                }
-                for place in found.before.places
+            "in_force": [
+                {"digest": one.policy.digest, "where": one.where, "rules": _rules(one)} for one in found.in_force
             ],
-            "file": {"path": FILE, "digest": (found.file or NONE).digest if not found.problem else None, "is": state},
-            "weaker": list(found.lost),
-            "problem": found.problem or found.before.unreadable or None,
-            "notes": list(found.before.notes),
+            "copies": [
+                {"where": where, "digests": [p.digest for p in in_state([text]).policies], "problem": problem or None}
+                for (where, _, problem), text in zip(rows, entries.values(), strict=True)
+            ],
+            "file": {
+                "path": FILE,
+                "digest": (found.file or NONE).digest if not found.file_problem else None,
+                "is": state,
+            },
+            "weaker": list(found.lost) if found.refused else [],
+            "problem": found.file_problem or next(iter(problems), None),
+            "notes": found.notes,
             "next": following,
         }
     )
-    if not heads:
+    if not found.in_force and not found.held.problems:
         out.line("in force   none: every approval and every price counts as it is")
-    for head in heads:
-        out.line(f"in force   {head.digest}", style="bold", wrap=False)
-        for key, value in _rules(found, head).items():
+    for one in found.in_force:
+        out.line(f"in force   {one.policy.digest}    ({one.where})", style="bold", wrap=False)
+        for key, value in _rules(one).items():
             words = ", ".join(value) if isinstance(value, list) else value
-            out.line(f"           {key}: {words}")
-    rows = [
-        (place.where, ", ".join(chain.head.short for chain in place.copy.chains) if place.copy else "-", place.problem)
-        for place in found.before.places
-    ]
-    if rows and found.before.any:
-        out.table(("COPY", "POLICY", "PROBLEM"), rows)
+            out.line(f"           {key}: {words}{_at(one, key)}")
+    if rows:
+        out.table(("ENTRY", "POLICY", "PROBLEM"), rows)
     out.line(f"file       {FILE}: {state}")
-    for line in found.lost:
+    for line in found.lost if found.refused else ():
         out.line(f"           weaker: {line}")
-    for problem in dict.fromkeys(filter(None, (found.problem, found.before.unreadable, *found.before.notes))):
+    for problem in dict.fromkeys(filter(None, (found.file_problem, *problems))):
         out.line(f"note       {problem}")
     out.next(following)
-    return NO if found.lost or found.problem or found.before.unreadable else YES
+    return NO if found.refused or found.file_problem or problems else YES
+
+
+def _shorts(held: InState) -> str:
+    return ", ".join(policy.short for policy in held.policies) or "-"
+
+
+def _at(one: Binding, key: str) -> str:
+    return f"    ({one.rule.at(key)})" if one.rule is not None else ""
 
 
 def _file_state(found: Change) -> str:
     """How the project's file stands to what is in force, in a few words."""
-    if found.problem:
-        return "it can't be read, so nothing is rented"
-    heads = {head.digest for head in found.before.heads}
-    if heads == {(found.file or NONE).digest} or (not heads and found.file is None):
-        return "the same" if heads else "there is none"
-    missing = "missing" if found.file is None else "weaker"
+    if found.file_problem:
+        return "it can't be read, so nothing is rented, and nothing ends"
+    policies, file = found.held.policies, found.file
+    if not policies and not found.held.problems:
+        return "there is none" if file is None else "new: it comes into force with the next `pulumi up`"
+    if policies == ((file or NONE),) and not found.held.problems:
+        return "the same"
+    if found.refused:
+        return f"{'missing' if file is None else 'weaker'}, and not approved: it does not count"
     if found.lost:
-        return f"{missing}, and not approved: it does not count"
-    if not heads:
-        return "new: it comes into force with the next `pulumi up`"
-    pairs = [(rule, new) for rule in found.before.rules for new in found.after.rules]
-    keys = sorted({key for rule, new in pairs for key in stricter(rule, new)})
-    approved = any(weaker(rule, new) for rule, new in pairs)
-    how = "weaker, and approved" if approved else f"stricter in {', '.join(keys)}" if keys else "as strict"
+        how = "weaker, and approved"
+    else:
+        rules = [one.rule for one in found.in_force if one.rule is not None and one.where == STATE]
+        new = policy_file.read(file or NONE)
+        keys = sorted({key for rule in rules for key in stricter(rule, new)})
+        how = f"stricter in {', '.join(keys)}" if keys else "as strict"
     return f"{how}: it comes into force with the next `pulumi up`"
 
 
 def _next(target: Target, found: Change) -> list[str]:
-    if found.problem:
+    if found.file_problem:
         return [f"mend {FILE}, then sweepctl policy --stack {target.stack}"]
-    if found.lost:
+    if found.refused:
         return [f"sweepctl policy approve --stack {target.stack}    (or put the policy back into {FILE})"]
-    if found.after.copy != found.before.copy:
+    if found.after != found.held.policies:
         return [f"pulumi up --stack {target.stack}    (brings the file into force)"]
     return [f"sweepctl status --stack {target.stack}"]
 
 
-def _rules(found: Change, head: PolicyText) -> dict[str, Any]:
-    rule: ReadPolicy | None = next((r for r in found.before.rules if r.source.digest == head.digest), None)
-    return rule.rules.model_dump(mode="json", exclude_defaults=True) if rule is not None else {}
+def _rules(one: Binding) -> dict[str, Any]:
+    return one.rule.rules.model_dump(mode="json", exclude_defaults=True) if one.rule is not None else {}
 
 
 def _approve(
@@ -185,10 +204,10 @@ def _approve(
     The next `pulumi up` takes it."""
     store = sources.store
     assert store is not None
-    if found.problem:
-        raise Unsure(found.problem)
+    if found.file_problem:
+        raise Unsure(found.file_problem)
     wanted = found.file or NONE
-    if not found.lost:
+    if not found.refused:
         out.document(
             {
                 "stack": target.stack,
@@ -204,12 +223,12 @@ def _approve(
         return YES
     if digest is not None and digest != wanted.digest:
         raise No(f"{FILE} is {wanted.digest}, and not {digest}", [f"sweepctl policy --stack {target.stack}"])
-    for head in found.before.heads:
-        out.line(f"in force   {head.digest}", wrap=False)
+    for policy in found.held.policies:
+        out.line(f"in force   {policy.digest}", wrap=False)
     out.line(f"new        {wanted.digest}{' (no policy)' if wanted == NONE else ''}", wrap=False)
     for line in found.lost:
         out.line(f"weaker     {line}", style="bold")
-    actions = _actions(store.marker.identity, found.before.heads, wanted)
+    actions = _actions(store.marker.identity, found.held.policies, wanted)
     standing = _standing(store, actions)
     if standing is not None:
         out.line(
@@ -217,9 +236,7 @@ def _approve(
             f"{standing.expires:%Y-%m-%d %H:%M} UTC"
         )
         out.line(f"signed     {signed_words(standing).removeprefix('signed ') or 'by none so far'}")
-    people = next((rule for rule in found.before.rules if rule.rules.may_abandon is not None), None)
-    if people is not None and signer is None:
-        at = people.at("approvers" if people.rules.abandoners is None else "abandoners")
+    if signer is None and (at := _asks_people(found, wanted)):
         raise No(
             f"not approved; nothing was written: the policy in force asks for signatures ({at})",
             [f"sweepctl policy approve --stack {target.stack} --sign"],
@@ -241,9 +258,7 @@ def _approve(
         sweep = SweepName(project=marker.project, stack=marker.stack, identity=marker.identity)
         approval = signer.sign(_signed_before(standing, approval, sweep) or approval, sweep)
     _put(target, store, standing, approval, actions)
-    chains = found.before.copy.chains
-    asked = (change_problem(chain, wanted, approval, store.marker.identity, at=now) for chain in chains)
-    missing = list(dict.fromkeys(filter(None, asked)))
+    missing = list(dict.fromkeys(missing_consent(found.held, wanted, approval, store.marker.identity)))
     following = [f"pulumi up --stack {target.stack}    (brings it into force)"]
     if missing:
         following = [f"sweepctl policy approve --stack {target.stack} --sign    (each person whom it asks for)"]
@@ -262,6 +277,15 @@ def _approve(
     out.line(f"written to the evidence; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC, for this sweep alone")
     out.next(following)
     return YES
+
+
+def _asks_people(found: Change, wanted: PolicyText) -> str:
+    """Where a policy that is asked before `wanted` may follow names people; "" if none does."""
+    for policy in asked(found.held, wanted):
+        rule = rule_of(policy)
+        if rule is not None and rule.rules.may_abandon is not None:
+            return rule.at("approvers" if rule.rules.abandoners is None else "abandoners")
+    return ""
 
 
 def _standing(store: EvidenceStore, actions: tuple[Action, ...]) -> Approval | None:

@@ -184,6 +184,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             before_renting.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
         held_by_another.refuse_held(op, platform, store, tag, existing)
+        adopted = store.birth(inputs.name, generation) if existing is not None else None
         birth = Birth(
             box=inputs.name,
             generation=generation,
@@ -195,6 +196,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             mounts=inputs.mounts,
             begun_at=datetime.now(UTC),
             created_at=existing.created_at if existing else None,
+            policy=adopted.policy if adopted is not None else teardown.policy_digest(inputs.policy),
         )
         store.write_birth(birth)
         if existing is not None:
@@ -314,8 +316,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         box = box.about(teardown.facts_of(state))
-        if new.policy != old.policy:
-            policy.write_on_box(box, new.policy)
+        if store is not None and new.policy != old.policy:
+            policy.keep_birth(store, box, new.policy)
         if store is not None and price != old.price_per_hour:
             box_records.keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
@@ -348,7 +350,6 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         facts, way = judgement.facts, judgement.verdict.way
         if way == "gone":
             return
-        policy.announce_set_aside(op, judgement)
         teardown.begin_teardown(judgement)
         teardown.keep_logs(op, judgement)
         if why := LOSSES.get(way or ""):

@@ -72,13 +72,16 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         self, op: Operation, old: IdentityInputs | None, new: IdentityInputs
     ) -> tuple[IdentityInputs, list[Failure]]:
         """The inputs with the policy that binds, and what it has against a new place or a budget that is taken out.
-        Says what is wrong with the file or a copy, once for all resources."""
+        Says why the file does not count, once for all resources."""
         place = evidence_of(op, new.pull_to)
         before = old.policy if old is not None else None
-        now = policy.bound(op, Evidence(place), before, had_none=old is not None and before is None)
+        now = policy.bound(op, Evidence(place), before)
+        policy.seen_identity(op)
         for note in now.notes:
             op.warn(note)
         failures = [Failure("policy", now.file_problem)] if now.file_problem else []
+        if old is None and (why := policy.without_text(Evidence(place), now.copy)):
+            failures.append(Failure("policy", why))
         for rule in now.rules:
             if old is None or old.pull_to != new.pull_to:
                 failures += policy.place_problems(rule, place, "pull_to")
@@ -125,23 +128,20 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
         before_renting.keep_budget(Evidence(evidence), inputs.budget)
-        policy.write(op, store, inputs.policy)
         if marker:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
 
     def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
-        lacks = ""
         try:
             store = Evidence(state.evidence).store
             held = held_elsewhere(store)
             if held is not None:
                 op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
-            lacks = policy.missing_in_evidence(store, state.policy)
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
         inputs = IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields)))
-        return Seen(inputs, state, (lacks,) if lacks else ())
+        return Seen(inputs, state)
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
         """Clears the boxes that leave the program with this change; their deletes come later, and check again.
@@ -164,8 +164,6 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             volume_lifecycle.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             before_renting.keep_budget(evidence, new.budget)
-        if new.policy is not None:
-            policy.write(op, evidence.store, new.policy)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)
 
     def _require_ours(self, evidence: Evidence, stack: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes on a box who owns it, for people who find it without its state, and which policy binds it."""
+"""Writes on a box who owns it, for people who find it without its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.provider.backend import backend_name
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
-from sweepstack.teardown.policy_copies import in_evidence, keep_on_box
 
 
 def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth, store: EvidenceStore) -> None:
@@ -29,8 +28,8 @@ def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth,
 
 
 def sign_box(op: Operation, channel: Channel, store: EvidenceStore, *, box: str, generation: int) -> None:
-    """Writes the owner on the box, for `HELD` from now, and the copy of the policy that the evidence has. Never raises:
-    a box that names no owner counts as an unknown owner's, which locks it more, not less."""
+    """Writes the owner on the box, for `HELD` from now. Never raises: a box that names no owner counts as an unknown
+    owner's, which locks it more, not less."""
     owner = Owner(
         person=who(),
         identity=store.marker.identity,
@@ -47,6 +46,3 @@ def sign_box(op: Operation, channel: Channel, store: EvidenceStore, *, box: str,
         sign(channel, owner)
     except (PlatformError, OSError) as error:
         op.info(f"box {box}: whose it is could not be written on it: {error}")
-    policy = in_evidence(store).copy
-    if policy is not None:
-        keep_on_box(channel, policy.written(), box)

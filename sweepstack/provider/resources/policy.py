@@ -1,7 +1,7 @@
-"""Says which policy binds in previews and creates, refuses what it forbids, and writes its copies.
+"""Says which policy binds in previews and creates, and refuses what it forbids.
 
-The provider reads `policy.yaml` itself, and what was in force before from state and evidence. So no flag, no stack
-file and no program goes round it (docs/adr/018). What reads policies is imported only where there is one.
+The provider reads `policy.yaml` itself, and what is in force from the engine's state. So no flag, no stack file and no
+program goes round it (docs/adr/018). What reads policies is imported only where there is one.
 """
 
 from __future__ import annotations
@@ -9,40 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.buckets.address import SCHEME
-from sweepstack.core.local_decisions import Decision, record_decision
+from sweepstack.config.project import has_policy
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
-from sweepstack.platforms.common.single_flight import SingleFlight
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
-from sweepstack.provider.resources.teardown import Judgement, birth_of
+from sweepstack.provider.resources.teardown import Judgement, birth_of, policies_of_state, policy_digest
 from sweepstack.provider.session import Operation
+from sweepstack.status.engine.state import StackMissing
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.policy_copies import (
-    Found,
-    SetAside,
-    forget_proposed,
-    in_evidence,
-    in_state,
-    keep,
-    keep_on_box,
-    record_set_aside,
-)
-from sweepstack.volumes.end_check import VolumeContext, VolumeVerdict
-from sweepstack.volumes.records import VERB
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
 
-FILE = "policy.yaml"
 _NOT_RENTED = ". Nothing is rented."
-READ_SECONDS = 10.0
-"""What was read of the evidence's copy may be this old, within one command of the engine."""
+_HELD = "policies that the state has"
+IDENTITY_SEEN = "the identity was checked"
+"""Set in the session once the Identity was checked: its policy is known then, also to what is new."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +44,47 @@ class Bound:
     notes: Sequence[str] = ()
 
 
-def bound(
-    op: Operation, evidence: Evidence | None, before: str | None, identity: str = "", *, had_none: bool = False
-) -> Bound:
-    """What binds, by the copy in the state (`before`), that in the evidence, and the project's file. If the evidence is
-    there and can't be opened, what the state has binds on. `identity`: of the sweep, if it is known. `had_none`: the
-    state has this sweep, without a policy; said by the Identity for all resources that are checked after it, of which a
-    new one has no state. Raises nothing."""
-    key = f"no policy in the state of {evidence.uri if evidence is not None else ''}"
-    if had_none:
-        op.session.shared[key] = True
-    store = evidence.usable if evidence is not None and evidence.uri else None
-    places = [in_state(before), *([_recorded(op, store)] if store is not None else [])]
-    there = any(place.problem or (place.copy is not None and place.copy.chains) for place in places)
-    if not there and not (op.session.project_root / FILE).exists():
+def bound(op: Operation, evidence: Evidence | None, before: str | None, identity: str = "") -> Bound:
+    """What binds, by the policies that the entries of the state have which were checked so far (`before`: that of this
+    one), and the project's file. `identity`: of the sweep, if it is known. Raises nothing."""
+    held: dict[str, None] = op.session.shared.setdefault(_HELD, {})
+    if before is not None:
+        held[before] = None
+    if not held and not has_policy(op.session.project_root):
         return Bound()
-    from sweepstack.teardown.policy_change import change, copy_text
+    from sweepstack.teardown.policy_in_force import change, text_for_state
 
+    store = evidence.usable if evidence is not None and evidence.uri else None
     identity = identity or (store.marker.identity if store is not None else "")
-    found = change(op.session.project_root, places, store, identity)
-    had_none = before is None and key in op.session.shared
-    taken = found.for_state(in_state(before).copy, had_none=had_none)
-    copy, notes = copy_text(taken) or before, list(found.notes)
-    if had_none and (left := [chain.head.short for chain in found.after.copy.chains if chain not in taken.chains]):
-        notes.append(
-            f"only {places[-1].where} has a policy ({', '.join(left)}): the engine's state has none, and {FILE} says "
-            f"another or none. It binds, and is written nowhere else. Next: if it is not yours, delete "
-            f"{places[-1].path}; else put {FILE} back"
-        )
-    if before is not None and not identity:  # an approval of a change names the sweep, which is not known here
-        copy = before
-    return Bound(copy, found.after.rules, found.problem, found.after.unreadable, notes)
+    found = change(op.session.project_root, tuple(held), store, identity)
+    copy, binds = before if found.file_problem else text_for_state(before, found.after), found.binding
+    return Bound(
+        copy,
+        [one.rule for one in binds if one.rule is not None],
+        found.file_problem,
+        "; ".join(one.problem for one in binds if one.problem),
+        found.notes,
+    )
 
 
-def _recorded(op: Operation, store: EvidenceStore) -> Found:
-    """The copy in the evidence, read once for all resources that are checked together. `write` forgets it."""
-    asked: SingleFlight[Found] = op.session.shared.setdefault(_key(store), SingleFlight())
-    return asked.get(lambda: in_evidence(store), max_age=READ_SECONDS)
+def seen_identity(op: Operation) -> None:
+    """Says that the Identity was checked in this command of the engine."""
+    op.session.shared[IDENTITY_SEEN] = True
 
 
-def _key(store: EvidenceStore) -> str:
-    return f"policy of {store.objects.uri}"
+def without_text(evidence: Evidence, copy: str | None) -> str:
+    """Why a state that is new may not take over what lives: its records name a policy that `copy` does not have. ""
+    where it may, or where the records can't be read: the end of a box asks again."""
+    try:
+        births = evidence.store.births()
+    except EvidenceError:
+        return ""
+    named = {birth.policy for birth in births if birth.ended_at is None and birth.policy} - {policy_digest(copy)}
+    if not named:
+        return ""
+    from sweepstack.teardown.policy_in_force import missing_words
+
+    return missing_words(min(named))
 
 
 def box_problems(now: Bound, inputs: Mapping[str, Any], priced: bool) -> list[Failure]:
@@ -211,14 +198,17 @@ def start_problems(now: Bound, new: BoxInputs, judgement: Judgement, stack: str)
 
 
 def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) -> BoxInputs:
-    """The inputs with the copy that binds. Raises SweepstackError, before anything is rented, if the policy does not
-    allow this box."""
+    """The inputs with the policy that binds. Raises SweepstackError, before anything is rented, if the policy does not
+    allow this box. Where the Identity is no part of this command (`--target`), the engine is asked for its state."""
+    if IDENTITY_SEEN not in op.session.shared:
+        held: dict[str, None] = op.session.shared.setdefault(_HELD, {})
+        with suppress(StackMissing):
+            held |= dict.fromkeys(policies_of_state(op))
+        seen_identity(op)
     now = bound(op, evidence, inputs.policy, inputs.identity)
     failures = box_problems(now, inputs.model_dump(mode="json"), priced)
     if failures:
         raise SweepstackError("\n".join(f"box {inputs.name} is not rented: {failure.reason}" for failure in failures))
-    if now.copy is not None:
-        write(op, evidence.store, now.copy)
     return inputs.model_copy(update={"policy": now.copy})
 
 
@@ -229,80 +219,8 @@ def require_volume(op: Operation, evidence: Evidence, inputs: VolumeInputs) -> N
         raise SweepstackError("\n".join(f"volume {inputs.name} is not made: {failure.reason}" for failure in failures))
 
 
-def write(op: Operation, store: EvidenceStore, text: str | None) -> None:
-    """Writes the copy of the state into the evidence. Raises EvidenceError."""
-    copy = in_state(text).copy
-    if copy is not None:
-        keep(store, copy)
-        forget_proposed(store, copy)
-        op.session.shared.pop(_key(store), None)
-
-
-def write_on_box(box: BoxContext, text: str | None) -> None:
-    """Writes the copy of the state on the box. Raises nothing: the other copies bind without it."""
-    with suppress(PlatformError):
-        keep_on_box(box.channel(), text, box.facts.name)
-
-
-def announce_set_aside(op: Operation, judgement: Judgement) -> None:
-    """Says, and puts on record in the evidence and on this computer, that a box is given up although its policy was set
-    aside. Raises nothing: the way out is open."""
-    why, facts, approval = judgement.verdict.policy_set_aside, judgement.facts, judgement.approval
-    if why and approval is not None:
-        found = SetAside(box=facts.name, native_id=facts.native_id, by=approval.by, at=_now(), why=why)
-        _announce(op, found, judgement.box.evidence, judgement.box.adapter, facts.account, facts.identity)
-
-
-def announce_volume_set_aside(op: Operation, volume: VolumeContext, verdict: VolumeVerdict, by: str) -> None:
-    """The same for a volume."""
-    if verdict.policy_set_aside:
-        facts, why = volume.facts, verdict.policy_set_aside
-        found = SetAside(what="volume", box=facts.name, native_id=facts.native_id, by=by, at=_now(), why=why)
-        _announce(op, found, volume.evidence, volume.adapter, facts.account, facts.identity, VERB)
-
-
-def _announce(
-    op: Operation,
-    found: SetAside,
-    evidence: Evidence,
-    platform: str,
-    account: str,
-    identity: str,
-    verb: str = "destroy",
-) -> None:
-    op.warn(f"POLICY SET ASIDE  {found.words}")
-    with suppress(EvidenceError):
-        record_set_aside(evidence.store, found)
-    here = Decision(
-        what="policy set aside",
-        by=found.by,
-        at=found.at,
-        reason=found.why,
-        platform=platform,
-        native_id=found.native_id,
-        verb=verb,
-        box=found.box if found.what == "box" else "",
-        account=account,
-        stack=op.stack,
-        identity=identity,
-        evidence=evidence.uri,
-    )
-    with suppress(SweepstackError):
-        record_decision(here)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
-
-
-def missing_in_evidence(store: EvidenceStore, text: str | None) -> str:
-    """Why the next `pulumi up` has to write the copy into the evidence again; "" if it is there, or if there is
-    none."""
-    copy = in_state(text).copy
-    if copy is None or not copy.chains:
-        return ""
-    there = in_evidence(store)
-    if there.problem or there.copy is None or not there.copy.chains:
-        how = "damaged" if there.problem else "missing"
-        return f"the policy's copy in {there.where} is {how}; `pulumi up` writes it again"
-    return ""
+def keep_birth(store: EvidenceStore, box: BoxContext, copy: str | None) -> None:
+    """Names the policy that binds the box from now on in its birth record. Raises EvidenceError."""
+    birth = store.birth(box.facts.name, box.facts.generation)
+    if birth is not None and birth.ended_at is None and birth.policy != policy_digest(copy):
+        store.write_birth(birth.model_copy(update={"policy": policy_digest(copy)}))

@@ -28,9 +28,10 @@ from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.session import Operation
+from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts, in_entry
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.close_box import close_books, close_gone
 from sweepstack.teardown.host_shutdown import known_handover
@@ -81,7 +82,7 @@ def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
         roster_digest=state.roster_digest,
         artifacts_digest=artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest,
         moves=state.teardown.moves,
-        policy=state.policy,
+        policies=in_entry(state.policy),
     )
     if isinstance(state, BoxState):
         return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
@@ -124,7 +125,7 @@ def judge(
             verb=new.teardown.verb,
             kills=new.teardown.kills,
             keeps=new.teardown.keeps,
-            policy=new.policy,
+            policies=in_entry(new.policy),
         )
         box = box.about(changed)
     seen, record = observe(box, rented=state.teardown.rented)
@@ -144,6 +145,9 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
     """Returns the judgement if it allows the end; else raises TeardownRefused with all that a person needs. Closes the
     records of a box that is gone already."""
     box = box.about(replace(box.facts, urn=op.urn))  # a signature is for the stack by its name
+    birth = birth_of(box)
+    if birth is not None and birth.policy != policy_digest(state.policy):  # a queue keeps the one that it was made with
+        box = box.about(replace(box.facts, policies=policies_of_state(op)))
     judgement = by_records(judge(box, state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
         facts = with_costs(op, judgement.box, state, judgement.seen)
@@ -154,6 +158,23 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
     if judgement.verdict.way == "gone":
         close(op, judgement)
     return judgement
+
+
+def policy_digest(entry: str | None) -> str:
+    """How a birth record names the policy of this entry; "" if there is none, or if it does not read."""
+    if entry is None:
+        return ""
+    from sweepstack.teardown.policy_in_force import in_state  # most sweeps have no policy
+
+    return next((policy.digest for policy in in_state([entry]).policies), "")
+
+
+def policies_of_state(op: Operation) -> tuple[str, ...]:
+    """The policies of the stack's state: any one entry that has it is enough. Asks the engine. Raises
+    SweepstackError."""
+    state = read_state(op.stack, op.session.project_root)
+    entries = (*state.identities, *state.boxes, *state.gates, *state.volumes)
+    return tuple(dict.fromkeys(entry.policy for entry in entries if entry.policy is not None))
 
 
 def _locked_beside(box: BoxContext) -> list[str]:

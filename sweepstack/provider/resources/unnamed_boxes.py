@@ -55,7 +55,7 @@ def _why_locked(inputs: BoxInputs, birth: Birth, evidence: Evidence) -> str:
         except PlatformError as error:
             return f"whether {birth.tag} was rented on {birth.platform} can't be told: {error}"
         return f"{found.native_id} was rented, and its answer lost" if found else ""
-    rules = Rules(inputs.roster_digest, inputs.artifacts_digest)
+    rules = Rules(inputs.roster_digest, inputs.artifacts_digest, inputs.policy)
     judgement = judge_birth(evidence, birth, native_id, inputs.leaving, rules, full=False)
     if judgement.verdict.allowed or judgement.seen.existence is Existence.GONE:
         return ""

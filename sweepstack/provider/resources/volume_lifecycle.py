@@ -29,12 +29,12 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
-from sweepstack.provider.resources import policy
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
+from sweepstack.teardown.box_facts import in_entry
 from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.records import VERB, Mounting, write_mounting
 from sweepstack.volumes.refusal import refusal
@@ -204,7 +204,7 @@ def facts_of(state: VolumeState) -> VolumeFacts:
         keep_until=state.keep_until or "",
         size_gb=state.actual_size_gb or state.size_gb,
         where=state.actual_region or state.location,
-        policy=state.policy,
+        policies=in_entry(state.policy),
     )
 
 
@@ -261,16 +261,15 @@ def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     """
     op.progress("asking every stack whether it uses the volume")
     users = _all_users(op, volume)
-    verdict, approval = _judge(volume, state.approval, users, full=True), state.approval
+    verdict = _judge(volume, state.approval, users, full=True)
     if not verdict.allowed:
         cleared = _clearance_on_record(volume)
         if cleared is not None and cleared != state.approval:  # a volume that the program does not name any more
-            verdict, approval = _judge(volume, cleared, users, full=True), cleared
+            verdict = _judge(volume, cleared, users, full=True)
     if not verdict.allowed:
         raise TeardownRefused(refusal(volume.facts, verdict, stack=op.stack))
     if verdict.way == "gone":
         return
-    policy.announce_volume_set_aside(op, volume, verdict, approval.by if approval is not None else "")
     problem = _delete(op, volume, state)
     if problem:
         raise NotYetGone(

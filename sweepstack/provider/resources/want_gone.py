@@ -17,7 +17,7 @@ from sweepstack.operations.observe import observe, rented_at
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts, in_entry
 from sweepstack.teardown.check import may_end
 
 LASTS = timedelta(hours=1)
@@ -28,7 +28,7 @@ VERB = "destroy"
 @dataclass(frozen=True)
 class Rules:
     """What a receipt must have been made with: the digests of the roster and the artifacts of the stack file. `policy`:
-    the copy that the state has."""
+    that of the state."""
 
     roster_digest: str
     artifacts_digest: str | None
@@ -67,7 +67,7 @@ def judge_birth(
         artifacts_digest=rules.artifacts_digest,
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at,
-        policy=rules.policy,
+        policies=in_entry(rules.policy),
     )
     rented = rented_at(birth.price_per_hour)
     box = BoxContext(facts, birth.platform, evidence)

@@ -30,7 +30,7 @@ from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.status.engine.scheduler import Scheduler, Seen
 from sweepstack.status.engine.state_copy import way_back
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_facts import BoxFacts, in_entry
 
 STOP = "stop"
 _TOKEN = "sweepstack:index:"
@@ -167,7 +167,7 @@ class BoxEntry(_WithApproval):
             created_at=self.created_at,
             urn=self.urn,
             moves=self.teardown.moves,
-            policy=self.policy,
+            policies=in_entry(self.policy),
         )
 
 

@@ -308,6 +308,8 @@ class World:
     boxes: list[Box] = field(default_factory=list)
     pending: list[dict[str, Any]] = field(default_factory=list)
     metrics_file: str = "metrics.jsonl"
+    policy: str | None = None
+    """The property `policy` of each entry of the state."""
 
     def __post_init__(self) -> None:
         self.root = self.folder / "project"
@@ -389,7 +391,7 @@ class World:
 
     def resource(self, kind: str, name: str, identifier: str, outputs: dict[str, Any]) -> dict[str, Any]:
         """One entry of the export."""
-        outputs = {key: value for key, value in outputs.items() if value is not None}
+        outputs = {key: value for key, value in (outputs | {"policy": self.policy}).items() if value is not None}
         return {
             "urn": f"urn:pulumi:{STACK}::sweepstack::sweepstack:index:{kind}::{name}",
             "custom": True,

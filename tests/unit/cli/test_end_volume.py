@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.local_decisions import decisions
-from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
+from sweepstack.core.policy_text import PolicyText
 from sweepstack.core.records import Lease
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
-from sweepstack.teardown.policy_copies import keep, set_aside
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
@@ -343,8 +342,9 @@ TWO = PolicyText(
 
 
 def under_policy(world: World, policy: PolicyText) -> None:
-    """The sweep that made the volume has this policy, and its evidence the copy."""
-    keep(world.store, PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=policy),)),)))
+    """The project has this policy."""
+    (world.root / "policy.yaml").write_text(policy.text)
+    (world.root / "allowed_signers").write_text(policy.signers)
 
 
 def test_the_policy_of_its_sweep_binds_its_end_without_a_state(world: World) -> None:
@@ -365,13 +365,15 @@ def test_approvers_of_the_policy_bind_a_verified_end_too(world: World) -> None:
     is_kept(world, "the policy asks for the signature of one of ana")
 
 
-def test_a_policy_that_no_copy_can_be_read_of_is_set_aside_for_a_volume_and_that_is_on_record(world: World) -> None:
+def test_a_volume_whose_records_name_a_policy_keeps_to_its_text(world: World) -> None:
+    """A checkout without the file, or one in which it was deleted."""
     destroyed(world)
-    under_policy(world, PolicyText(text="max_boxes: 3\n"))
-    is_kept(world, "max_boxes")
-    ended = end(world, *ABANDON)
-    assert ended.code == 0, ended
-    assert "the policy was set aside: " in decisions()[-1].found
-    (one,) = set_aside(world.store)
-    assert (one.what, one.native_id) == ("volume", world.volume)
-    assert one.words in world.run("status", "--json", fresh=False).json["notes"]
+    for birth in world.store.births():
+        mounts = {"/durable": world.volume}
+        world.store.write_birth(birth.model_copy(update={"policy": TWO.digest, "mounts": mounts}))
+    refused = end(world, *ABANDON)
+    assert refused.code == 1, refused
+    assert f"the records name the policy {TWO.short}, and no text of it is here" in " ".join(refused.err.split())
+    assert is_there(world)
+    under_policy(world, TWO)
+    assert "the signature of 2 of ana, ben" in " ".join(end(world, *ABANDON).err.split())

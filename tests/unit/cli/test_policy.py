@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText
+from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
-from sweepstack.teardown.policy_change import change
-from sweepstack.teardown.policy_copies import PROPOSED, SetAside, in_evidence, keep, record_set_aside
+from sweepstack.teardown.policy_in_force import PROPOSED, change
 from tests.unit.cli.support import IDENTITY, World
 
 STRICT, WEAK = "waivers: refused\n", "max_expiry: 24h\n"
@@ -18,7 +17,7 @@ STRICT, WEAK = "waivers: refused\n", "max_expiry: 24h\n"
 
 def accepted(world: World, text: str) -> None:
     """An `up` brought this policy into force."""
-    keep(world.store, PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=PolicyText(text=text)),)),)))
+    world.policy = written(PolicyText(text=text))
 
 
 def file(world: World, text: str | None) -> str:
@@ -42,7 +41,7 @@ def test_a_sweep_without_a_policy_has_none(world: World) -> None:
         (STRICT + WEAK, 0, "stricter in max_expiry: it comes into force with the next `pulumi up`"),
         (WEAK, 1, "weaker, and not approved: it does not count"),
         (None, 1, "missing, and not approved: it does not count"),
-        ("max_boxes: 3\n", 1, "it can't be read, so nothing is rented"),
+        ("max_boxes: 3\n", 1, "it can't be read, so nothing is rented, and nothing ends"),
     ],
 )
 def test_how_the_file_stands_to_what_is_in_force(world: World, text: str | None, code: int, state: str) -> None:
@@ -51,10 +50,14 @@ def test_how_the_file_stands_to_what_is_in_force(world: World, text: str | None,
     file(world, text)
     shown = world.run("policy", "--json")
     assert (shown.code, shown.json["file"]["is"]) == (code, state)
-    assert shown.json["in_force"] == [{"digest": PolicyText(text=STRICT).digest, "rules": {"waivers": "refused"}}]
-    assert [copy["digests"] for copy in shown.json["copies"]] == [[], [PolicyText(text=STRICT).digest], []]
+    held = PolicyText(text=STRICT)
+    where = "policy.yaml" if text == STRICT else "the engine's state"
+    at = "policy.yaml line 1" if text == STRICT else f"the engine's state: policy {held.short}, line 1"
+    assert shown.json["in_force"] == [{"digest": held.digest, "where": where, "rules": {"waivers": "refused"}}]
+    assert {tuple(copy["digests"]) for copy in shown.json["copies"]} == {(held.digest,)}
+    assert "the engine's state: box box-0" in [copy["where"] for copy in shown.json["copies"]]
     words = world.run("policy")
-    assert "           waivers: refused\n" in words.out
+    assert f"           waivers: refused    ({at})\n" in words.out
     assert words.code == code
     assert "\nnext   " in words.out
 
@@ -68,9 +71,9 @@ def test_a_weaker_policy_is_approved_at_a_terminal_for_one_change(world: World) 
     done = world.run("policy", "approve", types="yes")
     assert done.code == 0, done
     assert "weaker     waivers: refused is left out" in done.out
-    found = change(Path(world.root), [in_evidence(world.store)], world.store, IDENTITY)
-    assert found.lost == ()
-    assert [head.text for head in found.after.heads] == [WEAK]
+    found = change(Path(world.root), [world.policy], world.store, IDENTITY)
+    assert not found.refused
+    assert [policy.text for policy in found.after] == [WEAK]
     assert world.run("policy", "--json").json["file"]["is"].startswith("weaker, and approved: it comes into force")
     file(world, "")
     assert world.run("policy").code == 1, "another change was not approved"
@@ -119,9 +122,15 @@ def test_an_approval_holds_as_long_as_the_policy_allows_where_no_time_is_named(w
     assert approval.expires - approval.at == timedelta(hours=1)
 
 
-def test_status_shows_a_policy_that_was_set_aside(world: World) -> None:
-    box = world.add()
-    words = "the policy's copy in the engine's state can't be read"
-    found = SetAside(box="box-0", native_id=box.native_id, by="ada", at=box.birth().begun_at, why=words)
-    record_set_aside(world.store, found)
-    assert words in "\n".join(world.run("status", "--json").json["notes"])
+def test_an_entry_that_does_not_read_is_named_and_a_person_may_let_the_file_follow(world: World) -> None:
+    world.add()
+    world.policy = "{"
+    file(world, WEAK)
+    shown = world.run("policy", "--json")
+    assert shown.code == 1
+    assert "can't be read" in shown.json["problem"]
+    assert "sweepctl policy approve" in shown.json["next"][0]
+    given = world.run("policy", "approve", types="yes")
+    assert given.code == 0, given
+    assert "pulumi up" in given.out
+    assert [policy.text for policy in change(Path(world.root), ["{"], world.store, IDENTITY).after] == [WEAK]

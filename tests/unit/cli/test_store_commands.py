@@ -18,10 +18,8 @@ from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
-from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.teardown.policy_copies import keep as keep_policy
 from sweepstack.volumes.records import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
@@ -150,8 +148,8 @@ def test_status_names_who_signed_the_end_of_a_volume_and_who_is_missing(keep: Ke
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(tmp_path / name)]
         subprocess.run(command, check=True, timeout=300)
         signers += f"{name} {(tmp_path / f'{name}.pub').read_text()}"
-    link = PolicyLink(policy=PolicyText(text="approvers: [ana, ben]\nabandon_needs: 2\n", signers=signers))
-    keep_policy(keep.store, PolicyCopy(chains=(PolicyChain(links=(link,)),)))
+    (keep.world.root / "policy.yaml").write_text("approvers: [ana, ben]\nabandon_needs: 2\n")
+    (keep.world.root / "allowed_signers").write_text(signers)
     by_ana = ["--sign", "--signing-key", str(tmp_path / "ana"), "--signer", "ana"]
     given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", *by_ana)
     assert given.code == 0, given

@@ -24,7 +24,6 @@ from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.policy_copies import SetAside
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DIGEST = f"sha256:{'0' * 64}"
@@ -185,9 +184,9 @@ GOES_ON = "$1.50/h goes on"
             "sweepctl finish --stack abl",
         ),
         (
-            picture(set_aside=(SetAside(box="box-3", native_id="id-3", by="ana", at=NOW, why="no copy reads"),)),
-            "policy/id-3/2026-11-23T12:00:00Z",
-            "box box-3 (id-3) was given up by ana at 2026-11-23 12:00 UTC, and its policy was set aside: no copy reads",
+            picture(weaker_policy=approval(11)),
+            f"policy/{approval(11).by}/{approval(11).at:%Y-%m-%dT%H:%M:%SZ}",
+            f"{approval(11).by} approved a weaker policy; it holds until 2026-11-23 23:00 UTC",
             "",
             "sweepctl policy --stack abl",
         ),

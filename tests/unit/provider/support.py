@@ -40,6 +40,7 @@ from sweepstack.provider.models import (
 from sweepstack.provider.resources.box import BoxHandler
 from sweepstack.provider.resources.gate import GateHandler
 from sweepstack.provider.resources.identity import IdentityHandler
+from sweepstack.provider.resources.policy import IDENTITY_SEEN
 from sweepstack.provider.resources.queue import QueueHandler
 from sweepstack.provider.resources.volume import VolumeHandler
 from sweepstack.provider.session import Operation, Session, Severity
@@ -93,6 +94,7 @@ class Sweep:
 
     def op(self, kind: str = "Box", name: str = "box-0", *, timeout: float = 0) -> Operation:
         session = Session(self.project, self.said.emit, self.cancelled)
+        session.shared[IDENTITY_SEEN] = True  # a command checks the Identity first; else the engine is asked
         return Operation(session, f"urn:pulumi:{STACK}::project::sweepstack:index:{kind}::{name}", timeout)
 
     def identity_inputs(self, **changes: Any) -> IdentityInputs:

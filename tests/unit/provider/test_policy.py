@@ -1,25 +1,23 @@
-"""The policy in previews and creates: each rule refuses by name before anything is rented, and copies are kept."""
+"""The policy in previews and creates: each rule refuses by name before anything is rented; and what binds an end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweepstack.config.policy import read
-from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
-from sweepstack.core.records import Action, Approval
-from sweepstack.onbox.common import box_layout
+from sweepstack.core.policy_text import PolicyText, written
+from sweepstack.core.records import Action
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.models import BoxState, QueueState, VolumeInputs
 from sweepstack.provider.resources import stop, teardown
-from sweepstack.provider.resources.policy import Bound, box_problems
+from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems
 from sweepstack.provider.resources.teardown import Judgement
-from sweepstack.teardown.policy_copies import PROPOSED, RECORD, in_evidence, in_state
-from sweepstack.teardown.policy_in_force import FROM, TO
+from sweepstack.status.engine.state import IdentityEntry, StackState
+from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, in_state
 from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, VOLUME, Sweep, abandonment, approval_for, approved
 
 RULES: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -41,6 +39,12 @@ ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
     "budget": ("budget: required", {"budget": {"usd": 60}}),
     "evidence": ("evidence: [s3, folder]", {}),
 }
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine starts the provider there."""
+    monkeypatch.chdir(sweep.project)
 
 
 def policy(sweep: Sweep, text: str | None) -> None:
@@ -111,10 +115,9 @@ def test_what_a_rule_allows_is_rented(sweep: Sweep, rule: str) -> None:
     assert BOX.create(sweep.op(), inputs)[0] == sweep.listed()[0]
 
 
-def test_without_a_policy_nothing_is_written_anywhere(sweep: Sweep) -> None:
+def test_without_a_policy_nothing_names_one(sweep: Sweep) -> None:
     box = sweep.box()
-    assert (box.policy, sweep.identity.policy, in_evidence(sweep.store).copy) == (None, None, None)
-    assert not (sweep.root(box) / box_layout.POLICY).exists()
+    assert (box.policy, sweep.identity.policy, [birth.policy for birth in sweep.store.births()]) == (None, None, [""])
     assert BOX.check(sweep.op(), None, sweep.box_inputs()).inputs.policy is None
 
 
@@ -148,14 +151,13 @@ def test_a_box_that_is_there_stays_and_only_a_bid_above_the_limit_is_refused(swe
     assert sweep.listed() == [box.native_id]
 
 
-def test_copies_are_in_state_evidence_and_box(sweep: Sweep) -> None:
+def test_the_state_has_the_text_and_the_birth_record_its_digest(sweep: Sweep) -> None:
     policy(sweep, "waivers: refused\n")
     box = sweep.box()
-    held = in_state(box.policy).copy
-    assert held is not None
-    assert [link.policy.text for link in held.chains[0].links] == ["waivers: refused\n"]
-    assert in_evidence(sweep.store).copy == held
-    assert (sweep.root(box) / box_layout.POLICY).read_text() == held.written()
+    assert box.policy == written(PolicyText(text="waivers: refused\n"))
+    assert [birth.policy for birth in sweep.store.births()] == [PolicyText(text="waivers: refused\n").digest]
+    assert not list(sweep.root(box).rglob("policy.json")), "no copy on the box"
+    assert not list((sweep.store.root / "records").glob("policy/*")), "nor in the evidence"
 
 
 def test_a_deleted_and_a_weaker_file_change_nothing_and_a_stricter_one_counts(sweep: Sweep) -> None:
@@ -164,16 +166,17 @@ def test_a_deleted_and_a_weaker_file_change_nothing_and_a_stricter_one_counts(sw
     for text in (None, "", "max_expiry: 1d\n"):
         policy(sweep, text)
         assert up(sweep, box).policy == box.policy
-        IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs())
+        IDENTITY.check(
+            sweep.op("Identity", "identity"), sweep.identity_inputs(policy=box.policy), sweep.identity_inputs()
+        )
         assert "waivers: refused is left out" in sweep.said.warnings
     assert "policy.yaml is missing" in sweep.said.warnings
     assert "policy.yaml is weaker than the policy in force" in sweep.said.warnings
-    policy(sweep, "waivers: refused\nmax_expiry: 1d\n")
+    stricter = PolicyText(text="waivers: refused\nmax_expiry: 1d\n")
+    policy(sweep, stricter.text)
     after = up(sweep, box)
-    held = in_state(after.policy).copy
-    assert held is not None
-    assert len(held.chains[0].links) == 2
-    assert (sweep.root(box) / box_layout.POLICY).read_text() == after.policy
+    assert after.policy == written(stricter)
+    assert [birth.policy for birth in sweep.store.births()] == [stricter.digest]
 
 
 def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
@@ -186,18 +189,22 @@ def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
     assert sweep.listed() == [box.native_id]
 
 
-@pytest.mark.parametrize("left", ["state", "evidence"])
-def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -> None:
-    """The file is gone, and two of the three copies are. Gate and box ask the same. What only the box has: below."""
+@pytest.mark.parametrize("left", ["its entry", "the file", "another entry"])
+def test_one_place_that_is_left_still_binds_the_delete(
+    sweep: Sweep, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export was edited, or the file is gone. Gate, queue and box ask the same."""
     policy(sweep, "max_expiry: 1h\n")
     box = sweep.box()
-    policy(sweep, None)
+    held = box.policy
+    if left != "the file":
+        policy(sweep, None)
+    known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence}
+    there = IdentityEntry(urn="u", project="p", stack="s", policy=held if left == "another entry" else None, **known)
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
     given = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    if left != "state":
+    if left != "its entry":
         given = given.model_copy(update={"policy": None})
-    if left != "evidence":
-        (sweep.store.root / "records" / RECORD).unlink()
-    (sweep.root(box) / box_layout.POLICY).unlink()
     with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
         BOX.delete(sweep.op(), box.native_id, given)
     gate = sweep.gate(given, policy=given.policy)
@@ -209,31 +216,92 @@ def test_one_copy_that_is_left_still_binds_the_delete(sweep: Sweep, left: str) -
     assert sweep.listed() == [box.native_id]
 
 
-def test_an_abandonment_without_any_readable_copy_goes_on_and_is_recorded(sweep: Sweep) -> None:
+def test_a_queue_that_keeps_an_earlier_policy_ends_by_the_state_s(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry is not updated with a change of the policy alone: a weaker one that was approved counts for it, too."""
     policy(sweep, "max_expiry: 1h\n")
     box = sweep.box()
-    (sweep.store.root / "records" / RECORD).write_text("{")
-    (sweep.root(box) / box_layout.POLICY).write_text("{")
-    given = approved(box, approval_for(box, abandon=(abandonment(box),))).model_copy(update={"policy": "{"})
-    BOX.delete(sweep.op(), box.native_id, given)
-    assert sweep.listed() == []
-    assert "and its policy was set aside: the policy's copy in the engine's state" in sweep.said.warnings
-    folder = Path(sweep.store.root / "records" / "policy" / "set-aside")
-    assert [path.name for path in folder.iterdir()] == [f"{box.native_id}.json"]
+    policy(sweep, None)
+    birth = sweep.store.birth(box.name, box.generation)
+    assert birth is not None
+    sweep.store.write_birth(birth.model_copy(update={"policy": ""}))
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s"))
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    queue = QueueState(**sweep.queue_inputs(given, policy=box.policy).model_dump(), launched_at=box.created_at)
+    QUEUE.delete(sweep.op("Queue"), "q", queue)
 
 
-def test_the_next_up_writes_a_copy_again_that_the_evidence_lost(sweep: Sweep) -> None:
+def test_with_no_place_left_the_birth_record_keeps_the_box(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    policy(sweep, None)
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s"))
+    given = approved(box, approval_for(box, abandon=(abandonment(box),))).model_copy(update={"policy": None})
+    with pytest.raises(TeardownRefused, match="no text of it is here"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    policy(sweep, "max_expiry: 30d\n")
+    with pytest.raises(TeardownRefused, match="no text of it is here"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    assert sweep.listed() == [box.native_id]
+
+
+def test_a_new_state_takes_nothing_over_without_the_policy_that_the_records_name(sweep: Sweep) -> None:
+    """`stack rm --force`, and `up` from a checkout without the file, or with a weaker one."""
+    policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    for text in (None, "max_expiry: 30d\n"):
+        policy(sweep, text)
+        (refused,) = IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures
+        assert "no text of it is here" in refused.reason
+    policy(sweep, "max_expiry: 1h\n")
+    checked = IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs())
+    assert (checked.failures, checked.inputs.policy) == ([], box.policy)
+    again = BOX.create(sweep.op(), sweep.box_inputs())[1]
+    assert again.native_id == box.native_id
+    assert [birth.policy for birth in sweep.store.births()] == [PolicyText(text="max_expiry: 1h\n").digest]
+
+
+def test_a_box_that_is_adopted_keeps_the_policy_that_it_was_made_under(sweep: Sweep) -> None:
+    """`--target` leaves the Identity out, and with it the question above."""
+    policy(sweep, "max_expiry: 1h\n")
+    box = sweep.box()
+    policy(sweep, None)
+    again = BOX.create(sweep.op(), sweep.box_inputs())[1]
+    assert (again.native_id, again.policy) == (box.native_id, None)
+    assert [birth.policy for birth in sweep.store.births()] == [PolicyText(text="max_expiry: 1h\n").digest]
+
+
+def test_a_new_box_beside_others_keeps_to_the_policy_of_the_state(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the file: by the Identity, which is checked first; and by the engine's state where it is left out."""
+    held = written(PolicyText(text="platforms: other\n"))
     op = sweep.op("Identity", "identity")
-    checked = IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs
-    state = IDENTITY.update(op, "i", sweep.identity, checked)
-    path = sweep.store.root / "records" / RECORD
-    path.unlink()
-    seen = IDENTITY.read(op, "i", state)
-    assert "the policy's copy in the evidence" in seen.unhealthy[0]  # type: ignore[union-attr]
-    IDENTITY.update(op, "i", state, checked)
-    assert path.exists()
-    assert IDENTITY.read(op, "i", state).unhealthy == ()  # type: ignore[union-attr]
+    IDENTITY.check(op, sweep.identity_inputs(policy=held), sweep.identity_inputs())
+    new = replace(sweep.op(), session=op.session)
+    assert "allows the platforms other" in BOX.check(new, None, sweep.box_inputs()).failures[0].reason
+    alone = sweep.op()
+    del alone.session.shared[IDENTITY_SEEN]
+    there = IdentityEntry(urn="u", project="p", stack="s", policy=held, identity="i", evidence="e")
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
+    with pytest.raises(SweepstackError, match="allows the platforms other"):
+        BOX.create(alone, sweep.box_inputs())
+    assert sweep.listed() == []
+
+
+def test_what_evidence_and_box_have_comes_into_no_state_and_locks_no_box(sweep: Sweep) -> None:
+    """A job writes all of its own box; and more people write the evidence than may say who ends a box."""
+    box = sweep.box()
+    forged = written(PolicyText(text="max_expiry: 1m\napprovers: evil\n", signers="evil ssh-ed25519 AAAA\n"))
+    for place in (sweep.root(box) / "data/sweep/policy.json", sweep.store.root / "records/policy/in-force.json"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(forged)
+    op = sweep.op("Identity", "identity")
+    assert IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs.policy is None
+    assert up(sweep, box).policy is None
+    BOX.delete(sweep.op(), box.native_id, approved(box, approval_for(box, abandon=(abandonment(box),))))
+    assert sweep.listed() == []
 
 
 @pytest.mark.parametrize(
@@ -257,8 +325,8 @@ def test_a_volume_keeps_to_the_policy_too(sweep: Sweep, text: str, changes: dict
     assert set((sweep.platform_root / "volumes").iterdir()) == before
 
 
-def test_a_weaker_file_that_was_approved_is_taken_by_all_resources_in_one_up(sweep: Sweep) -> None:
-    """And its approval is used up: the same change back and forth needs another one."""
+def test_a_weaker_file_that_was_approved_is_taken_by_all_resources(sweep: Sweep) -> None:
+    """Also by those that an interrupted `up` left out: the approval holds until it expires."""
     policy(sweep, "waivers: refused\n")
     box = sweep.box()
     old, new = PolicyText(text="waivers: refused\n"), PolicyText(text="max_expiry: 1d\n")
@@ -271,25 +339,17 @@ def test_a_weaker_file_that_was_approved_is_taken_by_all_resources_in_one_up(swe
     sweep.store.write_record(PROPOSED, approval_for(box).model_copy(update={"actions": actions}))
     op = sweep.op("Identity", "identity")
     known = sweep.identity_inputs(policy=box.policy)
-    checked = IDENTITY.check(op, known, sweep.identity_inputs()).inputs
-    assert heads(checked.policy) == [new.text]
-    IDENTITY.update(op, "i", sweep.identity.model_copy(update={"policy": box.policy}), checked)
-    assert sweep.store.record(PROPOSED, Approval) is None
-    of_box = replace(sweep.op(), session=op.session)
-    after = BOX.check(of_box, sweep.box_inputs(policy=box.policy), sweep.box_inputs()).inputs
-    assert heads(after.policy) == [new.text]
-    gate = GATE.check(of_box, sweep.gate_inputs(box, policy=box.policy), sweep.gate_inputs(box)).inputs
-    assert heads(gate.policy) == [new.text]
-    queue = sweep.queue_inputs(box, policy=box.policy)
-    queue = QUEUE.check(replace(sweep.op("Queue"), session=op.session), queue, sweep.queue_inputs(box)).inputs
-    assert heads(queue.policy) == [new.text]
-
-
-def heads(text: str | None) -> list[str]:
-    """The policies that a copy ends in."""
-    copy = in_state(text).copy
-    assert copy is not None
-    return [chain.head.text for chain in copy.chains]
+    assert IDENTITY.check(op, known, sweep.identity_inputs()).inputs.policy == written(new)
+    for session in (op.session, sweep.op().session):
+        of_box = replace(sweep.op(), session=session)
+        inputs = BOX.check(of_box, sweep.box_inputs(policy=box.policy), sweep.box_inputs()).inputs
+        assert inputs.policy == written(new)
+        gate = GATE.check(of_box, sweep.gate_inputs(box, policy=box.policy), sweep.gate_inputs(box)).inputs
+        assert gate.policy == written(new)
+        queue = sweep.queue_inputs(box, policy=box.policy)
+        queue = QUEUE.check(replace(sweep.op("Queue"), session=session), queue, sweep.queue_inputs(box)).inputs
+        assert queue.policy == written(new)
+    assert in_state([queue.policy]).policies == (new,)
 
 
 def test_a_box_whose_records_can_t_be_read_is_not_refused_as_a_new_one(sweep: Sweep) -> None:
@@ -298,73 +358,6 @@ def test_a_box_whose_records_can_t_be_read_is_not_refused_as_a_new_one(sweep: Sw
     policy(sweep, "platforms: other\n")
     (sweep.store.root / "sweep.json").write_bytes(b"\0" * 80)
     assert BOX.check(sweep.op(), sweep.box_inputs(), sweep.box_inputs()).failures == []
-
-
-def test_a_chain_begun_anew_in_the_evidence_is_named_and_does_not_come_into_the_state(sweep: Sweep) -> None:
-    """It binds beside the state's until a person deletes it; the state would carry it for good."""
-    policy(sweep, "max_expiry: 7d\n")
-    box = sweep.box()
-    path = sweep.store.root / "records" / RECORD
-    path.unlink()
-    forged = PolicyLink(policy=PolicyText(text="platforms: nowhere\n"))
-    sweep.store.write_record(RECORD, PolicyCopy(chains=(PolicyChain(links=(forged,)),)))
-    op = sweep.op("Identity", "identity")
-    checked = IDENTITY.check(op, sweep.identity_inputs(policy=box.policy), sweep.identity_inputs()).inputs
-    assert heads(checked.policy) == ["max_expiry: 7d\n"]
-    assert "was begun anew" in sweep.said.warnings
-    assert str(path) in sweep.said.warnings
-    assert BOX.check(sweep.op(), None, sweep.box_inputs("another")).failures
-    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    BOX.delete(sweep.op(), box.native_id, given)
-    assert sweep.listed() == []
-    assert "POLICY SET ASIDE" in sweep.said.warnings
-
-
-FORGED = PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=PolicyText(text="max_expiry: 1m\n")),)),))
-
-
-def test_what_a_job_writes_on_its_box_keeps_the_box_from_no_abandonment(sweep: Sweep) -> None:
-    box = sweep.box()
-    (sweep.root(box) / box_layout.POLICY).write_text(FORGED.written())
-    with pytest.raises(TeardownRefused, match="may hold for 1m at most"):
-        BOX.delete(sweep.op(), box.native_id, approved(box, approval_for(box)))
-    BOX.delete(sweep.op(), box.native_id, approved(box, approval_for(box, abandon=(abandonment(box),))))
-    assert sweep.listed() == []
-    assert "POLICY SET ASIDE" in sweep.said.warnings
-
-
-def test_a_policy_that_only_the_evidence_has_comes_into_no_state_and_no_box(sweep: Sweep) -> None:
-    """Of a sweep that has none in its state: else who writes the evidence would bind it for good. It binds until a
-    person deletes it, and the warning says where."""
-    box = sweep.box()
-    path = sweep.store.root / "records" / RECORD
-    sweep.store.write_record(RECORD, FORGED)
-    op = sweep.op("Identity", "identity")
-    assert IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs.policy is None
-    assert f"if it is not yours, delete {path}" in sweep.said.warnings
-    again = replace(sweep.op(), session=op.session)
-    assert BOX.check(again, sweep.box_inputs(box.name), sweep.box_inputs(box.name)).inputs.policy is None
-    assert BOX.check(again, None, sweep.box_inputs("another")).inputs.policy is None
-    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    with pytest.raises(TeardownRefused, match="may hold for 1m at most"):
-        BOX.delete(sweep.op(), box.native_id, given)
-    path.unlink()
-    BOX.delete(sweep.op(), box.native_id, given)
-    assert sweep.listed() == []
-
-
-def test_a_state_that_lost_the_policy_gets_it_again_by_the_file_or_where_it_is_new(sweep: Sweep) -> None:
-    policy(sweep, "max_expiry: 1h\n")
-    box = sweep.box()
-    op = sweep.op("Identity", "identity")
-    assert IDENTITY.check(op, sweep.identity_inputs(), sweep.identity_inputs()).inputs.policy == box.policy
-    again = replace(sweep.op(), session=op.session)
-    assert BOX.check(again, sweep.box_inputs(box.name), sweep.box_inputs(box.name)).inputs.policy == box.policy
-    policy(sweep, None)
-    op = sweep.op("Identity", "identity")
-    assert IDENTITY.check(op, None, sweep.identity_inputs()).inputs.policy == box.policy
-    again = replace(sweep.op(), session=op.session)
-    assert BOX.check(again, None, sweep.box_inputs("another")).inputs.policy == box.policy
 
 
 @pytest.mark.parametrize("rule", ["max_price_per_hour", "platforms", "regions"])

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweepstack.channel.ssh import sshsig
 from sweepstack.config.policy import read
-from sweepstack.core.policy_chain import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText
+from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, may_end_orphan
-from sweepstack.teardown.policy_copies import PROPOSED, Found, forget_proposed, keep
-from sweepstack.teardown.policy_in_force import FROM, TO, followed, in_force
+from sweepstack.teardown.policy_in_force import FROM, TO, in_state, missing_consent
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.stop_check import STOP, AtRisk, may_stop, stop_facts
 from tests.unit.evidence.world import IDENTITY
@@ -46,14 +45,14 @@ def lines(keys: Keys, *names: str) -> str:
     return "".join(keys[name].line for name in names)
 
 
+def place(signers: str) -> str:
+    """How messages call TWO in the engine's state."""
+    return f"the engine's state: policy {PolicyText(text=TWO, signers=signers).short},"
+
+
 @pytest.fixture
 def signers(keys: Keys) -> str:
     return lines(keys, "ana", "ben", "eve")
-
-
-def copy_of(*policies: PolicyText) -> PolicyCopy:
-    """A copy with these policies, one after another, none of them approved."""
-    return PolicyCopy(chains=(PolicyChain(links=tuple(PolicyLink(policy=policy) for policy in policies)),))
 
 
 def with_signatures(approval: Approval, keys: Keys, by: str, sweep: SweepName) -> Approval:
@@ -72,15 +71,15 @@ def sign(situation: Situation, keys: Keys, by: str) -> Situation:
 @pytest.fixture
 def two(situation: Situation, signers: str) -> Situation:
     """A sweep whose policy asks for one signature of an approval, and for two of an abandonment."""
-    situation.state(policy=copy_of(PolicyText(text=TWO, signers=signers)).written())
+    situation.state(policies=(written(PolicyText(text=TWO, signers=signers)),))
     return situation
 
 
-def test_an_approval_needs_one_signature_of_those_who_may_approve(two: Situation, keys: Keys) -> None:
+def test_an_approval_needs_one_signature_of_those_who_may_approve(two: Situation, keys: Keys, signers: str) -> None:
     verdict = two.ask()
     assert not verdict.allowed
     assert verdict.reasons[0] == (
-        "the policy asks for the signature of one of ana, ben, eve for the approval (policy.yaml line 1)"
+        f"the policy asks for the signature of one of ana, ben, eve for the approval ({place(signers)} line 1)"
     )
     assert sign(two, keys, "eve").ask().way == "cleared"
     assert two.approval is not None
@@ -113,7 +112,7 @@ def test_an_abandonment_needs_two_different_people(two: Situation, keys: Keys, b
     verdict = sign(two, keys, by).ask()
     assert (verdict.allowed, verdict.way) == ((False, None) if missing else (True, "abandoned")), verdict.reasons
     if missing:
-        assert f"the signature of {missing} for giving it up (policy.yaml line 2)" in verdict.reasons[0]
+        assert f"the signature of {missing} for giving it up (" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize("by", ["ana ben/ana", "ana ana/eve"])
@@ -122,7 +121,7 @@ def test_one_key_and_one_name_are_one_person(situation: Situation, keys: Keys, s
     shared = signers + keys["ana"].line.replace("ana ", "ben ", 1) + keys["eve"].line.replace("eve ", "ana ", 1)
     people = "abandoners: [ana, ben, eve, mallory]\nabandon_needs: 2\n"
     policy = PolicyText(text=people, signers=shared + keys["mallory"].line)
-    situation.state(policy=copy_of(policy).written())
+    situation.state(policies=(written(policy),))
     situation.approve(receipt=None, abandon=(abandonment(),))
     assert sign(situation, keys, "ana mallory").ask().allowed
     assert not sign(situation, keys, by).ask().allowed
@@ -140,19 +139,18 @@ def test_a_signer_who_was_taken_out_of_the_list_signs_no_more(two: Situation, ke
     new = PolicyText(text=TWO.replace("[ana, ben, eve]", "[ana, ben]"), signers=lines(keys, "ana", "ben"))
     assert weaker(read(old), read(new)) == []
     assert weaker(read(new), read(old))
-    for chain in ((old, new), (old, new, old)):
-        two.state(policy=copy_of(*chain).written())
-        verdict = two.ask()
-        assert not verdict.allowed
-        assert "the signature of eve under the approval does not count" in verdict.reasons[0]
+    two.state(policies=(written(new),))
+    verdict = two.ask()
+    assert not verdict.allowed
+    assert "the signature of eve under the approval does not count" in verdict.reasons[0]
 
 
-def test_a_list_that_was_replaced_without_an_approval_does_not_count(two: Situation, keys: Keys, signers: str) -> None:
-    """ana is taken out and mallory put in her place: the list before that rules."""
+def test_a_list_that_was_replaced_is_weaker(keys: Keys, signers: str) -> None:
+    """ana is taken out and mallory put in her place."""
     mine = lines(keys, "ben", "eve") + keys["mallory"].line.replace("mallory ", "ana ", 1)
-    two.state(policy=copy_of(PolicyText(text=TWO, signers=signers), PolicyText(text=TWO, signers=mine)).written())
-    assert not sign(two, keys, "ana/mallory").ask().allowed
-    assert sign(two, keys, "ana").ask().allowed
+    old, new = PolicyText(text=TWO, signers=signers), PolicyText(text=TWO, signers=mine)
+    assert missing_consent(in_state([written(old)]), new, None, IDENTITY)
+    assert weaker(read(old), read(new))
 
 
 def test_the_person_who_gives_it_now_signs_it_afterwards(two: Situation, keys: Keys, signers: str) -> None:
@@ -162,12 +160,12 @@ def test_the_person_who_gives_it_now_signs_it_afterwards(two: Situation, keys: K
         verdict = may_end(context, two.approval, two.seen(), now=NOW, full=False, given_now=True)
         return verdict.allowed, verdict.unsigned
 
-    asked = "the policy asks for the signature of one of ana, ben, eve for the approval (policy.yaml line 1)"
+    asked = f"the policy asks for the signature of one of ana, ben, eve for the approval ({place(signers)} line 1)"
     assert now(context) == (True, (asked,))
     sign(two, keys, "ana")
     assert now(context) == (True, ())
     strict = PolicyText(text=TWO + "waivers: refused\n", signers=signers)
-    two.state(policy=copy_of(strict).written())
+    two.state(policies=(written(strict),))
     two.approve(waive=(waiver(FIRST),))
     assert not now(context.about(two.facts))[0]
 
@@ -183,16 +181,12 @@ def test_a_stop_needs_the_same_people(two: Situation, keys: Keys) -> None:
     assert may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False).way == "abandoned"
 
 
-def ended(old: PolicyText, keys: Keys, by: str, at: datetime = NOW) -> Approval:
+def ended(old: PolicyText, keys: Keys, by: str, at: datetime | None = None) -> Approval:
     """The approval that no policy follows `old`, signed."""
+    at = at or datetime.now(UTC).replace(microsecond=0)
     actions = (action(IDENTITY, old.digest, FROM), action(IDENTITY, NONE.digest, TO))
     given = approval(None, actions=actions, at=at, expires=at + timedelta(hours=24))
     return with_signatures(given, keys, by, SweepName(project="p", stack="before-it-was-renamed", identity=IDENTITY))
-
-
-def heads(old: PolicyText, given: Approval) -> Sequence[str]:
-    chain = PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=given)))
-    return [head.text for head in in_force([Found("x", PolicyCopy(chains=(chain,)))], IDENTITY).heads]
 
 
 @pytest.mark.parametrize(
@@ -200,67 +194,29 @@ def heads(old: PolicyText, given: Approval) -> Sequence[str]:
 )
 def test_a_weaker_policy_needs_the_people_who_may_give_up(keys: Keys, signers: str, by: str, counts: bool) -> None:
     old = PolicyText(text=TWO, signers=signers)
-    given = ended(old, keys, by)
-    assert heads(old, given) == [NONE.text if counts else TWO]
-    now = in_force([Found("x", copy_of(old))], IDENTITY)
-    assert followed(now, NONE, given, IDENTITY)[0] == (
-        PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=given))),))
-        if counts
-        else copy_of(old)
-    )
+    missing = missing_consent(in_state([written(old)]), NONE, ended(old, keys, by), IDENTITY)
+    assert (missing == []) is counts, missing
 
 
-@pytest.mark.parametrize("how", ["with one signature less", "cut short", "its signatures in another order"])
-def test_an_approval_of_a_weaker_policy_counts_once_however_it_is_signed(keys: Keys, signers: str, how: str) -> None:
-    """The people signed one change. Later they went back; the old approval, signed otherwise, is no new consent."""
-    old = PolicyText(text=TWO.replace("needs: 2", "needs: 1"), signers=signers)
-    given = ended(old, keys, "ana ben")
-    changed: dict[str, dict[str, Any]] = {
-        "with one signature less": {"signatures": given.signatures[:1]},
-        "cut short": {"until": NOW},
-        "its signatures in another order": {"signatures": given.signatures[::-1]},
-    }
-    again = given.model_copy(update=changed[how])
-    assert again != given
-    assert heads(old, again) == [NONE.text], "it is good, and only its second use is refused"
-    links = [(old, None), (NONE, given), (old, None), (NONE, again)]
-    chain = PolicyChain(links=tuple(PolicyLink(policy=policy, approval=by) for policy, by in links))
-    found = in_force([Found("x", PolicyCopy(chains=(chain,)))], IDENTITY)
-    assert [head.text for head in found.heads] == [old.text]
-    assert "its approval was used before" in found.notes[0]
-
-
-def test_an_approval_that_was_used_is_taken_away_also_if_it_was_signed_again(
-    two: Situation, keys: Keys, signers: str
-) -> None:
-    """And one that does not read stops no `pulumi up`."""
-    old = PolicyText(text=TWO, signers=signers)
-    given = ended(old, keys, "ana ben")
-    used = PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=given))),))
-    two.store.write_record(PROPOSED, ended(old, keys, "ana ben eve"))
-    forget_proposed(two.store, used)
-    assert two.store.record(PROPOSED, Approval) is None
-    two.store.write_record(PROPOSED, given)
-    (two.store.root / "records" / PROPOSED).write_bytes(b"{")
-    forget_proposed(two.store, used)
-
-
-def test_a_key_that_expired_later_does_not_undo_a_change_and_begins_none(keys: Keys) -> None:
+def test_a_key_that_has_expired_lets_nothing_follow(keys: Keys) -> None:
     who, *key = keys["ana"].line.split()
     held = f'{who} valid-before="{LONG_AGO + timedelta(days=1):%Y%m%d%H%M}Z" {" ".join(key)}\n'
     old = PolicyText(text="approvers: ana\n", signers=held)
-    given = ended(old, keys, "ana", at=LONG_AGO)
-    assert heads(old, given) == [NONE.text]
-    now = in_force([Found("x", copy_of(old))], IDENTITY)
-    assert followed(now, NONE, given, IDENTITY)[0] == copy_of(old)
-    assert heads(old, ended(old, keys, "ana", at=LONG_AGO + timedelta(days=2))) == [old.text]
+    assert missing_consent(in_state([written(old)]), NONE, ended(old, keys, "ana", at=LONG_AGO), IDENTITY)
+
+
+def beside(folder: Path, monkeypatch: pytest.MonkeyPatch, signers: str) -> None:
+    """The working folder is a project with the policy."""
+    for name, text in (("Pulumi.yaml", "name: p\n"), ("policy.yaml", TWO), ("allowed_signers", signers)):
+        (folder / name).write_text(text)
+    monkeypatch.chdir(folder)
 
 
 def test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed(
-    two: Situation, keys: Keys, signers: str
+    two: Situation, keys: Keys, signers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`sweepctl audit --end`: the evidence has the policy, and the approval that was put on record there."""
-    keep(two.store, copy_of(PolicyText(text=TWO, signers=signers)))
+    """`sweepctl audit --end`: the project has the policy, and the evidence the approval that was put on record."""
+    beside(tmp_path, monkeypatch, signers)
     two.approve(receipt=None, abandon=(abandonment(),))
     facts = two.facts
     box = OrphanBox("local", facts.native_id, facts.account, IDENTITY, facts.name, 1, ours=True)
@@ -281,15 +237,22 @@ def test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed(
         assert end("not worth it")[0] is False, by
     record("ana ben")
     assert end("not worth it")[0] is True
-    on_it = replace(on_it, policy=Found("the box", problem="damaged"))
     two.store.write_clearance(facts.native_id, None)
-    assert end("not worth it")[0] is False, "the evidence still has it"
+    assert end("not worth it")[0] is False
+    for name in ("policy.yaml", "allowed_signers"):
+        (tmp_path / name).unlink()
+    birth = two.store.birth(facts.name, 1)
+    assert birth is not None
+    two.store.write_birth(birth.model_copy(update={"policy": PolicyText(text=TWO, signers=signers).digest}))
+    assert "no text of it is here" in end("not worth it")[1], "a checkout without the file"
+    record("ana ben")
+    assert end("not worth it")[0] is False, "who has to sign is in the text"
 
 
 def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
-    two: Situation, keys: Keys, signers: str
+    two: Situation, keys: Keys, signers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(two.store, copy_of(PolicyText(text=TWO, signers=signers)))
+    beside(tmp_path, monkeypatch, signers)
     facts = two.facts
     box = OrphanBox("local", facts.native_id, facts.account, IDENTITY, facts.name, 1, ours=True)
     on_it = OnIt(two.seen(), None, frozenset({FIRST}))
@@ -307,12 +270,12 @@ def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
     assert not given_up(approval.model_copy(update={"until": NOW})), "left by a change that was interrupted"
 
 
-def test_each_signature_of_a_chain_is_checked_once_in_a_command(
-    keys: Keys, signers: str, monkeypatch: pytest.MonkeyPatch
+def test_each_signature_is_checked_once_in_a_command(
+    two: Situation, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not again for each box and each copy: 20 links with two signatures took 2.6 s a box."""
-    old = PolicyText(text=TWO + "max_price_per_hour: 7\n", signers=signers)
-    chain = PolicyChain(links=(PolicyLink(policy=old), PolicyLink(policy=NONE, approval=ended(old, keys, "ana ben"))))
+    """Not again for each box."""
+    two.approve(receipt=None, abandon=(abandonment(),), by="signed anew")
+    sign(two, keys, "ana ben")
     ran, run = [], sshsig._run
 
     def counted(arguments: Sequence[str], data: bytes) -> Any:
@@ -320,7 +283,6 @@ def test_each_signature_of_a_chain_is_checked_once_in_a_command(
         return run(arguments, data)
 
     monkeypatch.setattr(sshsig, "_run", counted)
-    places = [Found(where, PolicyCopy(chains=(chain,))) for where in ("the state", "the evidence", "a box")]
     for _ in range(2):
-        assert [head.text for head in in_force(places, IDENTITY).heads] == [NONE.text]
+        assert two.ask().way == "abandoned"
     assert sorted(ran) == ["check-novalidate", "check-novalidate", "verify", "verify"]

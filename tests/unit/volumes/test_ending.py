@@ -6,14 +6,14 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from sweepstack.core.observation import Existence
-from sweepstack.core.policy_chain import PolicyChain, PolicyCopy, PolicyLink, PolicyText
+from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action, Waiver
 from sweepstack.onbox.common.errors import EvidenceDamaged
-from sweepstack.teardown.policy_copies import keep
 from sweepstack.volumes.records import VERB, read_inventory
 from sweepstack.volumes.users import Survey, User
 from tests.unit.teardown.support import FIRST, NOW, action, keep_size_and_time
@@ -208,17 +208,18 @@ def test_what_was_shown_is_named_by_its_content(kept: Kept) -> None:
         read_inventory(kept.store, kept.approval.receipt)
 
 
-def test_the_policy_of_its_stack_binds_its_end(kept: Kept) -> None:
-    """By either copy; what it says: tests/unit/teardown/test_policy.py."""
+def test_the_policy_of_its_stack_binds_its_end(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the state, and by the project's file; what it says: tests/unit/teardown/test_policy.py."""
     text = PolicyText(text="max_expiry: 1h\n")
-    copy = PolicyCopy(chains=(PolicyChain(links=(PolicyLink(policy=text),)),))
     assert kept.ask().allowed
-    kept.facts = replace(kept.facts, policy=copy.written())
+    kept.facts = replace(kept.facts, policies=(written(text),))
     refused = kept.ask()
     assert not refused.allowed
     assert "may hold for 1h at most" in refused.reasons[0]
-    kept.facts = replace(kept.facts, policy=None)
-    keep(kept.store, copy)
+    kept.facts = replace(kept.facts, policies=())
+    (tmp_path / "Pulumi.yaml").write_text("name: p\n")
+    (tmp_path / "policy.yaml").write_text(text.text)
+    monkeypatch.chdir(tmp_path)
     assert not kept.ask().allowed
     kept.approve(abandon=(kept.give_up(),))
     assert not kept.ask().allowed

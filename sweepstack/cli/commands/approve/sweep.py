@@ -39,7 +39,7 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
-from sweepstack.teardown.policy_check import copies_of, longest
+from sweepstack.teardown.policy_check import binds, longest
 from sweepstack.teardown.refusal import of_another_account
 from sweepstack.teardown.revocation import given_at
 from sweepstack.teardown.signatures import signed_words, sweep_of
@@ -155,7 +155,7 @@ def _lasts(options: ApproveOptions, named: Sequence[BoxSnapshot], store: Evidenc
     allows, so that no option is needed for it."""
     if options.expires != ApproveOptions.expires:
         return options.expires
-    limits = [longest(copies_of(one.box.context(options.verb), store, one.seen), one.box.identity) for one in named]
+    limits = [longest(binds(one.box.context(options.verb).facts, store)) for one in named]
     return min([options.expires, *(limit for limit in limits if limit is not None)])
 
 

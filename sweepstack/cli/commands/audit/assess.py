@@ -26,7 +26,6 @@ from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
 from sweepstack.teardown.ownership import Owner, former_names, read_owner, who
-from sweepstack.teardown.policy_copies import on_box
 
 READ_SECONDS = 60.0
 """The most seconds for reading all boxes, in parallel."""
@@ -64,11 +63,6 @@ class Assessed:
                 if (lease := store.lease()) is not None:
                     return f"; its records are held by the state in {lease.backend}"
         return ""
-
-    @property
-    def policy_set_aside(self) -> str:
-        """Why it may be given up although no copy of its policy counts; "" otherwise."""
-        return self.verdict.policy_set_aside
 
     def held_until(self, now: datetime) -> datetime | None:
         """Until when its owner holds it; None if that is over or not known."""
@@ -147,10 +141,10 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
         return OnIt(Observation(Existence.UNKNOWN, note=str(error)))
     if seen.existence is not Existence.EXISTS or record is None:
         return OnIt(seen)
-    owner, given, holds, policy = None, None, {}, None
+    owner, given, holds = None, None, {}
     try:
         channel = box.channel()
-        owner, policy = read_owner(channel), on_box(channel, native_id)
+        owner = read_owner(channel)
         for uri in {*places, *([owner.evidence] if owner is not None and owner.evidence else [])}:
             if found := evidence_on(channel, uri, box_layout.OWN_TIERS):
                 holds[uri] = found[1]
@@ -158,7 +152,7 @@ def read_box(platform: str, native_id: str, account: str, places: Sequence[str] 
         given = frozenset(name for name, line in entries.items() if line.get("op") == "add")
     except (SweepstackError, OSError) as error:
         seen = seen if seen.note else replace(seen, note=str(error))
-    return OnIt(seen, owner, given, holds, policy)
+    return OnIt(seen, owner, given, holds)
 
 
 def assess_all(boxes: Sequence[tuple[str, str, str, str]], root: Path, known: Known) -> dict[tuple[str, str], Assessed]:

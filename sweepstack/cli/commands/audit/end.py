@@ -39,7 +39,6 @@ from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_books
 from sweepstack.teardown.orphan_check import EndRequest
 from sweepstack.teardown.ownership import who
-from sweepstack.teardown.policy_copies import SetAside, record_set_aside
 
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 2.0
@@ -174,8 +173,8 @@ def _check_volume(finding: Finding, root: Path, known: Known, *, abandon: bool) 
         raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.mounted)}", [AUDIT])
     if not found.allowed and not abandon:
         raise No(refusal(finding.platform, finding.native_id, found), [AUDIT])
-    if found.policy.problems:
-        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.policy.problems)}", [AUDIT])
+    if found.policy:
+        raise No(f"nothing was ended: volume {finding.native_id}: {'; '.join(found.policy)}", [AUDIT])
     return found
 
 
@@ -189,8 +188,6 @@ def _confirm(finding: Finding, typed: str | None, found: Assessed | VolumeAssess
             aside(f"  holds  {found.on_it.words}", f"  owner  {found.owner_words}")
         else:
             aside(f"  holds  {found.words}")
-        if found.policy_set_aside:
-            aside(f"  POLICY SET ASIDE  {found.policy_set_aside}")
         aside(*(f"  state  in {other.backend}, which {other.words}" for other in found.others))
         typed = answer(f"Type its id to go on ({finding.native_id}): ")
     if typed != finding.native_id:
@@ -217,29 +214,12 @@ def _record(finding: Finding, found: Assessed | VolumeAssessed, known: Known, re
             problems.append(str(error))
     if not places:
         raise No(f"nothing was ended: the decision could not be recorded anywhere: {'; '.join(problems)}", [AUDIT])
-    if found.policy_set_aside:
-        _record_set_aside(decision, finding, found)
     if isinstance(found, Assessed):
         with contextlib.suppress(SweepstackError, OSError):
             channel = BoxAt(finding.platform, finding.native_id, finding.account).channel()
             channel.append_locked(box_layout.DECISIONS, decision.line(), box_layout.DECISIONS + ".lock")
             places.append("the box")
     return places
-
-
-def _record_set_aside(decision: Decision, finding: Finding, found: Assessed | VolumeAssessed) -> None:
-    """As a delete records it: `status` shows it. The decision, which is on record, says it too."""
-    one = SetAside(
-        what="volume" if finding.kind == "volume" else "box",
-        box=decision.box or finding.native_id,
-        native_id=finding.native_id,
-        by=decision.by,
-        at=decision.at.replace(microsecond=0),
-        why=found.policy_set_aside,
-    )
-    for store in found.stores:
-        with contextlib.suppress(SweepstackError):
-            record_set_aside(store, one)
 
 
 def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, request: EndRequest) -> Decision:
@@ -249,8 +229,6 @@ def _decision(finding: Finding, found: Assessed | VolumeAssessed, known: Known, 
     why = request.reason or f"the check allowed it: {_way(found, request)}"
     box, volume = box_layout.box_of(finding.tag), box_layout.volume_of(finding.tag)
     holds = found.words if not isinstance(found, Assessed) else f"{found.on_it.words}; owner {found.owner_words}"
-    if found.policy_set_aside:
-        holds += f"; the policy was set aside: {found.policy_set_aside}"
     holds += "".join(f"; held by the state in {other.backend}, which {other.words}" for other in found.others)
     return Decision(
         what=GIVEN_UP if request.reason else ENDED,

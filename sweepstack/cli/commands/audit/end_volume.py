@@ -9,7 +9,7 @@ its sweep, or one that mounted it, no person ends it here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.billing.outlived_volume import takes_words
@@ -23,7 +23,6 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.platforms.registry import volume_channel
-from sweepstack.teardown.policy_check import PolicyAnswer
 from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
 from sweepstack.volumes.inventory import take_inventory
 from sweepstack.volumes.users import Survey, User, recorded
@@ -38,7 +37,7 @@ class VolumeAssessed:
     """The result. `mounted`: a line for each box that mounts it, or may; such a volume never ends. `reasons`: why its
     data is not safe elsewhere; empty: it may end. `stores`: the evidence of its sweeps. `words`: its content as text.
     `others`: the other backends that hold its sweeps, with their answers; `owners`: those that hold the one that made
-    it. `policy`: what the policy of the stack that made it says of this end."""
+    it. `policy`: why the policy does not let it end."""
 
     mounted: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -46,17 +45,12 @@ class VolumeAssessed:
     words: str
     others: tuple[Answer, ...] = ()
     owners: tuple[Answer, ...] = ()
-    policy: PolicyAnswer = field(default_factory=PolicyAnswer)
+    policy: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> bool:
         """Whether it may end without an abandonment."""
         return not self.mounted and not self.reasons
-
-    @property
-    def policy_set_aside(self) -> str:
-        """Why it may be given up although no copy of that policy counts; "" otherwise."""
-        return self.policy.set_aside
 
 
 def assess_volume(
