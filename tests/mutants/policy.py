@@ -50,7 +50,7 @@ POLICY = (
                 "    if False:",
             ),
         ),
-        (PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[another entry]",),
+        (PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[another-entry]",),
     ),
     Mutant(
         "policy: a box that is adopted forgets the policy that it was made under",
@@ -132,7 +132,7 @@ POLICY = (
                 "    return any((root / name).exists() for name in (POLICY, MISNAMED_POLICY))",
             ),
         ),
-        (TESTS + "test_what_is_no_policy_is_refused_in_words_and_is_not_none[dangling link]",),
+        (TESTS + "test_what_is_no_policy_is_refused_in_words_and_is_not_none[dangling-link]",),
     ),
     Mutant(
         "policy: a date in the future makes a long approval a short one",

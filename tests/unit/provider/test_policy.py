@@ -189,7 +189,7 @@ def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
     assert sweep.listed() == [box.native_id]
 
 
-@pytest.mark.parametrize("left", ["its entry", "the file", "another entry"])
+@pytest.mark.parametrize("left", ["its-entry", "the-file", "another-entry"])
 def test_one_place_that_is_left_still_binds_the_delete(
     sweep: Sweep, left: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,13 +197,13 @@ def test_one_place_that_is_left_still_binds_the_delete(
     policy(sweep, "max_expiry: 1h\n")
     box = sweep.box()
     held = box.policy
-    if left != "the file":
+    if left != "the-file":
         policy(sweep, None)
     known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence}
-    there = IdentityEntry(urn="u", project="p", stack="s", policy=held if left == "another entry" else None, **known)
+    there = IdentityEntry(urn="u", project="p", stack="s", policy=held if left == "another-entry" else None, **known)
     monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
     given = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    if left != "its entry":
+    if left != "its-entry":
         given = given.model_copy(update={"policy": None})
     with pytest.raises(TeardownRefused, match="may hold for 1h at most"):
         BOX.delete(sweep.op(), box.native_id, given)

@@ -296,7 +296,7 @@ def test_a_chain_beside_that_of_the_file_asks_no_person(project: Path, situation
         (lambda path: os.mkfifo(path), "it is a pipe"),
         (lambda path: path.mkdir(), "Is a directory"),
     ],
-    ids=["dangling link", "another name", "pipe", "folder"],
+    ids=["dangling-link", "another-name", "pipe", "folder"],
 )
 @pytest.mark.timeout(60)
 def test_what_is_no_policy_is_refused_in_words_and_is_not_none(
