@@ -1,4 +1,4 @@
-"""Finds which policy binds a sweep: that in the engine's state, and the project's `policy.yaml` (docs/adr/018).
+"""Finds which policy binds a sweep: that of the engine's state, and `policy.yaml` (docs/adr/018).
 
 The file comes into force with a `pulumi up`. From then on the state has it, and it binds with and without the file; a
 weaker file follows once those who may approve that have done so. What ends keeps to both. No other place is asked.
