@@ -146,7 +146,7 @@ class Manifest(BaseModel):
     `setup`: the digest of set-up and code, None where there was none. `provenance`: what was known of the code when it
     was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
     `doubts`: sentences, each a reason why a person has to look at the files before they count. `skipped`: (path, what
-    it is) of links, sockets and pipes that were left out.
+    it is) of links, sockets and pipes that were left out. `sparse`: the files with holes, and the bytes of the rest.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -169,6 +169,7 @@ class Manifest(BaseModel):
     provenance: dict[str, Any] = Field(default={})
     doubts: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    sparse: dict[str, int] = Field(default={})
     files: tuple[FileEntry, ...]
 
 

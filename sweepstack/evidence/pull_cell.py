@@ -17,6 +17,7 @@ from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNo
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import file_sha256, fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class BoxFiles:
     seen_files: dict[str, int] | None = None
     """Plain files of the cell on the box in folders that are none but folders, with their bytes; None before the look.
     What is in here is there; of what is not, nothing is said."""
+    whole: dict[str, str] = field(default_factory=dict)
+    """SHA-256 → the first file with these bytes that was asked for: they are not brought twice."""
     total: int = field(init=False)
     """Bytes of all files."""
     partial: Path = field(init=False)
@@ -114,6 +117,10 @@ class BoxFiles:
         self._check_there(file)
         target = inside(self.partial, file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
+        twin = self.whole.setdefault(file.sha256, file.path)
+        if twin != file.path and self._take(inside(self.partial, twin), file):
+            self.copied_files += 1
+            return
         for _ in (1, 2):
             resumed = target.stat().st_size if target.is_file() else 0
             here = 0
@@ -130,6 +137,19 @@ class BoxFiles:
                 return
             _remove(target)  # the part it went on with was of something else: once more, from the start
         raise ManifestRefused(f"{file.path} on the box is not what its manifest says: size or sha256 differs")
+
+    def _take(self, source: Path, file: FileEntry) -> bool:
+        """Copies a file that is here already. False where that is not what the manifest says of `file`."""
+        target = inside(self.partial, file.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            copy_file(source, target)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if is_right(self.partial, file):
+            return True
+        _remove(target)
+        return False
 
     def _fetch_small(self, files: Sequence[FileEntry], done: int) -> int:
         """Brings those that are small, all together; returns `done` and their bytes. What came wrong is fetched again
@@ -181,9 +201,13 @@ class BoxFiles:
         return self.seen_folders[folder]
 
     def _check_space(self, files: Sequence[FileEntry]) -> None:
-        needed = sum(file.size for file in files)
-        here = sum(facts[0] for facts in read_folder(self.partial).files.values())
-        require_room(self.store, needed - min(here, needed), self.manifest.cell)
+        here = {path: facts[0] for path, facts in read_folder(self.partial).files.items()}
+        needed = (self._room(file.path, file.size) - self._room(file.path, here.get(file.path, 0)) for file in files)
+        require_room(self.store, sum(max(0, one) for one in needed), self.manifest.cell)
+
+    def _room(self, path: str, size: int) -> int:
+        """The bytes that so much of a file takes: its holes stay holes here."""
+        return min(size, max(0, self.manifest.sparse.get(path, size)))
 
     def _say(self, done: int) -> None:
         if self.progress:
@@ -257,12 +281,7 @@ class CellCopy(BoxFiles):
         fsync_directory(final.parent)
 
     def _take_from(self, final: Path, file: FileEntry) -> bool:
-        if not is_right(final, file):
-            return False
-        target = inside(self.partial, file.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(inside(final, file.path), target, follow_symlinks=False)
-        return is_right(self.partial, file)
+        return is_right(final, file) and self._take(inside(final, file.path), file)
 
     def _set_aside(self, final: Path) -> None:
         kept = self.store.root / SUPERSEDED

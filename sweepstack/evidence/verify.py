@@ -52,6 +52,7 @@ from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
     from sweepstack.core.roster import Roster
@@ -63,6 +64,10 @@ READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
 
 DOUBTS, DOUBT = 20, 500
 """Of the sentences that a box doubts a cell with: how many are kept, and how many characters of each."""
+
+
+HOLLOW = 100_000_000
+"""Bytes of a file whose holes are worth a note."""
 
 
 @dataclass(frozen=True)
@@ -339,6 +344,7 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
                 notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
         if manifest.skipped:
             notes.append(f"left out: {some([f'{path} is a {what}' for path, what in manifest.skipped])}")
+        notes += [_hollow(file, manifest.sparse[file.path]) for file in manifest.files if _is_hollow(file, manifest)]
     doubted = [printable(doubt, DOUBT) for doubt in manifest.doubts[:DOUBTS]] if manifest is not None else []
     # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
     state: CellState = "sealed" if untold else "suspect" if doubted else "verified"
@@ -362,6 +368,17 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
         reasons=tuple(reasons + notes),
         earlier=earlier,
     )
+
+
+def _is_hollow(file: FileEntry, manifest: Manifest) -> bool:
+    """Whether a file is far larger than its data."""
+    data = manifest.sparse.get(file.path, file.size)
+    return file.size >= HOLLOW and 0 <= data * 10 < file.size
+
+
+def _hollow(file: FileEntry, data: int) -> str:
+    size, held = spell_bytes(file.size), spell_bytes(data)
+    return f"{file.path}: {held} of its {size} are data, the rest are holes: a bucket, which has none, takes all of it"
 
 
 def _reported(note: str) -> str:

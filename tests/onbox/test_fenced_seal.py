@@ -46,7 +46,7 @@ def sealed_by(home: Path, journal: Journal, attempt: int, halt: Callable[[], obj
             halt()
 
         facts = {"cell": "c", "attempt": attempt}
-        digest, size = seal(home / "cells", own, log, SPEC, facts, before=before, still=journal.is_ours)
+        digest, size, _ = seal(home / "cells", own, log, SPEC, facts, before=before, still=journal.is_ours)
         journal.append("cell-sealed", cell="c", attempt=attempt, config_digest="x", manifest=digest, bytes=size)
 
 

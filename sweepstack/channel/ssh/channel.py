@@ -23,6 +23,7 @@ from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.agent import MOST_READ
 from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, SshEndpoint, safe_parts
 from sweepstack.onbox.agent.file_writes import CHUNK, open_target
+from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
 from sweepstack.onbox.common.run_process import Completed
@@ -196,7 +197,7 @@ class SshChannel:
                     nonlocal done
                     if done + len(chunk) > expected:
                         self._nonsense()
-                    copy.write(chunk)
+                    holes.write(copy, chunk)
                     done += len(chunk)
                     say(len(chunk))
 

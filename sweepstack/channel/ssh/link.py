@@ -19,6 +19,7 @@ from sweepstack.channel.prefetch import Answer, Question
 from sweepstack.channel.ssh.failures import explained, said_last, turned_away, wrong_key
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
+from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
 
 _WAY_OUT = (
@@ -165,6 +166,9 @@ class Link:
             kind, length = agent.HEADER.unpack(self._exactly(agent.HEADER.size, deadline))
             if kind == b"D" and take is not None and 0 < length <= CHUNK:
                 self._pass_on(length, take, deadline)
+                continue
+            if kind == b"Z" and take is not None and 0 < length <= CHUNK:
+                take(holes.zeros(length))
                 continue
             if kind != b"J" or length > MOST_ANSWER:
                 raise Unreachable(f"{self._id} does not answer as agreed")

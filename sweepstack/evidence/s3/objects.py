@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 from sweepstack.buckets.client import NotThere, Precondition, asking
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
+from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 
 MOST_PARTS = 10_000
@@ -138,7 +139,7 @@ def download(objects: S3Store, key: str, found: Head, target: Path, say: Say | N
                 body = s3.get_object(**objects.where(key), IfMatch=found.etag, **span)["Body"]
                 before = done
                 for chunk in _chunks(body):
-                    handle.write(chunk)
+                    holes.write(handle, chunk)
                     done += len(chunk)
                     objects.traffic.add(down=len(chunk))
                     if say:

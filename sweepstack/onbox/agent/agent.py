@@ -4,7 +4,8 @@ It is sent over the connection with all that it imports (`agent_source`), so a b
 the standard library, as LocalChannel. File names are sent as JSON and never pass through a shell.
 
 Both directions carry frames: a letter, a length (4 bytes, big endian), that many bytes. J is JSON, D is data. A request
-is one J, and the data that it announces; an answer is any number of D, then one J: {"ok": …} or {"error": …}.
+is one J, and the data that it announces; an answer is any number of D, then one J: {"ok": …} or {"error": …}. A Z may
+stand in the place of a D: no bytes follow it, and it means so many zeros.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.file_walk import newest
 from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
 from sweepstack.onbox.common.mount_points import mount_points
 
@@ -230,7 +232,10 @@ class Agent:
                         f"{path} on {self.channel.native_id} shrank while it was copied: {done:,} of {size:,} bytes "
                         f"are here, and are not taken for the whole; pull again"
                     )
-                self.wire.send(b"D", chunk)
+                if holes.is_blank(chunk):
+                    self.wire.send_raw(HEADER.pack(b"Z", len(chunk)))
+                else:
+                    self.wire.send(b"D", chunk)
                 done += len(chunk)
         return size
 

@@ -19,7 +19,7 @@ from typing import IO, Literal
 from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, safe_parts
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
 from sweepstack.onbox.agent.file_writes import CHUNK, appear, append_lines, copy_in, open_target
-from sweepstack.onbox.common import locks, processes, run_process
+from sweepstack.onbox.common import holes, locks, processes, run_process
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
@@ -126,7 +126,7 @@ class LocalChannel:
                         f"{path} on {self.native_id} shrank while it was copied: {done:,} of {expected:,} bytes are "
                         f"here, and are not taken for the whole; pull again"
                     )
-                copy.write(chunk)
+                holes.write(copy, chunk)
                 done += len(chunk)
                 say(len(chunk))
             copy.flush()

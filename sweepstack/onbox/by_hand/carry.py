@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from sweepstack.onbox.by_hand.returned import MARK, SEALED, SESSION, journal_in, last_events
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.holes import copy_file
 
 LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS)
 LOG_NAME = "log.txt"
@@ -63,7 +63,7 @@ class Carrier:
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(target.name + PART)
-            shutil.copyfile(path, part)
+            copy_file(path, part)
         except FileNotFoundError:
             if path.exists():
                 raise

@@ -45,6 +45,7 @@ from sweepstack.onbox.by_hand.returned import (
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 PAYLOAD = "payload.bin"
@@ -345,7 +346,8 @@ def _copy_tree(source: Path, target: Path) -> None:
         to = target / os.path.relpath(folder, str(source))
         to.mkdir(parents=True, exist_ok=True)
         for name in names:
-            shutil.copy2(os.path.join(folder, name), str(to / name))
+            copy_file(Path(folder, name), to / name)
+            shutil.copystat(os.path.join(folder, name), str(to / name))
 
 
 def main(place: str, argv: Sequence[str] | None = None) -> int:

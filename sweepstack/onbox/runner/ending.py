@@ -111,7 +111,7 @@ class Endings:
         """Seals an attempt's files, and writes that to the journal. `more`: what its manifest and its line say beside.
         Raises CellFailure, RemoteStopped, OSError."""
         with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
-            manifest, size = seal(
+            sealed = seal(
                 self._cells,
                 attempt.own(left.since),
                 attempt.log,
@@ -122,17 +122,18 @@ class Endings:
                 lambda: turn.enter_context(self._journal.turn()),
                 self._journal.is_ours,
             )
+            said: dict[str, Any] = {**more, **({"stored": sealed.stored} if sealed.stored < sealed.size else {})}
             self._journal.append(
                 "cell-sealed",
                 cell=attempt.entry.cell,
                 attempt=attempt.number,
                 config_digest=attempt.entry.config,
-                manifest=manifest,
-                bytes=size,
+                manifest=sealed.manifest,
+                bytes=sealed.size,
                 seconds=round(left.seconds, 1),
-                **more,
+                **said,
             )
-        say(f"{attempt.entry.cell} sealed, {size} bytes")
+        say(f"{attempt.entry.cell} sealed, {sealed.size} bytes")
 
     def _judged(self, attempt: Attempt) -> None:
         """Its files are a result: cells that waited for that verdict may start, although they are still copied."""

@@ -92,7 +92,7 @@ class Journal:
         self.ended: set[str] = set()  # workers whose end is known; none where one runner has the box
         self.environments: dict[str, dict[str, str]] = {}  # digest → what was installed; the newest last
         self.hold = FilesHold()
-        self.largest, self.blocked = 0, False  # bytes of the largest sealed cell; whether the queue waits for room
+        self.largest, self.blocked = 0, False  # bytes that a sealed cell took at most; whether the queue waits for room
         self._kept, self._path = 0, path
         self._head, self._seq = GENESIS, 0
         self._lock, self._sync_lock, self._round, self._synced = threading.RLock(), threading.Lock(), 1, 0
@@ -213,7 +213,7 @@ class Journal:
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
             cell.retry = entry.get("retry", cell.retry)
-            self.largest = max(self.largest, entry.get("bytes", 0))
+            self.largest = max(self.largest, entry.get("stored", entry.get("bytes", 0)))
             cell.here = cell.here and event == "cell-sealed"
         elif event == "cell-dropped":
             cell.state, cell.here = "dropped", False

@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
@@ -69,6 +70,24 @@ class Collected(NamedTuple):
     doubts: list[str]
 
 
+class Copied(NamedTuple):
+    """What was copied to the tier. `files`: as the manifest has them. `unread`: a sentence for each that can't be read.
+    `sparse`: the files with holes, and the bytes that were written of each. `stored`: those of all files."""
+
+    files: list[dict[str, Any]]
+    unread: list[str]
+    sparse: dict[str, int]
+    stored: int
+
+
+class Sealed(NamedTuple):
+    """A sealed attempt: the digest of its manifest, the bytes of its files, and those that they take on the tier."""
+
+    manifest: str
+    size: int
+    stored: int
+
+
 def seal(
     cells: Path,
     own: Own,
@@ -80,8 +99,8 @@ def seal(
     before: Callable[[], object] = bool,
     still: Callable[[], object] = bool,
     doubts: Sequence[str] = (),
-) -> tuple[str, int]:
-    """Seals one attempt as `cells/<cell>/`. Returns the manifest's digest and the bytes of its files. Blocks.
+) -> Sealed:
+    """Seals one attempt as `cells/<cell>/`. Blocks while files are copied.
 
     `own`: what is older than that attempt is of an earlier one. `facts`: the manifest without its files and
     `sealed_at`. `flush`: returns when the whole folder has reached the bucket, if there is one.
@@ -99,18 +118,18 @@ def seal(
     set_aside(partial, cells / f"{cell}.superseded")  # an earlier runner's: it may be the last copy
     partial.mkdir()
     try:
-        files, unread = copy_all(found.sources, partial)
-        for file in files:  # after all were written: the first fsync writes most of the others, too
+        copied = copy_all(found.sources, partial)
+        for file in copied.files:  # after all were written: the first fsync writes most of the others, too
             flush_and_forget(partial / file["path"])
-        for file in files:
+        for file in copied.files:
             if file_sha256(partial / file["path"]) != file["sha256"]:
                 raise CellFailure(f"{file['path']} reads back differently from the durable tier; it was not sealed")
-        more: dict[str, Any] = {"names": found.names, "skipped": found.skipped}
+        more: dict[str, Any] = {"names": found.names, "skipped": found.skipped, "sparse": copied.sparse}
         more = {key: value for key, value in more.items() if value}
-        doubts = [*doubts, *found.doubts, *unread]
+        doubts = [*doubts, *found.doubts, *copied.unread]
         if doubts:  # a version that does not know them has to refuse the manifest: so it is of a schema of its own
             more.update(schema=DOUBTED, doubts=doubts)
-        manifest = canonical_json(dict(facts, files=files, sealed_at=now(), **more))
+        manifest = canonical_json(dict(facts, files=copied.files, sealed_at=now(), **more))
         (partial / MANIFEST).write_bytes(manifest + b"\n")
         flush_and_forget(partial / MANIFEST)
         if (partial / MANIFEST).read_bytes() != manifest + b"\n":
@@ -125,7 +144,7 @@ def seal(
         raise
     for earlier in range(1, attempt):
         shutil.rmtree(cells / f"{cell}.partial-{earlier}", ignore_errors=True)
-    return digest_of_bytes(manifest), sum(int(str(file["size"])) for file in files)
+    return Sealed(digest_of_bytes(manifest), sum(int(str(file["size"])) for file in copied.files), copied.stored)
 
 
 def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, retry: int) -> tuple[str, int] | None:
@@ -283,11 +302,11 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result | 
                 yield path, error
 
 
-def copy_all(sources: Sequence[Source], partial: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Copies all: what the manifest says of each, and a sentence for each that can't be read. A file that has several
-    names, of itself or by links, is stored once, where the tier can do that. Raises CellFailure, OSError."""
-    files: list[dict[str, Any]] = []
-    unread = []
+def copy_all(sources: Sequence[Source], partial: Path) -> Copied:
+    """Copies all. A file that has several names, of itself or by links, is stored once, where the tier can do that.
+    Raises CellFailure, OSError."""
+    done = Copied([], [], {}, 0)
+    written = 0
     stored: dict[tuple[int, ...], dict[str, Any]] = {}
     for source in sources:
         target, status = partial / source.path, source.status
@@ -296,7 +315,7 @@ def copy_all(sources: Sequence[Source], partial: Path) -> tuple[list[dict[str, A
         known = stored.get(inode)
         if known is None or not linked(partial / known["path"], target):
             try:
-                size, sha256 = copy(source, target)
+                size, sha256, data = copy(source, target)
             except Unread as error:
                 if source.role == "log":
                     raise OSError(f"{source.file}: {error}") from error
@@ -304,11 +323,14 @@ def copy_all(sources: Sequence[Source], partial: Path) -> tuple[list[dict[str, A
                     kind = FilesFailure if error.by_itself else CellFailure
                     raise kind(f"artifact {source.path} can't be read: {error}") from error
                 target.unlink()
-                unread.append(f"{source.path} can't be read: {error}")
+                done.unread.append(f"{source.path} can't be read: {error}")
                 continue
             known = stored[inode] = {"path": source.path, "size": size, "sha256": sha256}
-        files.append({**known, "path": source.path, "role": source.role})
-    return files, unread
+            written += data
+            if data < size:
+                done.sparse[source.path] = data
+        done.files.append({**known, "path": source.path, "role": source.role})
+    return done._replace(stored=written)
 
 
 def linked(stored: Path, target: Path) -> bool:
@@ -320,14 +342,16 @@ def linked(stored: Path, target: Path) -> bool:
     return True
 
 
-def copy(source: Source, target: Path) -> tuple[int, str]:
-    """Copies a regular file to a new one: size and SHA-256 of what was read. Raises CellFailure if it changed, Unread
-    with an empty or partial copy, OSError where that can't be written."""
-    hashed, size = hashlib.sha256(), 0
+def copy(source: Source, target: Path) -> tuple[int, str, int]:
+    """Copies a regular file to a new one: size and SHA-256 of what was read, and how many bytes were written: zeros of
+    a sparse file are not. Raises CellFailure if it changed, Unread with an empty or partial copy, OSError where that
+    can't be written."""
+    hashed, size, data = hashlib.sha256(), 0, 0
     with open(target, "xb") as writer, open_source(source) as reader:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise CellFailure(f"{source.path!r} is no regular file any more")
+        sparse = holes.is_sparse(before)
         while size <= before.st_size:  # not further: a process may append faster than this copies
             try:
                 chunk = reader.read(CHUNK)
@@ -336,12 +360,12 @@ def copy(source: Source, target: Path) -> tuple[int, str]:
             if not chunk:
                 break
             hashed.update(chunk)
-            writer.write(chunk)
+            data += holes.write(writer, chunk) if sparse else writer.write(chunk)
             size += len(chunk)
         after = os.fstat(reader.fileno())
     if (size, before.st_size, before.st_mtime_ns) != (after.st_size, after.st_size, after.st_mtime_ns):
         raise CellFailure(f"{source.path!r} changed while it was being sealed: something still writes to it")
-    return size, hashed.hexdigest()
+    return size, hashed.hexdigest(), data
 
 
 def open_source(source: Source) -> FileIO:

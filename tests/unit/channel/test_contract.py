@@ -187,6 +187,21 @@ def test_a_fetch_goes_on_where_it_was_cut(channel: Channel, tmp_path: Path) -> N
     assert target.read_bytes() == b"0123456789"
 
 
+def test_holes_stay_holes_on_their_way(channel: Channel, world: World, tmp_path: Path) -> None:
+    """Six gigabytes with nothing in them came over the wire, and filled the disk here."""
+    content = b"begin" + bytes(8 << 20) + b"end"
+    channel.write("mnt/durable/map", b"begin")
+    with (world.volume / "map").open("r+b") as handle:
+        handle.seek(-3 + len(content))
+        handle.write(b"end")
+    target, seen = tmp_path / "map", []
+    target.write_bytes(content[:100_000])  # a cut one is gone on with, in the middle of a hole
+    channel.fetch("mnt/durable/map", target, seen.append)
+    assert target.read_bytes() == content
+    assert sum(seen) == len(content)
+    assert target.stat().st_blocks * 512 < 1 << 20
+
+
 def test_a_fetch_does_not_write_through_a_link(channel: Channel, tmp_path: Path) -> None:
     channel.write("data/file", b"0123456789")
     (tmp_path / "precious").write_bytes(b"precious")

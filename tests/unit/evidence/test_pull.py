@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.evidence.pull import BoxSource, PullResult, pull_all, pull_cell
+from sweepstack.evidence.pull_cell import SPARE_BYTES
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, Unreachable
@@ -351,6 +352,31 @@ def test_a_full_disk_is_said_before_anything_is_copied(world: World, monkeypatch
     (found,) = world.pull()
     assert "make room" in found.problem
     assert not world.copy(NAME).exists()
+
+
+def test_the_room_for_a_pull_is_reckoned_without_holes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    files = {**outputs(world.folder, 0), "map": bytes(8 << 20)}
+    world.box.seal(world.cells[0], files, attempt=2, sparse={"map": 0})
+    free = SPARE_BYTES + (4 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, free))  # type: ignore[attr-defined]
+    assert pull(world).state == "pulled"
+    assert (world.copy(NAME) / "map").read_bytes() == bytes(8 << 20)
+    assert (world.copy(NAME) / "map").stat().st_blocks * 512 < 1 << 20
+    world.box.seal(world.cells[0], {**files, "full": os.urandom(8 << 20)}, attempt=3)
+    with pytest.raises(EvidenceError, match="make room there"):
+        pull(world)
+
+
+def test_the_same_bytes_come_once(world: World) -> None:
+    world.run()
+    weights = os.urandom(3 << 20)
+    world.box.seal(world.cells[0], {**outputs(world.folder, 0), "e9.pt": weights, "last.pt": weights}, attempt=2)
+    channel = Flaky(world)
+    assert pull(world, channel).files == 7
+    assert [path for path in channel.fetched if path in ("e9.pt", "last.pt")] == ["e9.pt"]
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+    assert (world.copy(NAME) / "last.pt").stat().st_nlink == 1
 
 
 def test_a_crash_between_the_two_renames_heals(world: World) -> None:

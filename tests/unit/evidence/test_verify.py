@@ -16,6 +16,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import ArtifactSpec, Cell, Loss
+from sweepstack.evidence import verify as verifying
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.check_sandbox import check_code
 from sweepstack.evidence.object_store import FolderStore
@@ -269,6 +270,19 @@ def test_what_was_left_out_is_told_and_locks_nothing(world: World) -> None:
     cell = cell_of(world.verify(), GOOD)
     assert cell.state == "verified"
     assert cell.reasons == ("left out: latest is a link to step_1 (a folder), s? is a socket, p is a pipe and 2 more",)
+
+
+def test_a_file_that_is_far_larger_than_its_data_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    monkeypatch.setattr(verifying, "HOLLOW", 1_000_000)
+    files = {**outputs(world.folder, 1), "map": bytes(1_000_000)}
+    world.box.seal(world.cells[1], files, attempt=2, sparse={"map": 4096, "best.pt": -5, "other": 1})
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert cell.state == "verified"
+    assert cell.reasons == (
+        "map: 4.1 kB of its 1.0 MB are data, the rest are holes: a bucket, which has none, takes all of it",
+    )
 
 
 def test_non_finite_weights_are_named_and_counted(world: World) -> None:

@@ -1,0 +1,91 @@
+"""Holes of sparse files stay holes where a cell is sealed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sweepstack.onbox.common import holes
+from tests.onbox.harness import Box
+
+SPARSE = (
+    """cd {{out}}; echo 1 > result.json; truncate -s {size} map; echo data >> map; head -c 300000 /dev/zero > dense"""
+)
+
+
+# The size that a report named, sealed within seconds: by 64 MiB, the first row shows the same of holes.
+@pytest.mark.parametrize("size", [64 << 20, pytest.param(6_000_000_000, marks=pytest.mark.proof)])
+def test_a_hole_takes_no_room_and_no_minutes(box: Box, size: int) -> None:
+    box.add("a", SPARSE.format(size=size))
+    began = time.monotonic()
+    box.run("a")
+    seconds = time.monotonic() - began
+    told = json.loads((box.sealed("a") / "manifest.json").read_bytes())
+    (entry,) = [file for file in told["files"] if file["path"] == "map"]
+    assert entry["size"] == size + 5
+    assert told["sparse"].keys() == {"map"}
+    assert told["sparse"]["map"] <= holes.LEAST
+    sealed = box.sealed("a") / "map"
+    assert sealed.stat().st_blocks * 512 <= holes.CHUNK
+    hashed = hashlib.sha256()
+    with sealed.open("rb") as handle:
+        while chunk := handle.read(holes.CHUNK):
+            hashed.update(chunk)
+    assert (hashed.hexdigest(), chunk) == (entry["sha256"], b"")
+    (event,) = box.events("cell-sealed")
+    assert event["bytes"] > size
+    assert event["stored"] < 2 << 20  # by this the room for the next cell is reckoned
+    assert seconds < 60
+
+
+def test_pages_between_holes_are_written_alone(tmp_path: Path) -> None:
+    source = tmp_path / "lmdb"
+    with source.open("wb") as handle:
+        for page in range(8):
+            handle.seek((page << 20) + 300_000)
+            handle.write(b"page")
+        handle.truncate(9 << 20)
+    holes.copy_file(source, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+    assert (tmp_path / "copy").stat().st_blocks * 512 <= 8 * (holes.LEAST + 8192)
+
+
+def test_a_place_without_holes_gets_the_zeros() -> None:
+    class Flat(io.BytesIO):
+        def truncate(self, size: int | None = None) -> int:
+            raise OSError(errno.EPERM, "can't be made longer")
+
+    flat = Flat()
+    assert holes.write(flat, b"x") + holes.write(flat, bytes(holes.LEAST)) + holes.write(flat, b"y") == holes.LEAST + 2
+    assert flat.getvalue() == b"x" + bytes(holes.LEAST) + b"y"
+
+
+def test_a_full_disk_is_none_without_holes() -> None:
+    class Full(io.BytesIO):
+        def truncate(self, size: int | None = None) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        holes.write(Full(), bytes(holes.LEAST))
+
+
+def test_only_a_sparse_file_is_copied_with_holes(tmp_path: Path) -> None:
+    """What a job wrote, zeros as well, has its room: a page of it is not to be lost for want of that later."""
+    dense, sparse = tmp_path / "dense", tmp_path / "sparse"
+    dense.write_bytes(bytes(4 << 20))
+    with sparse.open("wb") as handle:
+        handle.write(b"a")
+        handle.truncate(4 << 20)
+    for source in (dense, sparse):
+        with source.open("rb") as handle:
+            os.fsync(handle.fileno())
+        holes.copy_file(source, tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+        assert holes.is_sparse((tmp_path / "copy").stat()) == (source == sparse)
