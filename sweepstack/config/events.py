@@ -12,6 +12,7 @@ from sweepstack.config.types import EnvName, Shape, hidden, wrong
 
 Kind = Literal[
     "failed",
+    "held",
     "hung",
     "drained",
     "preempted",
@@ -77,8 +78,8 @@ class EventsConfig(Shape):
     """the *name* of the environment variable with the access token for `ntfy`, where it asks for one. It is sent by
     https only"""
     kinds: tuple[Kind, ...] = KINDS
-    """of what to tell, by default all: `failed`, `hung`, `drained`, `preempted`, `gone`, `lease`, `clock`, `budget`,
-    `balance`, `verified`, `approval`, `policy`, `audit`: [events.md](events.md)"""
+    """of what to tell, by default all: `failed`, `held`, `hung`, `drained`, `preempted`, `gone`, `lease`, `clock`,
+    `budget`, `balance`, `verified`, `approval`, `policy`, `audit`: [events.md](events.md)"""
 
 
 def tells(value: EventsConfig | None) -> EventsConfig | None:

@@ -117,6 +117,10 @@ class Journal:
         """When its last entry was written, by the box's clock; None while there is none."""
         return _time(self.entries[-1]) if self.entries else None
 
+    def waits(self, cell: str) -> bool:
+        """Whether a cell has not begun, and is held back since another one left the wrong files (`hold`)."""
+        return bool(self.hold) and not started(self.cells.get(cell))
+
     def after(self, head: str) -> tuple[Entry, ...] | None:
         """The entries that follow `head`; None when this journal never had that head."""
         if head == GENESIS:

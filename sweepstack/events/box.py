@@ -10,7 +10,7 @@ from sweepstack.events.event import Event
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.status.compose import BoxView, CellView, SweepView
-from sweepstack.status.next_commands import out_of_hung
+from sweepstack.status.next_commands import out_of_files, out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 PREEMPTED = "preempted"
@@ -36,6 +36,7 @@ def of_box(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> It
     for cell in view.cells:
         if cell.box == box.name and snapshot.holder_of(cell.name) is box_snapshot:
             yield from _of_cell(snapshot, box_snapshot, cell)
+    yield from _held(snapshot, box_snapshot)
     yield from _drained(snapshot, box_snapshot)
     for shown in view.boxes:
         if shown.native_id == box.native_id:
@@ -87,6 +88,14 @@ def _of_cell(snapshot: Snapshot, box_snapshot: BoxSnapshot, cell: CellView) -> I
         sentence = f"cell {cell.name} failed on box {box.name}: {reason}"
         logs = f"sweepctl logs --stack {stack} {cell.name}"
         yield _event(snapshot, box_snapshot, "failed", which, sentence, logs, cell.name)
+
+
+def _held(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> Iterator[Event]:
+    """That cells are not begun, since one left the wrong files: the box bills, and waits for a person."""
+    if box_snapshot.held_by and box_snapshot.journal is not None:
+        sentence = f"box {box_snapshot.box.name}: {box_snapshot.held_by}"
+        following = out_of_files(snapshot.state.stack, box_snapshot.journal.hold)[0]
+        yield _event(snapshot, box_snapshot, "held", _ran(box_snapshot), sentence, following)
 
 
 def _drained(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> Iterator[Event]:

@@ -59,7 +59,7 @@ class Changes:
 
     def unfinished(self, journal: Journal) -> bool:
         """Whether something is left to do that only a runner can."""
-        if any(not finished(journal.cells.get(name), self._retry(name)) for name in self.wanted):
+        if any(self._open(name, journal) for name in self.wanted):
             return True
         # Only a runner can write that a cell at work, or failed, is dropped; and only then can it come back.
         found = (journal.cells.get(str(drop["cell"])) for drop in self.drops)
@@ -67,7 +67,7 @@ class Changes:
 
     def left(self, journal: Journal) -> int:
         """How many cells are left to do, those at work among them; at least 1 while something is left for a runner."""
-        count = sum(not finished(journal.cells.get(name), self._retry(name)) for name in self.wanted)
+        count = sum(self._open(name, journal) for name in self.wanted)
         return max(count, int(self.unfinished(journal)))
 
     def codes(self, journal: Journal) -> set[str]:
@@ -90,6 +90,11 @@ class Changes:
             ),
             staying=self.staying - set(gone),
         )
+
+    def _open(self, name: str, journal: Journal) -> bool:
+        """Whether a runner can do something for this cell: not where it is held back, and nothing is told anew."""
+        held = journal.waits(name) and not (self.appended or self.drops)
+        return not held and not finished(journal.cells.get(name), self._retry(name))
 
     def _retry(self, name: str) -> int:
         return int(self.entries[name].get("retry", 0))

@@ -92,8 +92,8 @@ def risk_on(box: BoxContext, paths: dict[str, str], journal: Journal | None) -> 
 
 
 def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) -> bool:
-    """Whether every cell that the box's queue was given has ended. False if that is not known, and for a queue without
-    cells."""
+    """Whether every cell that the box's queue was given has ended, or is held back since another one left the wrong
+    files. False if that is not known, and for a queue without cells."""
     try:
         launch = store.launch(box, generation)
         journal = seen.journal or store.journal(box, generation)
@@ -102,8 +102,11 @@ def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) 
     if launch is None or journal is None:
         return False
     return all(
-        (progress := journal.cells.get(name)) is not None
-        and (progress.state in ("sealed", "dropped") or progress.final)
+        journal.waits(name)
+        or (
+            (progress := journal.cells.get(name)) is not None
+            and (progress.state in ("sealed", "dropped") or progress.final)
+        )
         for name in launch.cells
     )
 

@@ -133,7 +133,12 @@ def _state(
             return "pending", "whether it started is not known: the journal can't be read"
         if holder.seen.stopped:
             return "pending", f"waits with box {holder.box.name}, which is stopped"
-        note = "; ".join(filter(None, (stale, _to_move(snapshot, cell.name, holder))))
+        held = (
+            f"waits: {holder.journal.hold[0]} left the wrong files"
+            if holder.journal and cell.name in holder.held
+            else ""
+        )
+        note = "; ".join(filter(None, (stale, held, _to_move(snapshot, cell.name, holder))))
         return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", note)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
+from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
@@ -212,6 +213,10 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         "pending" in states and any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
     ):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    if wrong := by_files(snapshot, [cell.name for cell in view.cells if cell.state == "failed"]):
+        names = [box_snapshot.box.name for box_snapshot in locked]
+        ends = give_up(stack, names) if "pending" in states else f"sweepctl finish --stack {stack}"
+        return [*out_of_files(stack, wrong), ends]
     resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
     if resting and not any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
         wanted = ", ".join(f"boxes.{name}.want" for name in resting)
@@ -271,6 +276,24 @@ def _end_of(stack: str, orphan: Orphan) -> str:
     # `audit --end` ends what a host lists, so it needs one that answers.
     confirms = "" if orphan.proved else seen_ended(stack, orphan.box or "BOX", orphan.platform or "")
     return confirms or f"{end}    (gives it up, where that up fails)"
+
+
+def out_of_files(stack: str, cells: Sequence[str]) -> list[str]:
+    """The ways on for cells that ended well and left the wrong files; the cheapest first."""
+    first, up = cells[0], f"pulumi up --stack {stack}"
+    waive = " ".join(f"--waive {name}" for name in cells[:MOST_NAMED])
+    accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
+    return [
+        f"{up}    (after artifacts names what {first} left: seals it, and trains nothing)",
+        f"{accept}    (to do without)",
+        run_again(stack, cells),
+    ]
+
+
+def by_files(snapshot: Snapshot, cells: Iterable[str]) -> list[str]:
+    """Those of these cells that ended well and left the wrong files, by the journals of their boxes."""
+    found = {name: holder.progress(name) for name in cells if (holder := snapshot.holder_of(name)) is not None}
+    return [name for name, one in found.items() if one is not None and one.final and one.failure_class == FILES]
 
 
 def out_of_hung(stack: str, cell: str) -> list[str]:

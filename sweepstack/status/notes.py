@@ -53,6 +53,8 @@ def notes_of(snapshot: Snapshot) -> list[str]:
         bill = snapshot.spent.of(box_snapshot.box.native_id) if snapshot.spent is not None else None
         if trace := unexplained_stop(box_snapshot, bill, snapshot.now):
             notes.append(trace)
+        if box_snapshot.held_by and not box_snapshot.gone:
+            notes.append(f"box {box_snapshot.box.name}: {box_snapshot.held_by}")
         if box_snapshot.copied:
             notes.append(
                 f"box {box_snapshot.box.name} can't be reached: its cells are as of the last copy of its journal"

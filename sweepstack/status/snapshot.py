@@ -118,7 +118,29 @@ class BoxSnapshot:
             return ()
         if self.seen.runner_alive is not False:
             return ()
-        return tuple(name for name in sorted(self.launch.cells) if not finished(self.progress(name), 0))
+        held = self.held
+        return tuple(n for n in sorted(self.launch.cells) if n not in held and not finished(self.progress(n), 0))
+
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """Cells that its queue was given and that may not begin, since one left the wrong files (`Journal.hold`)."""
+        if self.launch is None or self.journal is None or not self.journal.hold:
+            return ()
+        return tuple(name for name in sorted(self.launch.cells) if self.journal.waits(name))
+
+    @property
+    def held_by(self) -> str:
+        """That cells are held back, for which one, and why; "" while none is."""
+        if self.journal is None or not self.held:
+            return ""
+        first = self.journal.hold[0]
+        reason = self.journal.cells[first].reason or "no reason is on record"
+        they = (
+            "1 cell that has not begun waits"
+            if len(self.held) == 1
+            else f"{len(self.held)} cells wait that have not begun"
+        )
+        return f"{they}: {first} left the wrong files ({reason})"
 
     @property
     def by_hand(self) -> bool:
@@ -151,7 +173,8 @@ class BoxSnapshot:
         if len(self.running) < (self.slots or 1) and self.blocked is None:
             return ()
         dropped = self.queue.dropped if self.queue else {}
-        return tuple(n for n in self.launch.cells if not started(self.progress(n)) and n not in dropped)
+        never = {*dropped, *self.held}
+        return tuple(n for n in self.launch.cells if not started(self.progress(n)) and n not in never)
 
     @property
     def blocked(self) -> Mapping[str, Any] | None:

@@ -102,7 +102,8 @@ def _box(box_snapshot: BoxSnapshot, box: BoxView, view: SweepView) -> Finding:
     if (
         left and not box_snapshot.seen.runner_alive and not box_snapshot.stranded
     ):  # stranded cells have an alarm of their own
-        worries.append(f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}")
+        dead = f"its runner is not alive, and {count(len(left), 'cell')} did not finish{_named(left)}"
+        worries.append(box_snapshot.held_by or dead)
     elif finals := [
         name for name in failed if (progress := box_snapshot.progress(name)) is not None and progress.final
     ]:

@@ -98,6 +98,8 @@ def no_hope(what: What, snapshot: Snapshot, view: SweepView) -> str:
         dead = next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
     left = [cell for cell in view.cells if cell.state not in ENDED]
+    if left and (held := next((one for one in snapshot.box_snapshots if one.held_by), None)) is not None:
+        return f"box {held.box.name}: {held.held_by}"
     if left:
         named = ", ".join(f"{cell.name} ({cell.state})" for cell in left[:5])
         return f"no runner is alive, and {count(len(left), 'cell')} did not finish: {named}{', …' if left[5:] else ''}"

@@ -299,7 +299,11 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         given = record.cells if record else {}
 
         def left(journal: Journal) -> list[str]:
-            return [name for name in given if not finished(journal.cells.get(name), _retry(state, name))]
+            return [
+                name
+                for name in given
+                if not finished(journal.cells.get(name), _retry(state, name)) and not journal.waits(name)
+            ]
 
         found = left(seen.journal)
         if not found or (seen.runner_alive and workers().get("at_work") != 0 and not workers().get("lost")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sweepstack.core.journal import Journal
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
+from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
@@ -70,14 +71,19 @@ def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
     """Cells that this box would run: of its own queue, or in no queue yet. Cells that other boxes have, or that are
     verified, are left out.
 
-    A cell that failed for good counts again if the code has changed since.
+    A cell that failed for good counts again if the code has changed since, or if its files alone failed it: other
+    artifacts are tried on them.
     """
     launch = box.store.launch(state.box_name, state.generation)
     retries = state.retries or {}
     own = []
     for name in launch.cells if launch else ():
         progress = journal.cells.get(name)
-        mended = progress is not None and progress.state == "failed" and progress.code != state.job.code
+        mended = (
+            progress is not None
+            and progress.state == "failed"
+            and (progress.code != state.job.code or progress.failure_class == FILES)
+        )
         if mended or not finished(progress, retries[name].retry if name in retries else 0):
             own.append(name)
     return own or waiting_for(box, state)

@@ -13,7 +13,7 @@ import pytest
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.paths import PACKAGE
 from sweepstack.status.lifecycle import PHASES
-from tests.unit.cli.support import STACK, Box, World
+from tests.unit.cli.support import STACK, Box, World, by_name
 
 AT_MOST = 3
 LOOKS = {"results", "logs", "status", "audit"}
@@ -70,6 +70,15 @@ def failed(world: World) -> None:
         box.seal(name)
     box.start("lr0.9")
     box.fail("lr0.9")
+
+
+def wrong_files(world: World) -> None:
+    """Of the first cell; the two others wait for a person."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.start("lr0.1")
+    said = {"reason": "artifact missing: model.pt; there are: table.csv (9 B)", "class": "files", "final": True}
+    box.log("cell-failed", cell="lr0.1", attempt=1, exit_code=0, **said)
 
 
 def cut(world: World) -> None:
@@ -166,6 +175,7 @@ STATES = {
         then=FINISH,
         proof=("2 of 3 cells have ended well", "open"),
     ),
+    "wrong files": Row(wrong_files, 4, UP, "running", proof=("0 of 3 cells have ended well", "open")),
     "cut": Row(
         cut,
         4,
@@ -230,6 +240,27 @@ def looks(part: list[str]) -> bool:
 def test_three_commands_lead_from_each_state_to_nothing_bills(name: str) -> None:
     """One that is trained again takes four: the way that ends it is named beside, and takes two at most."""
     assert counted(name) <= (4 if name in ("hung", "cut") else AT_MOST)
+
+
+def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_begun(world: World) -> None:
+    wrong_files(world)
+    seen = world.run("status", "--json").json
+    assert by_name(seen["cells"])["lr0.3"]["note"] == "waits: lr0.1 left the wrong files"
+    (note,) = (note for note in seen["notes"] if "wrong files" in note)
+    assert note == (
+        "box box-0: 2 cells wait that have not begun: lr0.1 left the wrong files "
+        "(artifact missing: model.pt; there are: table.csv (9 B))"
+    )
+    assert seen["boxes"][0]["alarms"] == []  # it is no runner that died
+    assert seen["next"] == [
+        f"{UP}    (after artifacts names what lr0.1 left: seals it, and trains nothing)",
+        f'sweepctl approve --stack {STACK} --waive lr0.1 --reason "…" && {FINISH}    (to do without)',
+        f"sweepctl retry --stack {STACK} lr0.1 && {UP}    (trains it again)",
+        f"{GIVE_UP}    (gives them up)",
+    ]
+    asked = world.run("wait", "--for", "done", "--json")
+    assert asked.code == 1
+    assert "2 cells wait that have not begun" in asked.out + asked.err
 
 
 def test_the_screen_names_phase_proofs_and_one_command(world: World) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweepstack.cli.artifact_specs import _by_file
 from sweepstack.cli.commands.pull import fetch as fetching
 from sweepstack.cli.commands.pull.fetch import PullSummary, _sources
 from sweepstack.cli.output import Unsure
@@ -311,6 +312,16 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     assert [cell["name"] for cell in retried.json["cells"]] == ["lr0.1"]
     given = world.run("approve", "--receipt", result.json["receipt"], "--waive", "lr0.1", "--reason", "looked at it")
     assert given.code == 0, given.err
+
+
+def test_verify_says_when_the_stack_file_names_other_artifacts_than_it_judged_by(world: World) -> None:
+    world.verified()
+    assert world.run("verify", "--json").json["notes"] == []
+    world.file.path.write_text(world.file.path.read_text().replace("metrics.json:", "metric.json:"))
+    _by_file.cache_clear()  # a command reads the file once
+    (note,) = world.run("verify", "--json").json["notes"]
+    assert note.startswith("artifacts (metric.json, metrics.json): ")
+    assert note.endswith(f"`pulumi up --stack {STACK}` brings that to the boxes")
 
 
 def test_verify_of_a_sweep_that_runs(world: World) -> None:

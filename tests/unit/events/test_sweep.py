@@ -46,7 +46,9 @@ def picture(
 ) -> Snapshot:
     """A box at $1.50/h that was given both cells, as its journal has them. `known`: of the snapshot or of its box."""
     box = box or entry()
-    journal = Journal(cells={one.name: one for one in cells}, entries=known.pop("entries", ()))
+    journal = Journal(
+        cells={one.name: one for one in cells}, entries=known.pop("entries", ()), hold=known.pop("hold", ())
+    )
     observed = seen or Observation(Existence.EXISTS, journal, runner_alive=alive)
     digests = {cell.name: cell.config_digest for cell in CELLS}
     launch = Launch(box="box-0", generation=1, native_id="id-0", cells=digests, code=DIGEST, at=NOW)
@@ -107,6 +109,13 @@ GOES_ON = "$1.50/h goes on"
             "cell a failed on box box-0: its runner is not alive; `pulumi up` resumes it",
             GOES_ON,
             "sweepctl logs --stack abl a",
+        ),
+        (
+            picture(ran("a", "failed", final=True, failure_class="files", reason="artifact missing: m"), hold=("a",)),
+            "held/id-0/",
+            "box box-0: 1 cell that has not begun waits: a left the wrong files (artifact missing: m)",
+            GOES_ON,
+            "pulumi up --stack abl    (after artifacts names what a left: seals it, and trains nothing)",
         ),
         (
             picture(ran("a"), patrol=hung()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -60,6 +61,22 @@ def verified(site: Site, *cells: str) -> None:
 
 
 # Converging
+
+
+def test_cells_that_wait_for_a_person_start_no_runner_and_a_mended_name_seals_what_is_there(site: Site) -> None:
+    wrong = (ArtifactSpec(path="model.json", load="json"),)
+    with contextlib.suppress(FirstCellFailed):  # on a busy machine its failure comes after its first sign of life
+        site.launch("a", "b", artifacts=wrong, slots=1)
+    site.until_state("failed", "a")
+    site.until(site.idle, "the runner's end")
+    again = site.launch("a", "b", artifacts=wrong, slots=1)
+    assert (again.appended, again.started_runner) == ((), False)
+    assert "its cells that have not begun wait: a left the wrong files" in again.notes[0]
+    assert site.journal.waits("b")
+    assert not site.journal.waits("a")
+    assert site.launch("a", "b", slots=1).started_runner
+    site.until_state("sealed", "a", "b")
+    assert (site.control / "started").read_text() == "a a\nb b\n"  # each was trained once
 
 
 def test_the_second_call_does_nothing(site: Site) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sweepstack.cli.artifact_specs import artifacts_of
 from sweepstack.cli.collect import look
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
@@ -14,16 +15,18 @@ from sweepstack.cli.roster_diff import Rosters, rosters
 from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.cli.target import approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
+from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import located
 from sweepstack.evidence.check_sandbox import CheckCode, check_code
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import READER_VARIABLE, BoxView, VerifyOutcome, VerifyRequest
 from sweepstack.evidence.verify import verify as verify_cells
+from sweepstack.loaders.base import some
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.next_commands import first_hung, run_again
+from sweepstack.status.next_commands import by_files, first_hung, out_of_files, run_again
 from sweepstack.teardown.launched import signs_of_a_launch
 
 
@@ -88,7 +91,8 @@ def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
             progress.say(cell)
             progress.done, progress.total = done, total
 
-        return verify_cells(request, said)
+        outcome = verify_cells(request, said)
+    return replace(outcome, notes=[*outcome.notes, *_not_brought_up(sources, artifacts)])
 
 
 def view_of(box: BoxEntry, store: EvidenceStore, stack: str) -> BoxView:
@@ -153,6 +157,17 @@ def _artifacts(sources: Sources) -> tuple[ArtifactSpec, ...]:
     if not found:
         raise Unsure("no queue is in the state: nothing was launched", [f"pulumi up --stack {sources.target.stack}"])
     return found.pop()
+
+
+def _not_brought_up(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> list[str]:
+    """The note that the stack file names other artifacts than those that cells are sealed and judged by."""
+    here = artifacts_of(sources.target)
+    if not here or artifacts_digest(here) == artifacts_digest(artifacts):
+        return []
+    paths = sorted({spec.path for spec in set(here) ^ set(artifacts)})
+    file, stack = sources.target.file.shown, sources.target.stack
+    brings = f"`pulumi up --stack {stack}` brings that to the boxes"
+    return [f"artifacts ({some(paths)}): {file} says other than what cells were judged by here; {brings}"]
 
 
 @contextmanager
@@ -252,6 +267,9 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
         return [f"pulumi up --stack {stack}    (runs what was lost again)"]
     if outcome.differing:
         return [f"{again}    (copies again what differs)", accept]
+    alone = "failed" in states and "running" not in states
+    if alone and (wrong := by_files(look(sources, files=False), [cell.name for cell in bad])):
+        return out_of_files(stack, wrong)
     if states & {"running", "pending"}:
         if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
