@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
 from sweepstack.core.journal import Journal
@@ -38,6 +39,8 @@ FILES = 200_000
 SECONDS = 2.0
 """Seconds that a look at a box counts files. What is not counted then is unknown."""
 
+MOVED = 1e-5
+"""Seconds. So much a ctime loses as a floating-point number."""
 _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
     r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner|lease)\.lock|runner\.(pid|log|pulse)|(spec|secrets)\.json|keep-on"
@@ -53,7 +56,7 @@ _OURS = re.compile(
 """All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""
 _AS_IT_IS = " !#$&'()+,;=@[]^{}~`"
 _LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
-_BESIDE_OUT = (["log.txt"], ["pid"], ["nodes.json"], ["left.json"])
+_BESIDE_OUT = (["log.txt"], ["pid"], ["nodes.json"], ["left.json"], ["remains.json"])
 _RENAMED = {"log.txt": "log.out.txt", "manifest.json": "manifest.out.json"}
 """A job's own files of these names → what they are called in a manifest."""
 
@@ -63,7 +66,8 @@ class Unclaimed:
     """The number and bytes of unclaimed files, and the largest of them (path, bytes). `problem`: why not all could be
     counted.
 
-    `listed`: the digest of the whole list, with each file's size and last change; "" if there is none.
+    `listed`: the digest of the whole list, with each file's size and last change; "" if there is none. `artifacts`:
+    those of them that are a cell's artifacts and changed after its seal: they keep the box, however small they are.
     """
 
     files: int = 0
@@ -71,6 +75,7 @@ class Unclaimed:
     largest: tuple[tuple[str, int], ...] = ()
     problem: str = ""
     listed: str = field(default="", compare=False)
+    artifacts: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.files or self.problem)
@@ -104,7 +109,8 @@ def measure(
     """
     if listing is None:
         return Unclaimed(problem="the box could not be read")
-    known = _Known(journal, _sealed(receipt, box, generation), codes)
+    logs = {path: changed for path, _, changed in listing.files if path.endswith("/log.txt")}
+    known = _Known(journal, _sealed(receipt, box, generation), codes, logs)
     found = sorted(
         (path, size, changed)
         for path, size, changed in listing.files
@@ -114,18 +120,22 @@ def measure(
     shown = tuple((_shown(path), size) for path, size, _ in largest)
     # A file's ctime can't be set back: another file in its place, or other bytes in it, changes it.
     listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
-    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed)
+    artifacts = tuple(_shown(path) for path, _, _ in found if path in known.rewritten)
+    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed, artifacts)
 
 
 def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:
-    """Why these files keep the box; "" if they are few bytes, or exactly those that a person gave up.
+    """Why these files keep the box; "" if they are few bytes and no artifact, or exactly those that a person gave up.
 
     If not all could be counted, lists can't be compared: then a waiver that covers this holds up to its counts.
     """
     if found.problem and not (waiver and waiver.uncounted):
         return f"what else lies on it could not all be counted: {found.problem}"
-    if found.bytes <= ABOVE:
+    if found.bytes <= ABOVE and not found.artifacts:
         return ""
+    if found.artifacts and waiver is None:
+        others = f" and {len(found.artifacts) - 1} more" if len(found.artifacts) > 1 else ""
+        return f"{found.artifacts[0]}{others} changed on it after the seal: what the evidence has is older"
     if waiver is None:
         return f"{_amount(found.files, found.bytes)} on it belong to no sealed cell and would die: {_first(found)}"
     now, then = _amount(found.files, found.bytes), _amount(waiver.files, waiver.bytes)
@@ -148,14 +158,26 @@ class _Known:
     """What our records say was written on a box, and by which cell."""
 
     def __init__(
-        self, journal: Journal | None, sealed: Mapping[str, Mapping[str, int]], codes: Callable[[], Collection[str]]
+        self,
+        journal: Journal | None,
+        sealed: Mapping[str, _Sealed],
+        codes: Callable[[], Collection[str]],
+        logs: Mapping[str, float],
     ) -> None:
+        """`logs`: the log of each attempt → its last change."""
         entries = journal.entries if journal is not None else ()
         self._cells = journal.cells if journal is not None else {}
         self._attempts = {
             f"{line['cell']}/{line['attempt']}" for line in entries if "attempt" in line and "cell" in line
         }
-        self._sealed = sealed
+        self._sealed, self._logs = sealed, logs
+        self._stamps = {
+            f"{line['cell']}/{line['attempt']}": line["stamps"]
+            for line in entries
+            if line["event"] == "cell-sealed" and isinstance(line.get("stamps"), dict)
+        }
+        self.rewritten: set[str] = set()
+        """Artifacts that changed after their seal, of the paths that were asked for."""
         self._first_use = _first_use(journal)
         self._codes, self._shipped = codes, dict[str, bool]()
 
@@ -174,7 +196,7 @@ class _Known:
             shipped = len(rest) > 1 and self._is_code(rest[0])  # `../outputs` is a job's
             return shipped and changed < self._first_use.get(rest[0], float("inf"))
         if kind == "cells":
-            return len(rest) > 2 and rest[0] in self._cells and self._cells_own(rest, size)
+            return len(rest) > 2 and rest[0] in self._cells and self._cells_own(path, rest, size, changed)
         return _OURS.fullmatch("/".join([kind, *rest])) is not None
 
     def _is_code(self, name: str) -> bool:
@@ -187,7 +209,7 @@ class _Known:
                 self._shipped[name] = False
         return self._shipped[name]
 
-    def _cells_own(self, rest: list[str], size: int) -> bool:
+    def _cells_own(self, file: str, rest: list[str], size: int, changed: float) -> bool:
         """`rest`: cell, attempt, and the path in it. In the attempt that was verified, only files that its manifest
         names are the cell's.
 
@@ -197,11 +219,26 @@ class _Known:
         cell, attempt, *inside = rest
         if f"{cell}/{attempt}" not in self._attempts or (inside[0] != "out" and inside not in _BESIDE_OUT):
             return False
-        named = self._sealed.get(f"{cell}/{attempt}")
-        if named is None or inside[0] != "out":
+        sealed = self._sealed.get(f"{cell}/{attempt}")
+        if sealed is None or inside[0] != "out":
             return True
         path = "/".join(inside[1:])
-        return size in (named.get(name) for name in (_RENAMED.get(path, path), *_escaped(path)))
+        same = size in (sealed.sizes.get(name) for name in (_RENAMED.get(path, path), *_escaped(path)))
+        if path in sealed.artifacts and not (same and self._untouched(f"{cell}/{attempt}", "/".join(inside), changed)):
+            self.rewritten.add(file)
+            return False
+        return same
+
+    def _untouched(self, attempt: str, path: str, changed: float) -> bool:
+        """Whether a file last changed when the seal says so. Where the attempt's log did not, either, the whole tree
+        was copied since, and times tell nothing; neither does an older version's seal, which has none."""
+
+        def moved(name: str, at: float | None) -> bool:
+            stamp = self._stamps.get(attempt, {}).get(name)
+            return stamp is None or at is None or abs(at - stamp / 1e9) > MOVED
+
+        log = self._logs.get(f"{box_layout.HOME}/cells/{attempt}/log.txt")
+        return moved("log.txt", log) or not moved(path, changed)
 
 
 def _escaped(path: str) -> tuple[str, ...]:
@@ -222,10 +259,20 @@ def _is_odd(part: str) -> bool:
     return unheld or part.startswith("%_")
 
 
-def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, dict[str, int]]:
-    """`<cell>/<attempt>` of this box's verified cells → the sealed files and their sizes."""
+class _Sealed(NamedTuple):
+    """The files of a verified cell: their sizes, and which are artifacts."""
+
+    sizes: dict[str, int]
+    artifacts: frozenset[str]
+
+
+def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, _Sealed]:
+    """`<cell>/<attempt>` of this box's verified cells → the sealed files."""
     return {
-        f"{cell.name}/{cell.attempt}": {file.path: file.size for file in cell.files}
+        f"{cell.name}/{cell.attempt}": _Sealed(
+            {file.path: file.size for file in cell.files},
+            frozenset(file.path for file in cell.files if file.role == "artifact"),
+        )
         for cell in (receipt.cells if receipt else ())
         if cell.state == "verified" and (cell.box, cell.generation) == (box, generation)
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, UnclaimedWaiver
 from sweepstack.launch.ship import checkpoint_files, runner_files
@@ -175,6 +177,46 @@ def test_much_of_it_locks_a_box_that_would_be_cleared(situation: Situation) -> N
     text = refusal_text(situation.facts, situation.ask(), stack="t")
     assert "let go" in text
     assert "--waive-unclaimed box-0" in text
+
+
+def test_an_artifact_that_changed_after_its_seal_locks_at_any_size(situation: Situation) -> None:
+    """By its size; and by its ctime, where the seal says it and the attempt's log is still as the seal says."""
+    folder = f"data/sweep/cells/{FIRST}/1"
+    files = [file for cell in situation.receipt.cells if cell.name == FIRST for file in cell.files]
+    path, size = next((file.path, file.size) for file in files if file.role == "artifact")
+    log, sealed = (f"{folder}/log.txt", 7, 50.0), (f"{folder}/out/{path}", size, 60.0)
+    assert situation.ask().way == "cleared"
+    grown = (sealed[0], size + 1, 70.0)
+    situation.listing = Listing((log, grown))
+    verdict = situation.ask()
+    assert verdict.reasons == [f"{sealed[0]} changed on it after the seal: what the evidence has is older"]
+    assert "--waive-unclaimed box-0" in refusal_text(situation.facts, verdict, stack="t")
+    situation.approval = approval(_digest(situation), unclaimed=(word(grown),))
+    assert situation.ask().way == "cleared"
+    stamps = {"log.txt": 50_000_000_000, f"out/{path}": 60_000_000_000}
+    for listed, line, allowed in (
+        ((log, sealed), stamps, True),
+        ((log, (sealed[0], size, 61.0)), stamps, False),
+        (((log[0], 7, 99.0), (sealed[0], size, 99.0)), stamps, True),  # the whole tree was copied
+        ((log, (sealed[0], size, 61.0)), None, True),  # an older version's seal
+    ):
+        counted = measure(
+            Listing(listed),
+            kills=(),
+            box="box-0",
+            generation=1,
+            journal=with_stamps(situation.journal, line),
+            receipt=situation.receipt,
+        )
+        assert (lock_reason(counted, None) == "") is allowed, (listed, line)
+
+
+def with_stamps(journal: Journal, stamps: dict[str, int] | None) -> Journal:
+    entries = [
+        {**entry, **({"stamps": stamps} if stamps and entry["event"] == "cell-sealed" else {})}
+        for entry in journal.entries
+    ]
+    return dataclasses.replace(journal, entries=entries)
 
 
 def test_a_word_lets_go_what_there_was_and_nothing_else(situation: Situation) -> None:
