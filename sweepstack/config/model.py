@@ -172,8 +172,9 @@ class Job(Shape):
     """how long one try of a cell may take, such as `12h`; then it is ended, which counts as a failed try. None by
     default: [timeouts](#timeouts)"""
     grace: DurationText | None = None
-    """how long a cell may take to save and end after a SIGTERM, before it is killed: `20s` by default. A spot box has
-    no longer than its platform gives it ([spot](renting.md#spot-boxes)), and the preview says so"""
+    """how long a cell may take to save and end after a SIGTERM, before it is killed, and how long what it left running
+    may go on writing its results ([when a cell has ended](evidence.md#when-a-cell-has-ended)): `20s` by default. A spot
+    box has no longer than its platform gives it ([spot](renting.md#spot-boxes)), and the preview says so"""
     retries: CountOrZero | None = None
     """how often the runner tries a failed cell again: 1 by default, so two tries in all; 0: never. A failure that would
     only repeat (an exception of the code, NaN with `stop_on_nan`, exit code 0 without an artifact) is not tried again,

@@ -147,6 +147,7 @@ class Manifest(BaseModel):
     was shipped (`git: {commit, branch, dirty}`), `code_changed` during the run. `environment`: libraries, GPUs, image.
     `doubts`: sentences, each a reason why a person has to look at the files before they count. `skipped`: (path, what
     it is) of links, sockets and pipes that were left out. `sparse`: the files with holes, and the bytes of the rest.
+    `left_running`: programs of the cell that were alive when its first process ended with 0.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -170,6 +171,7 @@ class Manifest(BaseModel):
     doubts: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     sparse: dict[str, int] = Field(default={})
+    left_running: tuple[str, ...] = ()
     files: tuple[FileEntry, ...]
 
 

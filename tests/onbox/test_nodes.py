@@ -104,15 +104,20 @@ def test_mn5_a_rank_that_is_killed_on_either_node_goes_on_from_the_checkpoint(no
 def test_with_a_shared_folder_nothing_is_copied_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
     require()
     wire.require()
-    with two_nodes(tmp_path, own_disk=False) as nodes:
-        nodes.add(run="torchrun train.py {out} {control}")
+    late = "if rank == 1: os.system(f'setsid sleep 60 > {out}/late.txt < /dev/null 2> /dev/null &')\nsys.stdout.flush()"
+    with two_nodes(tmp_path, own_disk=False, grace_seconds=6) as nodes:
+        code = nodes.box.ship({"train.py": TRAIN.replace("sys.stdout.flush()", late)})
+        nodes.add(run="torchrun train.py {out} {control}", code=code)
         assert nodes.box.start().ended() == 0, nodes.said()
         result(nodes)
         (checked,) = nodes.box.events("nodes-checked")
         assert [node["shared"] for node in checked["nodes"]] == [True, True]
         assert not (nodes.box.root / "node-of.json").exists()
         assert nodes.release().returncode == 0
-        nodes.box.manifest("both")
+        (doubt,) = nodes.box.manifest("both").doubts
+        assert doubt.startswith(f"{nodes.peer.address}: sleep (pid ")
+        assert "has late.txt open for writing, 2 s after exit code 0, and was ended" in doubt
+        assert not any(nodes.box.processes(cells=True))
 
 
 @pytest.mark.proof  # a set-up, and a copy of the code, each of its own in `make test`

@@ -2,7 +2,8 @@
 
 On stdin the order, one JSON line, then a line now and then: `beat`, `term` (save and end) or `kill`. When stdin closes,
 or says nothing for SILENT_SECONDS, the first node is gone, and all of the cell is ended here. On stdout JSON lines:
-{"beat": 1}, {"refused": why}, {"ended": code, "left": files}. What the cell prints goes to stderr.
+{"beat": 1}, {"refused": why}, {"ended": code, "left": files, "running": what lived on, "doubts": sentences}. What the
+cell prints goes to stderr.
 
 One keeper at a time: it holds the box's lock here, and ends what an earlier one left before it starts anything.
 """
@@ -27,6 +28,7 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, sta
 from sweepstack.onbox.nodes.receive import MARK, clear
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
+from sweepstack.onbox.runner.remains import Children, Remains, let_go
 
 BEAT_SECONDS, SILENT_SECONDS = 2.0, 30.0
 LOCK_SECONDS, KILL_SECONDS = 60.0, 5.0
@@ -44,6 +46,7 @@ class Keeper:
         self.grace, self.worker = float(order["grace"]), str(order.get("worker") or "")
         self.heard, self.gone, self.unread = time.monotonic(), False, b""
         self.kill_at: float | None = None
+        self.spoken = 0.0
         os.set_blocking(0, False)
 
     def run(self) -> None:
@@ -67,6 +70,7 @@ class Keeper:
         env = {**self.order["env"], "HOME": os.path.expanduser("~"), BOX_ID_VARIABLE: native_id}
         if self.order.get("allocated") and DEVICES in os.environ:  # which cards are its own differs from node to node
             env[DEVICES] = os.environ[DEVICES]
+        children = Children(native_id)
         process = subprocess.Popen(
             self.order["argv"],
             cwd=Path(self.order["home"]) / "code" / self.order["code"].rpartition(":")[2],
@@ -76,21 +80,31 @@ class Keeper:
             stderr=2,
             start_new_session=True,
         )
-        started, spoken = start_of(process.pid), 0.0
+        started = start_of(process.pid)
         while (code := process.poll()) is None:
-            if time.monotonic() - spoken >= BEAT_SECONDS:
-                spoken = time.monotonic()
-                self._say({"beat": 1})
             word = self._hear(0.2)
             if word == "kill" or (self.kill_at is not None and time.monotonic() >= self.kill_at):
                 break
             if word in ("term", "gone") and self.kill_at is None:
                 self.kill_at = time.monotonic() + (self.grace if word == "term" else KILL_SECONDS)
                 signal_group(process.pid, signal.SIGTERM)
+        remains = self._let_go(children, process.pid) if code == 0 else Remains()
         left = end_cells(native_id, {self.order["cell"]}, {process.pid: started}, 0.0, self.worker)
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(KILL_SECONDS)
-        self._say({"ended": -9 if code is None else code, "survive": left, "left": self._written()})
+        ended = {"ended": -9 if code is None else code, "survive": left, "left": self._written()}
+        self._say({**ended, "running": remains.left, "doubts": remains.doubts})
+
+    def _let_go(self, children: Children, leader: int) -> Remains:
+        """Waits for what still writes results that the first node sees. What it writes elsewhere is not kept."""
+        out = Path(self.order["out"])
+        words = ("kill", "term", "gone")
+        return let_go(
+            lambda: children.of(self.order["cell"], leader, out),
+            out,
+            self.grace,
+            lambda: not self.order["shared"] or self._hear() in words,
+        )
 
     def _lock(self, box: Path) -> Path:
         """Where several workers share the box's folder, each has a keeper on each node: a lock on this node alone."""
@@ -106,7 +120,11 @@ class Keeper:
         return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())[:MOST_LEFT]
 
     def _hear(self, seconds: float = 0.0) -> str:
-        """The most urgent word that came: kill, gone (no first node any more), term, or ""."""
+        """The most urgent word that came: kill, gone (no first node any more), term, or "". Says now and then that this
+        keeper is at work."""
+        if time.monotonic() - self.spoken >= BEAT_SECONDS:
+            self.spoken = time.monotonic()
+            self._say({"beat": 1})
         words = set()
         if not self.gone and select.select([0], [], [], seconds)[0]:
             data = os.read(0, 4096)

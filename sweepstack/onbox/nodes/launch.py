@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes.command import on_each_node
@@ -38,6 +39,8 @@ RENDEZVOUS_SECONDS = 300
 MOST_LINE = 4096
 LOST_UNTIL = "lost-until"
 """A file in an attempt's folder: until when (unix seconds) a lost node of an allocation may still run a part of it."""
+REMAINS = "remains.json"
+"""A file in an attempt's folder: what its parts on peers left running, and why its results may not be whole."""
 CARRIED = ("PATH", "HOME", "LANG", "SSH_AUTH_SOCK", BOX_ID_VARIABLE)
 """What a connection has of the cell's variables. It is none of the cell's processes: it lasts until they have ended."""
 
@@ -75,6 +78,8 @@ class Part:
         self.code: int | None = None
         self.why = self.last = self.told = ""
         self.left: list[str] = []
+        self.running: list[str] = []
+        self.doubts: list[str] = []
         self.heard = self.told_at = time.monotonic()
         env = {name: os.environ[name] for name in CARRIED if name in os.environ}
         self._process = subprocess.Popen(
@@ -129,6 +134,7 @@ class Part:
                 if "refused" in said:
                     self.last, self.code = str(said["refused"]), UNAVAILABLE
                 elif "ended" in said:
+                    self.running, self.doubts = list(said["running"]), list(said["doubts"])
                     self.left, self.code = list(said["left"]), int(said["ended"])
 
     def _output(self) -> None:
@@ -273,11 +279,20 @@ class Launch:
                     f"sweepstack: node {part.number} ({part.name}) wrote {what} to {{out}} there, which is not kept: "
                     "let rank 0 write the results, or give all nodes one shared folder"
                 )
+        self._note_remains()
         if left:
             _say(f"sweepstack: processes on this node can't be ended: {left}")
         if why:
             _say(why)
         return code
+
+    def _note_remains(self) -> None:
+        """For the runner: what the parts on peers left running, each with its node's name."""
+        running = [f"{part.name}: {one}" for part in self.parts for one in part.running]
+        doubts = [f"{part.name}: {one}" for part in self.parts for one in part.doubts]
+        if running:
+            note = Path(self.order["out"]).with_name(REMAINS)
+            write_json_atomically(note, {"running": running, "doubts": doubts})
 
     def _outlive_lost(self) -> None:
         """Waits until the keepers of lost nodes have ended what runs there: in another allocation the next attempt may

@@ -32,7 +32,7 @@ from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
 from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
-from sweepstack.onbox.runner.threads import LAUNCHER, share_of_cpus, thread_limits
+from sweepstack.onbox.runner.threads import share_of_cpus, thread_limits
 
 LAST_LINE, TAIL = 200, 16384
 LEFT = "left.json"
@@ -81,8 +81,7 @@ class Attempt:
     `kill_at`: when its grace is over (monotonic). `dropped`: the reason, if the cell was dropped while it ran. `ended`:
     why this runner ended it, upon a deadline, a hang or a person's request. `stopped`: the runner itself is ending.
     `threads`: how many its math libraries start, 0 for their own choice. `found`: the newest file of the checkpoints
-    that it began with. `holds_slot`: its first process has ended, and others of its process group may still use the
-    slot.
+    that it began with. `holds_slot`: its first process has ended, and others of it may still use the slot.
     """
 
     judged = False
@@ -160,12 +159,6 @@ class Attempt:
         grace = float(self.spec.get("grace_seconds", GRACE_SECONDS))
         paths = {"folder": self.folder, "out": self.out, "scratch": self.scratch, "checkpoint": self.checkpoint}
         return nodes.command(self.home, self.spec, self.entry, self.argv[2], grace, len(self.devices), paths)
-
-    @property
-    def in_sessions(self) -> bool:
-        """Whether a launcher may have started processes in sessions of their own, as torchrun does: its process group
-        is not all of it then."""
-        return nodes.count_of(self.entry) > 1 or LAUNCHER.search(self.entry.run) is not None
 
     def checkpoint_step(self) -> int | None:
         """The step of the newest checkpoint with a name of the checkpoint helper; None without one."""
@@ -302,12 +295,14 @@ class Left(NamedTuple):
     """What is known of an attempt that ended with exit code 0, and that its files alone failed: it can be sealed later,
     by other artifacts.
 
-    `facts`: its manifest, without its files. `since`: see `Attempt.since`. `seconds`: how long it ran.
+    `facts`: its manifest, without its files. `since`: see `Attempt.since`. `seconds`: how long it ran. `doubts`: why
+    its files may not be whole.
     """
 
     facts: dict[str, Any]
     since: tuple[int, int]
     seconds: float
+    doubts: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Keeps it beside the attempt's files. Raises OSError."""
@@ -319,7 +314,8 @@ class Left(NamedTuple):
         try:
             known = json.loads((folder / LEFT).read_bytes())
             here, there = known["since"]
-            found = cls(dict(known["facts"]), (int(here), int(there)), float(known["seconds"]))
+            doubts = tuple(map(str, known.get("doubts") or ()))
+            found = cls(dict(known["facts"]), (int(here), int(there)), float(known["seconds"]), doubts)
             return found if (folder / "out").is_dir() and (folder / "log.txt").is_file() else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -64,9 +64,36 @@ def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]
     return [process for process in seen if process.group in groups or carries(process.environ)]
 
 
+def left_by(box: str, cell: str, leader: int) -> tuple[list[Process], list[Process]]:
+    """The live processes of a cell whose first process, `leader`, has ended, and of all that they started; and the
+    other children of this process, which may be a cell's without its mark."""
+    seen = [process for process in scan() if process.pid != os.getpid()]
+    again = any(process.pid == leader for process in seen)  # then its group is empty: the kernel gave the pid anew
+    found = {process.pid for process in seen if not again and leader in (process.group, process.session)}
+    marks = {f"{BOX_ID_VARIABLE}={box}".encode(), f"{CELL}={cell}".encode()}
+    if os.environ.get(WORKER):
+        marks.add(f"{WORKER}={os.environ[WORKER]}".encode())
+    found = with_started(seen, found | {process.pid for process in seen if marks <= process.environ})
+    ours = [process for process in seen if process.pid in found]
+    return ours, [one for one in seen if one.parent == os.getpid() and one.pid not in found]
+
+
+def mark_of(process: Process) -> str:
+    """Which cell or setup a process says that it is of, as `NAME=value`; "" for none."""
+    signs = (f"{CELL}=".encode(), f"{SETUP}=".encode())
+    return next((word.decode("utf-8", "replace") for word in process.environ if word.startswith(signs)), "")
+
+
+def with_started(seen: Sequence[Process], found: set[int]) -> set[int]:
+    """These pids, and those of all that their processes started: a program may have an environment of its own."""
+    while more := {one.pid for one in seen if one.pid not in found and (one.parent in found or one.session in found)}:
+        found = found | more
+    return found
+
+
 def of_workers(seen: Sequence[Process], named: Callable[[str], bool], box: str | None = None) -> set[int]:
-    """The pids of workers whose name is `named`, and of all that they started: a program may have an environment of its
-    own. `seen`: all processes of this host; `box`: only of this one's workers."""
+    """The pids of workers whose name is `named`, and of all that they started. `seen`: all processes of
+    this host; `box`: only of this one's workers."""
     sign, mark = f"{WORKER}=".encode(), f"{BOX_ID_VARIABLE}={box}".encode()
     found = {
         process.pid
@@ -75,9 +102,7 @@ def of_workers(seen: Sequence[Process], named: Callable[[str], bool], box: str |
         for word in process.environ
         if word.startswith(sign) and named(word[len(sign) :].decode("utf-8", "replace"))
     }
-    while more := {one.pid for one in seen if one.pid not in found and (one.parent in found or one.session in found)}:
-        found |= more
-    return found
+    return with_started(seen, found)
 
 
 def _pids(processes: list[Process]) -> list[int]:

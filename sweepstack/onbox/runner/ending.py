@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -10,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
-from sweepstack.onbox.runner.cell_processes import end_cells, end_group
+from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
-from sweepstack.onbox.runner.sealing import CellFailure, FilesFailure, seal
+from sweepstack.onbox.runner.remains import Children, Remains, let_go
+from sweepstack.onbox.runner.sealing import LOG, CellFailure, Changed, FilesFailure, seal
+from sweepstack.onbox.runner.spec import GRACE_SECONDS
 from sweepstack.onbox.runner.upload import Uploads
 
 KILL_SECONDS = 5.0
@@ -25,6 +29,8 @@ TOLD_SECONDS = 2.0
 ASKED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Exit codes of a cell that was asked to end."""
 REASON_CHARS = 1000
+MOST_LEFT = 20
+"""So many processes that a cell left running are named."""
 
 
 class Endings:
@@ -44,18 +50,17 @@ class Endings:
         uploads: Uploads,
         code: CodeCheck,
         told: Callable[[], bool],
+        children: Children,
     ) -> None:
-        self._uploads, self._code, self._told = uploads, code, told
+        self._uploads, self._code, self._told, self._children = uploads, code, told, children
         self._box, self._cells, self._journal, self._gate, self._running = box, cells, journal, gate, running
         self._wake = wake
 
     def finish(self, attempt: Attempt, code: int) -> None:
-        """Ends processes that the attempt left behind, and seals the cell or records its failure. Blocks while files
-        are copied."""
-        name, entry = attempt.entry.cell, attempt.entry
-        left = end_group(attempt.process.pid, KILL_SECONDS)
-        if attempt.in_sessions:
-            left = left or end_cells(self._box, {name}, {}, KILL_SECONDS)
+        """Waits for processes that still write its results, ends what it left behind, and seals the cell or records its
+        failure. Blocks while files are copied."""
+        name = attempt.entry.cell
+        remains = self._let_go(attempt, code)
         attempt.holds_slot = False
         self._wake()
         if attempt.dropped is None and attempt.ended is None and self._was_told(code):
@@ -77,23 +82,18 @@ class Endings:
             if attempt.watch is not None and attempt.watch.last_look():
                 self._write_failure(attempt, code, f"stopped early: {attempt.watch.found}", "nan", True)
                 return
-            if left:
-                raise CellFailure(f"processes that it left behind can't be ended: {left}")
+            if remains.alive:
+                raise CellFailure(f"processes that it left behind can't be ended: {list(remains.alive)}")
             if reason:
                 raise CellFailure(reason)
-            facts = attempt.facts()
-            self._note_environment(attempt.environment.result())
-            changed = self._code.problem(entry.code)
-            if changed is not None:  # it started with the right code, and may have read changed files later
-                facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
-                say(f"{name}: its code was changed while it ran: {changed.reason}")
-            self._seal(attempt, Left(facts, attempt.since(), attempt.seconds()))
+            facts = self._facts(attempt, remains)
+            self._seal(attempt, Left(facts, attempt.since(), attempt.seconds(), remains.doubts))
         except RemoteStopped:
             return  # its outcome is not known: the next runner goes on with it
         except (CellFailure, OSError) as error:
             if isinstance(error, FilesFailure):
                 with contextlib.suppress(OSError):  # then it can't be sealed later
-                    Left(facts, attempt.since(), attempt.seconds()).write(attempt.folder)
+                    Left(facts, attempt.since(), attempt.seconds(), remains.doubts).write(attempt.folder)
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
 
@@ -108,8 +108,18 @@ class Endings:
             self.failed(attempt, 0, error, "", False)
 
     def _seal(self, attempt: Attempt, left: Left, **more: Any) -> None:
+        """Seals an attempt's files. Where one is written meanwhile, by what is not known to be the cell's, it seals
+        once more what is there then, and doubts it. Raises CellFailure, RemoteStopped, OSError."""
+        try:
+            self._seal_once(attempt, left, more)
+        except Changed as error:
+            doubt = f"{error}; what it had written by then was sealed"
+            self._seal_once(attempt, left._replace(doubts=(*left.doubts, doubt)), more)
+
+    def _seal_once(self, attempt: Attempt, left: Left, more: Mapping[str, Any]) -> None:
         """Seals an attempt's files, and writes that to the journal. `more`: what its manifest and its line say beside.
         Raises CellFailure, RemoteStopped, OSError."""
+        stamps = _stamps(attempt)
         with contextlib.ExitStack() as turn:  # from the final name to the line that tells of it
             sealed = seal(
                 self._cells,
@@ -121,6 +131,7 @@ class Endings:
                 lambda: self._judged(attempt),
                 lambda: turn.enter_context(self._journal.turn()),
                 self._journal.is_ours,
+                left.doubts,
             )
             said: dict[str, Any] = {**more, **({"stored": sealed.stored} if sealed.stored < sealed.size else {})}
             self._journal.append(
@@ -131,14 +142,50 @@ class Endings:
                 manifest=sealed.manifest,
                 bytes=sealed.size,
                 seconds=round(left.seconds, 1),
+                stamps=stamps,
                 **said,
             )
         say(f"{attempt.entry.cell} sealed, {sealed.size} bytes")
+        for doubt in left.doubts:
+            say(f"{attempt.entry.cell} is suspect: {doubt}")
 
     def _judged(self, attempt: Attempt) -> None:
         """Its files are a result: cells that waited for that verdict may start, although they are still copied."""
         attempt.judged = True
         self._wake()
+
+    def _let_go(self, attempt: Attempt, code: int) -> Remains:
+        """Ends what lives on of the cell. After an exit code of 0 it waits before for what still writes, unless it is
+        cut short: then there is no result."""
+        elsewhere = nodes.left_on_peers(attempt.folder)
+        if not attempt.holds_slot and not elsewhere.left:
+            return elsewhere
+        name, at_once = attempt.entry.cell, code != 0 or attempt.stopped or attempt.ended is not None
+        remains = let_go(
+            lambda: self._children.of(name, attempt.process.pid, attempt.out),
+            attempt.out,
+            float(attempt.spec.get("grace_seconds", GRACE_SECONDS)),
+            lambda: at_once or attempt.dropped is not None or self._told(),
+            lambda words: say(f"{name}: {words}"),
+        )
+        remains = remains._replace(left=remains.left + elsewhere.left, doubts=remains.doubts + elsewhere.doubts)
+        if remains.left:
+            left = list(remains.left[:MOST_LEFT])
+            self._journal.append("cell-left-running", wait=False, cell=name, attempt=attempt.number, processes=left)
+            say(f"{name} left running: {', '.join(left)}")
+        return remains
+
+    def _facts(self, attempt: Attempt, remains: Remains) -> dict[str, Any]:
+        """The manifest, without what sealing adds. Blocks until the environment has been described."""
+        name, facts = attempt.entry.cell, attempt.facts()
+        self._note_environment(attempt.environment.result())
+        changed = self._code.problem(attempt.entry.code)
+        if changed is not None:  # it started with the right code, and may have read changed files later
+            facts["provenance"] = {**facts["provenance"], "code_changed": changed.reason}
+            say(f"{name}: its code was changed while it ran: {changed.reason}")
+        if remains.left:
+            facts["left_running"] = list(remains.left[:MOST_LEFT])
+        return facts
 
     def _was_told(self, code: int) -> bool:
         """Whether this runner is to end, so that the cell's end says nothing of the cell. A scheduler that cancels or
@@ -209,3 +256,12 @@ class Endings:
         self._journal.append("cell-failed", cell=name, attempt=attempt.number, **details)
         if name in self._journal.hold.cells:
             say(f"cells that have not begun wait: {name} left the wrong files, and no cell was sealed yet")
+
+
+def _stamps(attempt: Attempt) -> dict[str, int]:
+    """When the artifacts and the log last changed (ctime, ns): what changes later is seen by it."""
+    found = {}
+    for path in (LOG, *(f"out/{artifact['path']}" for artifact in attempt.spec["artifacts"])):
+        with contextlib.suppress(OSError):
+            found[path] = os.lstat(attempt.folder / path).st_ctime_ns
+    return found

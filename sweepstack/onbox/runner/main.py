@@ -52,6 +52,7 @@ from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Entry, Fatal, Journal, Queue, outcome, say
+from sweepstack.onbox.runner.remains import Children
 from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
@@ -63,6 +64,8 @@ LOOK_SECONDS = 1.0
 """The queue is read at least so often."""
 KILL_SECONDS = 5.0
 SEALERS = 4
+MOST_WAITING = 64
+"""So many cells wait at once for what they left running; they don't keep others from being sealed."""
 
 
 class Runner:
@@ -102,7 +105,7 @@ class Runner:
         self.not_copied: dict[str, Any] = {}
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
         self.syncs: list[Future[None]] = []
-        self.pool = ThreadPoolExecutor(SEALERS + 1)
+        self.pool, self.patient = ThreadPoolExecutor(SEALERS + 1), ThreadPoolExecutor(MOST_WAITING)
         self.wake_read, self.wake_write = os.pipe()
         for end in (self.wake_read, self.wake_write):
             os.set_blocking(end, False)
@@ -110,8 +113,9 @@ class Runner:
         named = str(spec["identity"]), self.owner
         self.uploads = Uploads(self.cells, self.checkpoints, *named, self.journal, self._wake)
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
+        self.children = Children(self.box)
         ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
-        self.endings = Endings(self.box, self.cells, self.journal, *ends, lambda: self.stop != 0)
+        self.endings = Endings(self.box, self.cells, self.journal, *ends, lambda: self.stop != 0, self.children)
 
     # -- set-up
 
@@ -215,8 +219,10 @@ class Runner:
                 del self.running[name]
                 if code:  # before its slot is free: another cell would begin on a node that is lost
                     self.setups.look_at_nodes_again(attempt.entry, self.spec())
-                attempt.holds_slot = signal_group(attempt.process.pid, 0)
-                future = self.pool.submit(self.endings.finish, attempt, code)
+                own = {other.process.pid for other in self.running.values()}
+                attempt.holds_slot = self.children.may_remain(name, attempt.process.pid, attempt.out, own)
+                pool = self.patient if attempt.holds_slot else self.pool
+                future = pool.submit(self.endings.finish, attempt, code)
                 self.finishing[name] = attempt, future
                 future.add_done_callback(lambda _: self._wake())
             elif attempt.kill_at is not None and time.monotonic() >= attempt.kill_at:
@@ -251,6 +257,7 @@ class Runner:
         if self.schedule.unjudged and not unjudged:
             self.schedule.settled = False
         self.schedule.unjudged = unjudged
+        self.children.reap({attempt.process.pid for attempt in self.running.values()})
 
     def _busy(self) -> set[str]:
         return {*self.running, *self.finishing}
@@ -268,6 +275,8 @@ class Runner:
 
     def _end_dropped(self, dropped: dict[str, str]) -> None:
         for name, reason in dropped.items():
+            if name in self.finishing:
+                self.finishing[name][0].dropped = reason  # ends its wait; where it is being sealed, it is too late
             attempt = self.running.get(name)
             if attempt is not None and attempt.dropped is None:
                 attempt.dropped = reason

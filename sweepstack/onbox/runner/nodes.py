@@ -21,11 +21,12 @@ from sweepstack.onbox.common.canonical import digest_of, hex_of, write_json_atom
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes import preflight
 from sweepstack.onbox.nodes.command import NODES
-from sweepstack.onbox.nodes.launch import argv
+from sweepstack.onbox.nodes.launch import REMAINS, argv
 from sweepstack.onbox.nodes.peers import Allocation
 from sweepstack.onbox.runner.cell_processes import WORKER
 from sweepstack.onbox.runner.environment import folder_of, python_of
 from sweepstack.onbox.runner.records import Entry
+from sweepstack.onbox.runner.remains import Remains
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.steps import SetupFailed, Steps
 
@@ -114,6 +115,14 @@ def check(
     except (OSError, ValueError) as error:
         return f"the look at its nodes failed: {error}"
     return "; ".join(found["problems"])
+
+
+def left_on_peers(folder: Path) -> Remains:
+    """What the parts of an attempt on peers left running, which was ended there. `folder`: the attempt's."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        said = json.loads((folder / REMAINS).read_bytes())
+        return Remains(tuple(map(str, said["running"])), tuple(map(str, said["doubts"])))
+    return Remains()
 
 
 def command(

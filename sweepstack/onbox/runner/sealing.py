@@ -49,6 +49,28 @@ class Unread(SweepstackError):
         self.by_itself = error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOENT, errno.ENOTDIR)
 
 
+class Changed(CellFailure):
+    """A file changed between its copy and the seal. `paths`: which."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        named = ", ".join(map(repr, self.paths[:3]))
+        super().__init__(f"{named} changed while it was being sealed: something still writes to it")
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written, or another takes its place."""
+
+    size: int
+    mtime_ns: int
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino)
+
+
 class Source(NamedTuple):
     """A file to seal: its path here, its path in the sealed folder, its role; the folder below which it is opened, and
     what was seen of it there."""
@@ -108,8 +130,8 @@ def seal(
     `before`: called just before the folder gets its final name, and `still` once that name is free: what they raise
     leaves the folder without it. Where another made a folder of that name since, that one stays, and OSError is raised.
     `doubts`: sentences; with any, the cell is `suspect` until a person has looked.
-    Raises CellFailure, and OSError when the durable tier can't be written; under the final name there is then what was
-    there before. Killed at any moment, it leaves no wrong file under the final name.
+    Raises CellFailure (Changed where a file was written meanwhile), and OSError when the durable tier can't be written;
+    under the final name there is then what was there before. Killed at any moment, it leaves no wrong file there.
     """
     cell, attempt = facts["cell"], facts["attempt"]
     found = collect(own, log, spec["artifacts"], spec.get("metrics"))
@@ -137,6 +159,7 @@ def seal(
         for folder, _, _ in os.walk(partial):
             fsync_directory(Path(folder))
         flush(cell, attempt, partial)
+        must_be_as_collected(found.sources)
         before()
         publish(partial, cells / cell, still)
     except (CellFailure, OSError):
@@ -364,7 +387,7 @@ def copy(source: Source, target: Path) -> tuple[int, str, int]:
             size += len(chunk)
         after = os.fstat(reader.fileno())
     if (size, before.st_size, before.st_mtime_ns) != (after.st_size, after.st_size, after.st_mtime_ns):
-        raise CellFailure(f"{source.path!r} changed while it was being sealed: something still writes to it")
+        raise Changed([source.path])
     return size, hashed.hexdigest(), data
 
 
@@ -374,6 +397,20 @@ def open_source(source: Source) -> FileIO:
         return FileIO(open_below(source.root, source.file), "rb")
     except OSError as error:
         raise Unread(error) from error
+
+
+def must_be_as_collected(sources: Sequence[Source]) -> None:
+    """Raises Changed where a file is not any more what was seen before its copy."""
+    changed = []
+    for source in sources:
+        try:
+            same = Stamp.of(os.lstat(source.file)) == Stamp.of(source.status)
+        except OSError:
+            same = False
+        if not same:
+            changed.append(source.path)
+    if changed:
+        raise Changed(changed)
 
 
 def flush_and_forget(path: Path) -> None:

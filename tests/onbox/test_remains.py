@@ -1,0 +1,158 @@
+"""What a cell leaves running after exit code 0: its results are what it left behind, and nothing of it lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.onbox.harness import Box, alive, around, wait_for
+
+JOB = """
+import os, subprocess, sys, time
+out, mode = sys.argv[1], sys.argv[2]
+file = f"{out}/result.json"
+BEGIN = f"import mmap, os, time\\nopen('{out}.pid', 'w').write(str(os.getpid()))\\n"
+ENDED = f"while os.path.exists('/proc/{os.getpgrp()}'): time.sleep(0.01)\\n"  # the runner knows its exit code
+TEN = f"f = open({file!r}, 'w')\\n{ENDED}for i in range(10): f.write('1\\\\n'); f.flush(); time.sleep(0.05)\\n"
+code = {
+    "ends": TEN,
+    "group": TEN,
+    "bare": TEN,
+    "killed": TEN + "os.kill(os.getpid(), 9)\\n",
+    "endless": f"f = open({file!r}, 'a')\\ntime.sleep(60)\\n",
+    "mapped": f"m = mmap.mmap(os.open({file!r}, os.O_RDWR), 2)\\ntime.sleep(60)\\n",
+    "reopens": f"while True:\\n  with open({file!r}, 'a') as f: f.write('1\\\\n')\\n  time.sleep(0.05)\\n",
+    "renames": f"while 1:\\n  open('{out}.n', 'w').write('2')\\n  os.rename('{out}.n', {file!r})\\n  time.sleep(.3)\\n",
+    "reads": f"f, g = open({file!r}), open('{out}.log', 'w')\\ntime.sleep(60)\\n",
+    "none": "",
+}[mode]
+open(file, "w").write("[]")
+if code:
+    env = {"PATH": os.environ["PATH"]} if mode == "bare" else None
+    none = subprocess.DEVNULL
+    if os.fork() == 0:  # the child ends at once: what it starts is an orphan
+        argv = [sys.executable, "-c", BEGIN + code]
+        subprocess.Popen(argv, env=env, start_new_session=mode != "group", stdin=none, stdout=none, stderr=none)
+        os._exit(0)
+    os.wait()
+    while not (os.path.exists(f"{out}.pid") and os.path.getsize(f"{out}.pid")):
+        time.sleep(0.01)
+    time.sleep(0.05)
+"""
+
+
+def leave(box: Box, *modes: str, **settings: Any) -> None:
+    code = box.ship({"job.py": JOB})
+    box.set(slots=len(modes), **settings)
+    for mode in modes:
+        box.add(mode, f"{sys.executable} job.py {{out}} {mode}", more={"code": code})
+
+
+def pid(box: Box, mode: str) -> int:
+    path = box.home / "cells" / mode / "1" / "out.pid"
+    wait_for(lambda: path.exists() and bool(path.read_text()), box.log)
+    return int(path.read_text())
+
+
+def doubts(box: Box, cell: str) -> str:
+    return "; ".join(box.manifest(cell).doubts)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A box on which each cell left something else running."""
+    box = Box(tmp_path_factory.mktemp("left"))
+    modes = ["ends", "group", "bare", "killed", "endless", "mapped", "reopens", "renames", "reads", "none"]
+    leave(box, *modes, grace_seconds=2)
+    box.run()
+    yield box
+    box.clean()
+
+
+@pytest.mark.parametrize("mode", ["ends", "group", "bare"])
+def test_a_writer_that_ends_within_the_grace_is_a_part_of_the_cell(left: Box, mode: str) -> None:
+    """Also one without the cell's mark, which the runner adopted."""
+    assert (left.sealed(mode) / "result.json").read_text() == "1\n" * 10
+    assert doubts(left, mode) == ""
+    (told,) = left.events("cell-left-running", mode)
+    assert str(pid(left, mode)) in told["processes"][0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("killed", "which wrote result.json after exit code 0, ended with signal 9"),
+        (
+            "endless",
+            "has result.json open for writing, 2 s after exit code 0, and was ended; job.grace gives it longer",
+        ),
+        ("mapped", "has result.json open for writing"),
+        ("reopens", "result.json"),
+        ("renames", "result.json"),
+    ],
+)
+def test_what_may_not_be_whole_is_suspect(left: Box, mode: str, why: str) -> None:
+    assert why in doubts(left, mode)
+    assert left.manifest(mode).schema_ == 2
+    assert not alive(pid(left, mode))
+
+
+def test_what_only_reads_is_ended_without_the_grace(left: Box) -> None:
+    assert doubts(left, "reads") == ""
+    assert not alive(pid(left, "reads"))
+    assert left.events("cell-left-running", "reads")
+    assert left.events("cell-left-running", "none") == []
+
+
+@pytest.mark.parametrize("how", ["drop", "stop"])
+def test_a_wait_that_is_cut_short_seals_nothing(box: Box, how: str) -> None:
+    leave(box, "endless", grace_seconds=60)
+    runner = box.start()
+    wait_for(lambda: "it is waited for up to 60 s" in box.log(), box.log)
+    if how == "drop":
+        box.drop("endless")
+    else:
+        os.kill(runner.pid, signal.SIGTERM)
+    assert runner.ended() == (0 if how == "drop" else 128 + signal.SIGTERM)
+    assert not alive(pid(box, "endless"))
+    assert not box.sealed("endless").exists()
+    assert box.state("endless") == ("dropped" if how == "drop" else "running")
+
+
+def test_the_slot_is_free_when_all_of_it_are_gone(box: Box) -> None:
+    leave(box, "endless", grace_seconds=1)
+    runner = box.start()
+    wait_for(lambda: "it is waited for up to 1 s" in box.log(), box.log)
+    box.add("next")
+    assert runner.ended() == 0
+    left, began = box.events("cell-left-running", "endless")[0], box.events("cell-started", "next")[0]
+    assert left["seq"] < began["seq"]
+
+
+AT_THE_END = """
+    from sweepstack.onbox.runner import upload
+    def flush(self, cell, attempt, partial, times=[]):
+        times.append(1)
+        if len(times) <= {times}:
+            out = runner.Path({home!r}) / "cells" / cell / str(attempt) / "out"
+            (out / "result.json").write_text("[%d]" % len(times))
+    upload.Uploads.flush = flush
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_file_that_is_written_after_its_copy(box: Box, times: int) -> None:
+    """By what is not known to be the cell's: what is there then is sealed, and doubted; a second time it is not."""
+    box.set(retries=0)
+    box.add("a")
+    box.run(script=around(box, AT_THE_END.format(times=times, home=str(box.home))), code=times - 1)
+    if times == 1:
+        assert (box.sealed("a") / "result.json").read_text() == "[1]"
+        assert "changed while it was being sealed" in doubts(box, "a")
+    else:
+        assert "changed while it was being sealed" in box.events("cell-failed", "a")[0]["reason"]
