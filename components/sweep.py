@@ -127,10 +127,8 @@ def _refuse_new(plan: Plan, *, begun: bool) -> None:
         return
     if not begun and plan.approval is None:
         raise plan.refused_new
-    for problem in plan.refused_new.problems:
-        screen.warn(
-            f"{problem}\nCells of this sweep have started, so this is told and not refused" if begun else problem
-        )
+    why = "cells of this sweep have started" if begun else "the stack file has an approval"
+    screen.warn("\n".join([f"told and not refused, since {why}:", *plan.refused_new.problems]))
 
 
 def _keep(evidence: str, file: Path) -> None:

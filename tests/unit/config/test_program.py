@@ -98,8 +98,8 @@ def inputs(request: Any) -> dict[str, Any]:
     ("begun", "approval", "said"),
     [
         (False, "encryptionsalt", ""),
-        (True, "encryptionsalt", "Cells of this sweep have started, so this is told and not refused"),
-        (False, APPROVAL, "the job never gets seed"),
+        (True, "encryptionsalt", "told and not refused, since cells of this sweep have started:"),
+        (False, APPROVAL, "told and not refused, since the stack file has an approval:"),
     ],
 )
 def test_what_no_cell_may_start_with_is_only_told_once_cells_have(
