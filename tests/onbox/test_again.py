@@ -111,6 +111,13 @@ def test_a_cut_checkpoint_is_named_and_a_retry_from_the_start_does_without(box: 
     assert (box.sealed("a") / "result.json").read_text() == "0"
 
 
+def test_a_cell_that_fails_in_the_same_way_without_checkpoints_is_in_no_doubt(box: Box) -> None:
+    box.set(retries=2)
+    box.add("a", "echo 1 > {checkpoints}/n; echo no such luck >&2; exit 1")
+    box.run(code=1)
+    assert [one.get("checkpoint") for one in box.events("cell-failed", "a")] == [None, None, None]
+
+
 def test_a_file_that_is_younger_than_the_last_heartbeat_is_the_one_in_doubt(tmp_path: Path) -> None:
     patrol, folder = tmp_path / "patrol.jsonl", tmp_path / "saved"
     (folder / "checkpoint-2").mkdir(parents=True)

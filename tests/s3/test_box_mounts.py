@@ -314,3 +314,50 @@ def test_the_end_of_a_box_takes_the_mount_and_nothing_of_the_bucket(
     assert not os.path.lexists(site.root)
     assert not os.path.ismount(target)
     assert keys(server, prefix) == ["a b/one.txt", "it's.txt"]
+
+
+CUT_LATER = """
+import json, os, pathlib, signal, sys, time
+saved, out, control = pathlib.Path(sys.argv[1]) / "last.json", pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+step = json.loads(saved.read_text()) if saved.exists() else 0
+if control.exists():
+    for number in (1, 2):
+        saved.write_text(str(number))
+        while not (control / str(number)).exists():
+            time.sleep(0.02)
+    saved.write_text('{"ste')
+    os.kill(os.getpid(), signal.SIGKILL)
+(out / "result.json").write_text(json.dumps([step]))
+"""
+"""Saves twice, and is killed in the middle of a third save."""
+
+
+def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
+    make_box: Callable[..., Box], uri: str, server: S3Server
+) -> None:
+    """`sweepctl retry --from-set`: the newest set is a checkpoint that was cut; and where there is no set before."""
+
+    def lists() -> list[str]:
+        return [key.rpartition("/")[2] for key in keys(server, uri) if "/lists/" in key]
+
+    mount = {"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}
+    one = make_box(mount, upload_seconds=0.1, retries=0)
+    run = f"python cut.py {{checkpoints}} {{out}} {one.control}"
+    one.add("a", run, more={"code": one.ship({"cut.py": CUT_LATER})})
+    runner = one.start()
+    for number in (1, 2):
+        wait_for(lambda: len(lists()) >= number, one.log, SECONDS)  # noqa: B023
+        (one.control / str(number)).touch()
+    assert runner.ended(SECONDS) == 1, one.log()
+    assert lists()[-1] == "000003", "the cut one was copied before the runner ended, and is the newest"
+    shutil.rmtree(one.control)
+    two = make_box(mount, folder="two", upload_seconds=0.1, retries=0)
+    code = {"code": two.ship({"cut.py": CUT_LATER})}
+    two.add("a", run, more={**code, "retry": 1, "salt": 1, "set_of": 0})
+    two.run("a")
+    assert json.loads((two.sealed("a") / "result.json").read_text()) == [2]
+    two.add("a", run, more={**code, "retry": 2, "salt": 2, "set_of": 1})
+    two.run(code=1)
+    said = two.events("cell-failed", "a")[-1]["reason"]
+    assert "the bucket has no set before the newest. Next: sweepctl retry CELL --from-start" in said
+    assert two.state("a") == "failed"

@@ -236,7 +236,10 @@ class Endings:
                 remark = f"no room on {lack.path}: {lack.why} {lack.free} free, it waits for {lack.needed}"
             elif says_full(words):
                 remark = "nothing that this runner watches is full: does it write elsewhere?"
-        cut = attempt.checkpoint_doubt(kind) if own and code is not None else ""
+        # What failed in the same way without a doubt before did not fail at the checkpoint.
+        before = self._journal.cells[attempt.entry.cell].failed_as
+        same = before == reason or before.startswith(f"{reason} (")
+        cut = attempt.checkpoint_doubt(kind) if own and code is not None and not same else ""
         remarks = "; ".join(filter(None, (remark, cut)))
         self._write_failure(attempt, code, f"{reason} ({remarks})" if remarks else reason, kind, hopeless, bool(cut))
 

@@ -42,7 +42,7 @@ class Remote:
     def __init__(self, mount: Mapping[str, Any], env: Mapping[str, str], hidden: Sequence[str], stop: threading.Event):
         self.source, self._hidden, self._stop = str(mount["source"]), list(hidden), stop
         self.root = "store:" + self.source[len("s3://") :].rstrip("/")
-        endpoint = str(mount.get("endpoint") or "")
+        self.endpoint = endpoint = str(mount.get("endpoint") or "")
         store = {
             "TYPE": "s3",
             "PROVIDER": "Other" if endpoint else "AWS",

@@ -75,6 +75,7 @@ class Progress:
         self.failures: collections.Counter[str] = collections.Counter()
         self.threads: dict[str, int] = {}  # version → what its first attempt here was given; 0: the libraries chose
         self.refused: set[str] = set()
+        self.failed_as = ""  # the reason of its last failure, unless that was in doubt because of a checkpoint
         self.worker = ""  # who started it last, on a box of several workers
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
         self.here = False  # started here, and neither handed on nor found sealed by another box
@@ -210,6 +211,7 @@ class Journal:
             cell.by_files = cell.by_files or (entry.get("class") == FILES and entry["exit_code"] == 0)
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state = "failed" if entry["final"] else "retry"
+            cell.failed_as = "" if "checkpoint" in entry else str(entry.get("reason", ""))
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
             cell.retry = entry.get("retry", cell.retry)

@@ -131,6 +131,7 @@ class Uploads:
         why = next((entry["why"] for entry in waiting if entry["why"]), self.copies.why)
         return {
             "source": self._remote.source,
+            "endpoint": self._remote.endpoint,
             "cells": sorted(entry["cell"] for entry in waiting),
             "bytes": sum(entry["bytes"] for entry in waiting),
             "seconds": round(oldest, 1),
