@@ -1,4 +1,4 @@
-"""What a session may delete in the folder that it carries to: a checkpoint that it saw replaced, nothing else."""
+"""What a session may delete or write over where it carries to: what it carried there itself, nothing else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.onbox.by_hand import carry
 from sweepstack.onbox.by_hand.carry import Carrier
 from sweepstack.onbox.common import box_layout
 
@@ -85,3 +86,47 @@ def test_those_of_a_sealed_cell_go_with_the_job_s(session: Session) -> None:
     line = json.dumps({"event": "cell-sealed", "cell": "a"}).encode() + b"\n"
     (session.work / box_layout.JOURNAL).write_bytes(line)
     assert session.carried() == set()
+
+
+def test_half_of_a_file_takes_no_whole_one_away(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job writes its checkpoint in place while it is carried."""
+    session.save("last.ckpt", 100)
+    session.carried()
+    session.save("last.ckpt", 200)
+    copied = carry._copied
+
+    def meanwhile(path: Path, part: Path) -> str:
+        sha256 = copied(path, part)
+        with path.open("a") as handle:
+            handle.write("the rest")
+        return sha256
+
+    monkeypatch.setattr(carry, "_copied", meanwhile)
+    assert session.carried() == {"last.ckpt"}
+    assert session.carrier.changing == [f"{CELL}/last.ckpt"]
+    assert (session.out / CELL / "last.ckpt").stat().st_mtime == 100
+    monkeypatch.undo()
+    assert session.carried() == {"last.ckpt"}
+    assert (session.carrier.changing, (session.out / CELL / "last.ckpt").read_text()) == ([], "last.ckptthe rest")
+
+
+def test_a_log_that_was_rotated_leaves_what_was_carried(session: Session) -> None:
+    log = session.work / box_layout.PATROL
+    log.write_text("one\ntwo\n")
+    session.carried()
+    log.write_text("three\n")
+    session.carried()
+    log.write_text("three\nfour\n")
+    session.carried()
+    assert (session.out / box_layout.PATROL).read_text() == "three\nfour\n"
+    kept = session.out / "superseded" / f"{box_layout.PATROL}-1"
+    assert [path.read_text() for path in kept.parent.iterdir()] == ["one\ntwo\n"]
+
+
+def test_what_was_emptied_is_filled_again(session: Session) -> None:
+    """A record of what was carried is no proof that it is there."""
+    session.save("step-100", 100)
+    session.carried()
+    (session.out / CELL / "step-100").unlink()
+    session.carrier = Carrier(session.work, session.out, {"identity": "id"})
+    assert session.carried() == {"step-100"}

@@ -28,7 +28,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Sequence
 
-from sweepstack.onbox.by_hand.carry import PART, Carrier
+from sweepstack.onbox.by_hand.carry import ASIDE, PART, Carrier, bring, files_of
 from sweepstack.onbox.by_hand.returned import (
     PACKED,
     SEALED,
@@ -45,7 +45,6 @@ from sweepstack.onbox.by_hand.returned import (
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 PAYLOAD = "payload.bin"
@@ -83,8 +82,16 @@ class Bundle:
             return archive.read(name)
 
     def unpack(self, work: Path) -> None:
-        """Puts queue, code and runner where they belong. What a session made there stays."""
+        """Puts queue, code and runner where they belong. What a session made there stays. Raises Refused where a newer
+        bundle ran there."""
         with tarfile.open(fileobj=io.BytesIO(self.payload), mode="r:gz") as archive:
+            queue = next((archive.extractfile(one) for one in archive if one.name == box_layout.QUEUE), None)
+            ours, there = queue.read() if queue is not None else b"", work / box_layout.QUEUE
+            if there.is_file() and there.read_bytes() != ours and there.read_bytes().startswith(ours):
+                raise Refused(
+                    f"{self.place} is older than the bundle that ran in {work}: its queue lacks what was added since. "
+                    "Take the newest one, which `pulumi up` names"
+                )
             _extract(archive, work, self.place)
         for tier in ("scratch", box_layout.DURABLE):
             (work / tier).mkdir(parents=True, exist_ok=True)
@@ -155,10 +162,13 @@ class Session:
         if where == self.work:
             return
         self._say(f"going on with what lies in {where}")
-        for name in (box_layout.DURABLE, box_layout.CELLS):
-            source = where / name
-            if source.is_dir():
-                _copy_tree(source, self.work / name)
+        for source in (path for name in (box_layout.DURABLE, box_layout.CELLS) for path in files_of(where / name)):
+            if source.name.endswith(PART):
+                continue
+            path = source.relative_to(where)
+            sha256 = bring(source, self.work / path, self.work / ASIDE / path)
+            if where == self.out:
+                self.carrier.brought(self.work / path, sha256)
         journal = self.work / box_layout.JOURNAL
         journal.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(journal, best)
@@ -250,6 +260,14 @@ class Session:
         try:
             self._journal_size = self.carrier.carry()
             self.carrier.beat(**said)
+            if self.out != self.carrier.out:
+                self._say(
+                    f"another session carried to {self.out}: what this one makes is in {self.carrier.out}. Bring both "
+                    "back; `sweepctl status` says what to do"
+                )
+                self.out = self.carrier.out
+            if "ended" in said and self.carrier.changing:
+                raise OSError(f"something still writes to {', '.join(self.carrier.changing[:3])}")
         except OSError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
@@ -339,15 +357,6 @@ def _tail(log: Path) -> str:
         return log.read_bytes()[-2000:].decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _copy_tree(source: Path, target: Path) -> None:
-    for folder, _, names in os.walk(str(source)):
-        to = target / os.path.relpath(folder, str(source))
-        to.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            copy_file(Path(folder, name), to / name)
-            shutil.copystat(os.path.join(folder, name), str(to / name))
 
 
 def main(place: str, argv: Sequence[str] | None = None) -> int:

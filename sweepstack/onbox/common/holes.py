@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 CHUNK = 1 << 20
 LEAST = 1 << 16
@@ -47,14 +47,17 @@ def write(file: IO[bytes], chunk: bytes) -> int:
     return written + file.write(chunk[begin:] if begin else chunk)
 
 
-def copy_file(source: Path, target: Path) -> None:
-    """Copies the bytes of a file into a new or an emptied one, and leaves its holes out. Raises OSError."""
+def copy_file(source: Path, target: Path, hashed: Any = None) -> None:
+    """Copies the bytes of a file into a new or an emptied one, and leaves its holes out. `hashed` (of hashlib) gets
+    them, too. Raises OSError."""
     with open(source, "rb", buffering=0) as reader, open(target, "wb") as writer:
         sparse = is_sparse(os.fstat(reader.fileno()))
         while True:
             chunk = reader.read(CHUNK)
             if not chunk:
                 return
+            if hashed is not None:
+                hashed.update(chunk)
             if sparse:
                 write(writer, chunk)
             else:

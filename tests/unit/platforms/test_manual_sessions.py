@@ -281,3 +281,12 @@ def test_an_address_is_a_folder(tmp_path: Path) -> None:
             connect_to(wrong)
     with pytest.raises(ConfigError, match=r"boxes\.<name>\.returns"):
         HandPlatform("").create(BoxRequest("tag", "box-0", 0, {}, {}), wait=Wait(1))
+
+
+def test_an_older_bundle_starts_nothing_where_a_newer_one_ran(back: HandSite) -> None:
+    older = shutil.copyfile(back.bundle, back.away / "older.zip")
+    back.up("a", "b")
+    back.session()
+    refused = back.run("--out", "out", "--work", "work", bundle=older)
+    assert refused.returncode == 2
+    assert "is older than the bundle that ran in" in refused.stderr
