@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 
 from sweepstack.cli.output import No
@@ -13,6 +10,7 @@ from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.status.engine.state_copy import away
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,11 @@ def engine_mend(sources: Sources) -> Mend | None:
     """What to type before any command of the engine; None where it runs as it is. Reads only, and asks no platform."""
     target, file = sources.target, sources.target.file
     if target.evidence is None and file.path.is_dir():
-        away = _away(file.path, "folder")
+        aside = away(file.path, "folder")
         back = copy_back(sources.store, file.path) if sources.store is not None else ""
         what = "(the copy of the last pulumi up takes its place)" if back else "(no copy of the stack file is here)"
         why = f"{file.shown} is a folder, and the engine runs no command for {target.stack} while it is there"
-        return Mend(why, " && ".join(filter(None, [away, back])) + f"    {what}")
+        return Mend(why, " && ".join(filter(None, [aside, back])) + f"    {what}")
     if missing := sources.state.missing:
         why = f"the state refers to {', '.join(missing)}, which is not in it: the engine runs no command with it"
         return Mend(why, f"pulumi state repair --stack {target.stack} --yes    (takes such references out)")
@@ -54,7 +52,7 @@ def put_back(target: Target, store: EvidenceStore) -> str:
     if _is_torn(path):
         return f"{back} && {finish}    (the last that was up)"
     remark = "(the last that was up; or mend the file, and type only the last command)"
-    return f"{_away(path, 'unreadable')} && {back} && {finish}    {remark}"
+    return f"{away(path, 'unreadable')} && {back} && {finish}    {remark}"
 
 
 def _is_torn(path: Path) -> bool:
@@ -66,9 +64,3 @@ def _is_torn(path: Path) -> bool:
     except OSError:
         return False
     return not data.strip() or b"\0" in data
-
-
-def _away(path: Path, why: str) -> str:
-    """The command that moves a file or a folder aside, to a name beside it that is free."""
-    names = chain([f"{path}.{why}"], (f"{path}.{why}-{number}" for number in count(2)))
-    return shlex.join(["mv", str(path), next(name for name in names if not os.path.lexists(name))])

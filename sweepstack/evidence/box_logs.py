@@ -2,14 +2,15 @@
 
 They are those of its runner or workers, of the patrol and of set-ups. They lie in `box-logs/<box>-g<generation>/`, for
 a person who asks why a box that is gone did nothing. They prove nothing, and no end waits for them: what can't be
-copied is named, and that is all.
+copied is named, and that is all. Of a log that was begun anew (rotated, truncated) the copy before is kept: see `kept`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -19,6 +20,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
 from sweepstack.core.timestamps import Moment
+from sweepstack.evidence import kept
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.store import EvidenceStore
@@ -42,6 +44,7 @@ _FILES, _SECONDS = 10_000, 5.0
 _FOLDERS = (box_layout.SETUP_LOGS, box_layout.WORKERS, box_layout.JOB_LOGS)
 _ALWAYS = (box_layout.RUNNER_LOG, box_layout.PATROL)
 _NAME = re.compile(rf"{box_layout.SETUP_LOGS}/[A-Za-z0-9][A-Za-z0-9._-]{{0,99}}\.log")
+_CUT = re.compile(rb"\[sweepstack\] the first (\d+) bytes of this log are not in this copy\n")
 _WORKER = re.compile(
     rf"{box_layout.WORKERS}/[A-Za-z0-9][A-Za-z0-9._+-]{{0,127}}/(runner\.log|patrol\.jsonl)|{box_layout.JOB_LOGS}/\d+_\d+\.log"
 )
@@ -110,11 +113,10 @@ def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> 
             size, data = found[path]
             start = size - len(data)
             text = _notice(start) + masked(data, hidden, cut=start > 0)
-            log = BoxLog(path=path, at=now, start=start, sha256=sha256_hex(text))
-            if path not in logs or logs[path].sha256 != log.sha256:
-                store.objects.write(_key(before, path), text)
-            logs.pop(path, None)  # those that were read now come last
-            logs[path] = log
+            known = logs.pop(path, None)  # those that were read now come last
+            if known is None or known.sha256 != sha256_hex(text):
+                text = kept.put(store.objects, _key(before, path), text, _goes_on, partial(_clean, hidden))
+            logs[path] = BoxLog(path=path, at=now, start=_part(text)[0], sha256=sha256_hex(text))
     except Unreachable:
         raise
     except (EvidenceError, PlatformError, OSError) as error:
@@ -145,9 +147,9 @@ def copy_last(
     return in_parallel({box: work}, LAST_SECONDS).get(box, late)
 
 
-def read(store: EvidenceStore, kept: BoxLogs, log: BoxLog) -> bytes | None:
+def read(store: EvidenceStore, of_box: BoxLogs, log: BoxLog) -> bytes | None:
     """What a copy has of the log, from `log.start` on; None where it is not there. Raises EvidenceError."""
-    held = store.objects.read(_key(kept, log.path))
+    held = store.objects.read(_key(of_box, log.path))
     return None if held is None else held.data[len(_notice(log.start)) :]
 
 
@@ -192,9 +194,25 @@ def _notice(start: int) -> bytes:
     return b"[sweepstack] the first %d bytes of this log are not in this copy\n" % start if start else b""
 
 
-def _key(kept: BoxLogs, path: str) -> str:
+def _part(text: bytes) -> tuple[int, bytes]:
+    """Where a copy begins in its log, and what it has of it."""
+    found = _CUT.match(text)
+    return (int(found[1]), text[found.end() :]) if found else (0, text)
+
+
+def _clean(hidden: Sequence[bytes], text: bytes) -> bytes:
+    """A copy from before a secret was known has its value in it."""
+    start, data = _part(text)
+    return _notice(start) + masked(data, hidden, cut=start > 0)
+
+
+def _goes_on(before: bytes, now: bytes) -> bool:
+    return kept.log_goes_on(_part(before), _part(now))
+
+
+def _key(of_box: BoxLogs, path: str) -> str:
     name = path.removeprefix(f"{box_layout.HOME}/").replace("/", "-")
-    return f"{BOX_LOGS}/{kept.box}-g{kept.generation}/{name}"
+    return f"{BOX_LOGS}/{of_box.box}-g{of_box.generation}/{name}"
 
 
 def _record(box: str, generation: int) -> str:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Literal
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence.cell_store import read_folder, read_manifest_bytes
 from sweepstack.evidence.check_files import FileCheck
-from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNow, manifest_digest
+from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNow, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.by_hand.returned import SEALED
+from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import file_sha256, fsync_directory, write_atomically
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.units import spell_bytes
 
@@ -102,6 +104,38 @@ class BoxFiles:
     def __post_init__(self) -> None:
         self.total = sum(file.size for file in self.manifest.files)
         self.partial = self.store.workplace / PARTIAL / self.manifest.cell
+
+    def later_here(self) -> str:
+        """Why the copy of another seal that is here stays; "" where it goes, or where there is none.
+
+        A box whose volume is read once more may have sealed the cell before another box did. The copy stays where
+        no later retry of a person led to the other seal; if it is the last that its box sealed, and is whole.
+        """
+        try:
+            data = self.store.copies.manifest(self.manifest.cell)
+            if data is None or manifest_digest(data) == manifest_digest(self.data):
+                return ""
+            here = parse_manifest(data, self.manifest.identity, self.manifest.cell)
+            if here.config_digest != self.manifest.config_digest:
+                return ""
+            same_box = here.box == self.manifest.box
+            if here.generation <= self.manifest.generation if same_box else here.retry < self.manifest.retry:
+                return ""
+            journal = self.store.journal(here.box, here.generation)
+            seals = [
+                entry["manifest"]
+                for entry in (journal.entries if journal is not None else ())
+                if entry["event"] in SEALED and entry["cell"] == here.cell
+            ]
+            if seals[-1:] != [manifest_digest(data)] or not self._is_whole(here):
+                return ""
+        except (ManifestRefused, JournalDamaged, EvidenceError, OSError):
+            return ""
+        return f"{self.manifest.box} sealed it before {here.box} did, whose copy is here and stays"
+
+    def _is_whole(self, here: Manifest) -> bool:
+        copies = self.store.copies
+        return all(copies.unchanged(here.cell, file, (file.size, 0), None, full=True) for file in here.files)
 
     def _tidy_partial(self) -> None:
         """Removes from an unfinished copy whatever is not the beginning of one of the files."""
@@ -222,6 +256,8 @@ class CellCopy(BoxFiles):
         final = self.store.cell_dir(self.manifest.cell)
         if self._same_manifest(final):
             self._repair(final)
+        elif stays := self.later_here():
+            return PullResult(self.manifest.cell, "current", (), (stays,))
         else:
             self._replace(final)
         state: Literal["pulled", "current"] = "pulled" if self.copied_files else "current"
@@ -244,6 +280,7 @@ class CellCopy(BoxFiles):
             done += file.size
             target = inside(final, file.path)
             target.parent.mkdir(parents=True, exist_ok=True)
+            self._set_aside(target, file.path)
             os.replace(inside(self.partial, file.path), target)
             fsync_directory(target.parent)
         names = {file.path for file in self.manifest.files} | {MANIFEST}
@@ -275,23 +312,22 @@ class CellCopy(BoxFiles):
         for parent, _, _ in os.walk(self.partial):
             fsync_directory(Path(parent))
         final.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(final):
-            self._set_aside(final)
+        self._set_aside(final)
         os.rename(self.partial, final)
         fsync_directory(final.parent)
 
     def _take_from(self, final: Path, file: FileEntry) -> bool:
         return is_right(final, file) and self._take(inside(final, file.path), file)
 
-    def _set_aside(self, final: Path) -> None:
-        kept = self.store.root / SUPERSEDED
-        kept.mkdir(exist_ok=True)
-        number = 1
-        while os.path.lexists(kept / f"{final.name}-{number}"):
-            number += 1
-        os.rename(final, kept / f"{final.name}-{number}")
-        fsync_directory(kept)
-        self.notes.append(f"the copy of an earlier seal is kept in {kept / f'{final.name}-{number}'}")
+    def _set_aside(self, path: Path, inside_cell: str = "") -> None:
+        """`inside_cell`: of one file of the copy, which is not what was sealed."""
+        cell = self.manifest.cell
+        stem = Path(self.store.root, SUPERSEDED, f"{cell}-files" if inside_cell else cell, inside_cell)
+        kept = set_aside(path, stem)
+        if kept is not None:
+            fsync_directory(kept.parent)
+            wrong = f"{inside_cell} here was not what the box sealed, and"
+            self.notes.append(f"{wrong if inside_cell else 'the copy of an earlier seal'} is kept in {kept}")
 
 
 def require_room(store: EvidenceStore, needed: int, what: str) -> None:

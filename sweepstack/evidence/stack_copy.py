@@ -11,8 +11,9 @@ import shlex
 from pathlib import Path
 
 from sweepstack.core.paths import data_folder
+from sweepstack.evidence.kept import put
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
+from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import EvidenceError
 
 STACK_FILES = "stack-files"
@@ -27,11 +28,13 @@ def keep_stack_file(uri: str, path: Path) -> str:
     data = path.read_bytes()
     name = _name(store)
     key = f"{STACK_FILES}/{name}"
-    held = store.objects.read(key)
-    if held is None or held.data != data:
-        if held is not None:
-            store.objects.write(f"{STACK_FILES}/earlier/{sha256_hex(held.data)[:12]}-{name}", held.data)
-        store.objects.write(key, data)
+    put(
+        store.objects,
+        key,
+        data,
+        goes_on=lambda before, now: False,
+        aside=lambda _, digest: f"{STACK_FILES}/earlier/{digest}-{name}",
+    )
     _remember(store.marker.stack, uri)
     return store.objects.shown(key)
 

@@ -15,12 +15,21 @@ from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry,
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
 from sweepstack.evidence.file_index import read_index
+from sweepstack.evidence.kept import SUPERSEDED, keep
 from sweepstack.evidence.location import Marker, parse_record
 from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
 from sweepstack.evidence.records import RecordFiles
 from sweepstack.evidence.s3.cell_store import S3Copies
 from sweepstack.evidence.s3.object_store import S3Store, Traffic
-from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX, canonical_json, digest_of, digest_of_bytes, hex_of
+from sweepstack.onbox.common.canonical import (
+    DIGEST,
+    DIGEST_PREFIX,
+    canonical_json,
+    digest_of,
+    digest_of_bytes,
+    hex_of,
+    sha256_hex,
+)
 from sweepstack.onbox.common.errors import (
     EvidenceChanged,
     EvidenceDamaged,
@@ -260,6 +269,7 @@ class EvidenceStore(RecordFiles):
         """Writes the receipt under its digest, which is returned, and makes it the latest."""
         data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
         digest = digest_of_bytes(data)
+        location.require_marker(self.objects)  # verifying takes minutes: a folder may be published meanwhile
         if self._read(_receipt(digest)) != data:
             self.objects.write(_receipt(digest), data)
         self.objects.write(_LATEST, digest.encode() + b"\n")
@@ -309,8 +319,10 @@ class EvidenceStore(RecordFiles):
             held = self._held(key)
             try:
                 before = None if held is None else parse_journal(held.data)
-            except JournalDamaged:  # our copy was hurt here; the box's own is whole, and replaces it
+            except JournalDamaged:  # our copy was hurt here; the box's own is whole, and may be shorter
                 before = None
+                assert held is not None
+                keep(self.objects, f"{SUPERSEDED}/{key}.{sha256_hex(held.data)[:12]}", held.data)
             if before is not None and left < _TRIES - 1 and before.continues(journal):
                 break  # another process wrote a later copy meanwhile
             if before is not None and not journal.continues(before):

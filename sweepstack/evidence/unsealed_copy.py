@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweepstack.core.journal import Journal
+from sweepstack.evidence.kept import log_goes_on, put
 from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.pull_cell import PARTIAL, require_room
 from sweepstack.evidence.unsealed import (
@@ -103,6 +104,7 @@ class _Work:
         before: Mapping[tuple[str, int], Unsealed],
     ) -> None:
         self._channel, self._box, self._generation, self._store = channel, box, generation, store
+        self._before = before
         self._used: dict[str, int] = {}
         for (cell, _), one in before.items():
             self._used[cell] = self._used.get(cell, 0) + one.bytes
@@ -130,7 +132,9 @@ class _Work:
 
     def bring(self, cell: str, attempt: int, files: Files, problem: str, *, ended: bool) -> Unsealed:
         """Copies what fits, and names the rest."""
-        room = MOST_BYTES - self._used.get(cell, 0)
+        before = self._before.get((cell, attempt))
+        used = self._used.get(cell, 0) - (before.bytes if before else 0)
+        room = MOST_BYTES - used
         wanted: Files = []
         left: list[LeftFile] = []
         kept: list[KeptFile] = []
@@ -152,12 +156,14 @@ class _Work:
                 room -= size
         kept += self._files(cell, attempt, wanted, left)
         left.sort(key=lambda file: -file.size)
-        self._used[cell] = self._used.get(cell, 0) + sum(file.size for file in kept)
+        # What was copied while its processes may have gone on, and is not there any more, is still in the evidence.
+        copies = {file.path: file for file in (*(before.files if before else ()), *kept)}
+        self._used[cell] = used + sum(file.size for file in copies.values())
         return Unsealed(
             cell=cell,
             attempt=attempt,
             ended=ended,
-            files=tuple(sorted(kept, key=lambda file: file.path)),
+            files=tuple(sorted(copies.values(), key=lambda file: file.path)),
             left=tuple(left[:NAMED]),
             more=len(left[NAMED:]),
             more_bytes=sum(file.size for file in left[NAMED:]),
@@ -207,8 +213,17 @@ class _Work:
             yield self._keep(cell, attempt, recorded(path), data, 0)
 
     def _keep(self, cell: str, attempt: int, path: str, data: bytes, start: int) -> KeptFile:
-        self._store.objects.write(key_of(self._box, self._generation, cell, attempt, path), data)
-        return KeptFile(path=path, size=len(data), sha256=sha256_hex(data), start=start)
+        before = self._before.get((cell, attempt))
+        known = next((file for file in before.files if file.path == path), None) if before else None
+
+        def goes_on(one: bytes, other: bytes) -> bool:
+            starts = [start if found is data else known.start if known else 0 for found in (one, other)]
+            return log_goes_on((starts[0], one), (starts[1], other))
+
+        key = key_of(self._box, self._generation, cell, attempt, path)
+        there = put(self._store.objects, key, data, goes_on)
+        begins = start if there is data else known.start if known else 0
+        return KeptFile(path=path, size=len(there), sha256=sha256_hex(there), start=begins)
 
 
 def _whole(path: Path, size: int) -> bytes | None:

@@ -35,10 +35,11 @@ def said(tmp_path: Path) -> list[list[str]]:
 
 def test_the_newest_copy_that_reads(tmp_path: Path, file: Path) -> None:
     kept = tmp_path / ".pulumi" / "backups" / "a project" / "t" / "t.17.json"
-    assert said(tmp_path) == [["cp", str(kept), str(file)]]
+    assert said(tmp_path) == [["mv", str(file), f"{file}.broken"], ["cp", str(kept), str(file)]]
     kept.write_text("")
     os.utime(kept, (3000, 3000))
-    assert said(tmp_path) == [["cp", f"{file}.bak", str(file)]]
+    Path(f"{file}.broken").touch()  # of an earlier day
+    assert said(tmp_path) == [["mv", str(file), f"{file}.broken-2"], ["cp", f"{file}.bak", str(file)]]
 
 
 def test_where_no_copy_reads_it_is_put_aside(tmp_path: Path, file: Path) -> None:

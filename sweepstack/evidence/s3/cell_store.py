@@ -194,10 +194,11 @@ class S3Copies:
                 if say:
                     say(file.size)
                 continue
-            if key in there:
+            right = bring(file)
+            if key in there:  # only now: what is wrong there is more than nothing
                 self.objects.remove(key)
                 notes.append(f"{file.path} there was not what the box sealed: put there again")
-            upload(self.objects, key, bring(file), file.sha256, say)
+            upload(self.objects, key, right, file.sha256, say)
             files, sent = files + 1, sent + file.size
         held = self.objects.read(_pointer(cell))
         if held is None or held.data != data:

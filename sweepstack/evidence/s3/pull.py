@@ -28,6 +28,8 @@ class ObjectCopy(BoxFiles):
         if self.settled.holds(self.manifest.cell, manifest_digest(self.data)):
             self._say(self.total)
             return PullResult(self.manifest.cell, "current")
+        if stays := self.later_here():
+            return PullResult(self.manifest.cell, "current", (), (stays,))
         self._tidy_partial()
         done = 0
 

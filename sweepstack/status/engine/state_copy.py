@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 
 from sweepstack.onbox.common.errors import SweepstackError
@@ -15,7 +17,7 @@ _FOLDER = ".pulumi"
 
 def way_back(backend: Callable[[], str], stack: str, project: str) -> str:
     """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads;
-    a folder of its name goes out of the way first.
+    what has its name now goes out of the way first, and is kept.
 
     "" where the file reads, is not there, or can't be looked at from here: the engine's own words say what is wrong.
     `backend` tells the URL, and may raise SweepstackError. Reads only, and no other project's file. What has happened
@@ -37,12 +39,17 @@ def way_back(backend: Callable[[], str], stack: str, project: str) -> str:
 def _command(file: Path, root: Path, stack: str) -> str:
     copies = [file.with_name(f"{file.name}.bak"), *root.glob(f"backups/{file.parent.name}/{stack}/*.json")]
     there = sorted((copy for copy in copies if copy.is_file()), key=lambda copy: copy.stat().st_mtime_ns, reverse=True)
-    away = shlex.join(["mv", str(file), f"{file}.broken"])
+    aside = away(file, "broken")
     good = next((copy for copy in there if _reads(copy)), None)
-    if good is not None:
-        first = f"{away} && " if file.is_dir() else ""
-        return f"{first}{shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
-    return f"{away} && pulumi stack init {stack}    (no copy of it reads; `pulumi up` then adopts the boxes)"
+    if good is not None:  # what does not read may be newer, and is kept
+        return f"{aside} && {shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
+    return f"{aside} && pulumi stack init {stack}    (no copy of it reads; `pulumi up` then adopts the boxes)"
+
+
+def away(path: Path, why: str) -> str:
+    """The command that moves a file or a folder aside, to a name beside it that is free."""
+    names = chain([f"{path}.{why}"], (f"{path}.{why}-{number}" for number in count(2)))
+    return shlex.join(["mv", str(path), next(name for name in names if not os.path.lexists(name))])
 
 
 def _reads(file: Path) -> bool:

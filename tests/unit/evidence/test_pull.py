@@ -389,3 +389,65 @@ def test_a_crash_between_the_two_renames_heals(world: World) -> None:
     assert pull(world, channel).state == "pulled"
     assert channel.fetched == []
     assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def elsewhere(world: World, seed: int, **manifest: int) -> Box:
+    """The first cell was sealed on a second box, too."""
+    box = Box(world, "box-1")
+    world.boxes.append(box)
+    box.launch(*world.cells)
+    box.seal(world.cells[0], outputs(world.folder, seed), **manifest)
+    return box
+
+
+def test_a_box_that_sealed_it_before_takes_no_later_copy_away(world: World) -> None:
+    """The volume of a box that ended is read once more, and the box that sealed it last is gone."""
+    world.run()
+    later = elsewhere(world, 7, retry=1)
+    world.pull()
+    assert world.verify().receipt.verified == 3
+    here = content(world.copy(NAME))
+    assert here == content(later.sealed(NAME))
+    for _ in range(2):
+        (done,) = world.pull(world.box)
+        (note,) = next(result.notes for result in done.results if result.cell == NAME)
+        assert note == "box-0 sealed it before box-1 did, whose copy is here and stays"
+        assert content(world.copy(NAME)) == here
+    assert [path.name for path in (world.store.root / ".superseded").iterdir()] == [f"{NAME}-1"]
+    assert world.verify().receipt.verified == 3
+    later.start(world.cells[0], 2)  # a retry that has sealed nothing yet: this copy is still the result
+    world.pull()
+    assert content(world.copy(NAME)) == here
+
+
+def test_of_two_boxes_that_sealed_it_for_the_same_run_the_copy_that_is_here_stays(world: World) -> None:
+    world.run()
+    world.pull()
+    elsewhere(world, 7)
+    world.pull()
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+    assert not (world.store.root / ".superseded").exists()
+
+
+@pytest.mark.parametrize("hurt", ["a file", "its journal"])
+def test_a_later_copy_that_does_not_count_goes(world: World, hurt: str) -> None:
+    world.run()
+    world.pull(elsewhere(world, 7, retry=1))
+    if hurt == "a file":
+        (world.copy(NAME) / "best.pt").write_bytes(b"x")
+    else:
+        world.store.journal_path("box-1", 1).unlink()
+    world.pull(world.box)
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+    assert (world.store.root / ".superseded" / f"{NAME}-1").is_dir()
+
+
+def test_a_file_that_was_changed_here_is_kept(world: World) -> None:
+    world.run()
+    pull(world)
+    (world.copy(NAME) / "plots/curve.csv").write_bytes(b"9,9\n")
+    result = pull(world)
+    kept = world.store.root / ".superseded" / f"{NAME}-files" / "plots/curve.csv-1"
+    assert kept.read_bytes() == b"9,9\n"
+    assert result.notes == (f"plots/curve.csv here was not what the box sealed, and is kept in {kept}",)
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
