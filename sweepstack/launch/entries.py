@@ -144,6 +144,13 @@ def staying(
     return found
 
 
+def held_words(journal: Journal) -> str:
+    """That cells are held back, for which one, and what ends that."""
+    first = journal.hold[0]
+    ways = f"mend `artifacts` (trains nothing again), or sweepctl retry {first}; then pulumi up"
+    return f"its cells that have not begun wait: {first} left the wrong files. {ways}"
+
+
 def finished(progress: CellProgress | None, retry: int) -> bool:
     """Whether a cell has ended for good, in the retry that is asked for or a later one."""
     if progress is None or progress.retry < retry:

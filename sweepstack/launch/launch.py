@@ -24,6 +24,7 @@ from sweepstack.launch.entries import (
     changes,
     hands_on,
     held_elsewhere,
+    held_words,
     queue_entries,
     refuse_changed,
     staying,
@@ -126,17 +127,11 @@ def launch(
         )
     if spec.lease and runner and not started and not channel.lock_held(box_layout.LEASE_LOCK):
         _spawn(channel, runner, WATCH)  # a queue that is drained, or a runner that an older version started
-    held = "" if started or not any(map(journal.waits, todo.wanted)) else _held_words(journal)
+    held = "" if started or not any(map(journal.waits, todo.wanted)) else held_words(journal)
     notes = tuple(filter(None, (off, waits, held)))
     dropped = tuple(str(drop["cell"]) for drop in todo.drops)
     staying = tuple(sorted(name for name in todo.staying if not started_cell(journal.cells.get(name))))
     return Launched(todo.appended, dropped, todo.waiting, staying, started, by_hand, workers, notes)
-
-
-def _held_words(journal: Journal) -> str:
-    first = journal.hold[0]
-    ways = f"mend `artifacts` (trains nothing again), or sweepctl retry {first}; then pulumi up"
-    return f"its cells that have not begun wait: {first} left the wrong files. {ways}"
 
 
 def _runner_at_work(

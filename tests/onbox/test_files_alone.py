@@ -82,6 +82,21 @@ def test_what_computes_something_else_or_did_not_end_well_is_trained(box: Box) -
     assert [trainings(box, name) for name in "abcd"] == [2, 2, 2, 4]
 
 
+def test_a_file_that_was_put_there_later_is_doubted(box: Box) -> None:
+    """A result is what the job left behind."""
+    ask(box, "model.json", "a", "b")
+    box.set(slots=2)
+    box.run(code=1)
+    (box.home / "cells/a/1/out/model.json").write_text("{}")
+    (box.home / "cells/b/1/out/note.txt").write_text("no artifact")
+    ask(box, "model.json", "a", artifacts=digest_of("once more"))
+    box.run("a", code=1)
+    ask(box, "table.json", "b")
+    box.run("b")
+    doubts = [json.loads((box.sealed(name) / "manifest.json").read_bytes()).get("doubts") for name in "ab"]
+    assert doubts == [["model.json was changed after its try had ended"], None]
+
+
 def test_a_runner_that_is_killed_while_it_seals_them_loses_nothing(box: Box) -> None:
     ask(box, "model.json", "a")
     box.run(code=1)

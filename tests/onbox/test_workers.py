@@ -20,9 +20,10 @@ import pytest
 from sweepstack.cli.commands import worker_ended
 from sweepstack.cli.output import No
 from sweepstack.core.journal import Journal
+from sweepstack.core.records import Cell
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.link_lock import owner_of, standing
 from sweepstack.onbox.common.processes import stat_fields
@@ -107,6 +108,27 @@ def test_they_drain_one_queue_and_none_runs_twice(shared: Shared, workers: int) 
     assert not list(shared.box.control.glob("twice-*"))
     assert all(one.ended for one in shared.journal().workers.values())
     assert shared.start("w0").wait(SECONDS) == 3  # a name is one start of one worker
+
+
+def test_wrong_files_hold_the_cells_for_all_workers_and_one_seals_them_once_mended(shared: Shared) -> None:
+    def ask(file: str) -> None:
+        artifacts = [{"path": file, "load": "json"}]
+        shared.box.set(artifacts=artifacts)
+        for number in range(6):
+            line = shared.box.line(Cell(name=f"c{number}", params={}), "echo 1 > {out}/table.json")
+            shared.box.append({**line, "artifacts": digest_of(artifacts)})
+
+    ask("model.json")
+    assert shared.start("w0").wait(SECONDS) == 1
+    assert shared.start("w1").wait(SECONDS) == 1
+    assert shared.count("cell-started") == {"c0": 1}
+    ask("table.json")
+    for name in ("w2", "w3"):
+        shared.start(name)
+    assert {shared.ended(name) for name in ("w2", "w3")} <= {0, 8}, shared.said()
+    assert shared.sealed() == 6
+    assert set(shared.count("cell-started").values()) == {1}
+    assert shared.count("cell-resealing") == {"c0": 1}
 
 
 def test_cells_of_killed_workers_are_taken_over_and_their_processes_ended(shared: Shared) -> None:

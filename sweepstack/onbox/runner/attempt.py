@@ -191,6 +191,16 @@ class Attempt:
         """Its folders."""
         return Own(self.out, self.scratch, self.checkpoint, since)
 
+    def changed_since_it_ended(self) -> list[str]:
+        """A doubt for each artifact that was changed after its end was recorded (`Left`): a result is what the job
+        left, and not what was put there later."""
+        ended, found = os.stat(self.folder / LEFT).st_ctime_ns, []
+        for artifact in self.spec["artifacts"]:
+            with contextlib.suppress(OSError):
+                if os.stat(self.out / artifact["path"]).st_ctime_ns > ended:
+                    found.append(f"{artifact['path']} was changed after its try had ended")
+        return found
+
     def seconds(self) -> float:
         """Seconds since it began."""
         return time.monotonic() - self.began

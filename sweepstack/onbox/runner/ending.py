@@ -101,7 +101,7 @@ class Endings:
         """Seals what an attempt left that its files alone failed, by the artifacts that are asked for now; or records
         why that is no result either. Nothing is trained. Blocks while files are copied."""
         try:
-            self._seal(attempt, left, resealed=True)
+            self._seal(attempt, left._replace(doubts=(*left.doubts, *attempt.changed_since_it_ended())), resealed=True)
         except RemoteStopped:
             return  # the next runner goes on with it
         except (CellFailure, OSError) as error:

@@ -16,7 +16,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.workdir import NO_CODE
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.launch.entries import finished
+from sweepstack.launch.entries import finished, held_words
 from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
@@ -245,6 +245,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
         if alarm and not seen.stopped:
             op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
+        if any(seen.journal.waits(cell.name) for cell in state.cells):
+            op.warn(f"queue of {state.box_name}: {held_words(seen.journal)}")
         if record is not None and record.phase.at_rest and state.want == "stopped":
             return Seen(inputs, state)
         workers = cache(lambda: _workers(box))  # asked once at most, and only where cells are left
