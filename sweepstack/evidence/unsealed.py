@@ -151,7 +151,10 @@ def dying(store: EvidenceStore, box: str, generation: int, journal: Journal | No
         more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
         words.append(f"all that {', '.join(names[:NAMED])}{more} left without a seal, logs too")
     left = [
-        (file.size, f"{one.cell} {printable(file.path)} {spell_bytes(file.size)}") for one in known for file in one.left
+        (file.size, f"{one.cell} {printable(file.path)} {spell_bytes(file.size)}")
+        for one in known
+        for file in one.left
+        if file.size
     ]
     count = len(left) + sum(one.more for one in known)
     if count:

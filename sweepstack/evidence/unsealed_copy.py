@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sweepstack.core.journal import Journal
 from sweepstack.evidence.kept import log_goes_on, put
@@ -88,8 +88,18 @@ def _write(store: EvidenceStore, box: str, generation: int, brought: Sequence[Un
     store.update_record(record_of(box, generation), UnsealedOfBox, change)
 
 
-Files = list[tuple[str, int]]
-"""Paths inside an attempt's folder, and their bytes."""
+class Left(NamedTuple):
+    """A file that an attempt left: its path inside the attempt's folder, its bytes, and where it is read from on the
+    box; "" where it is none that can be copied, `why`. `linked`: another file may be the same."""
+
+    path: str
+    size: int
+    source: str
+    why: str = ""
+    linked: bool = False
+
+
+Files = list[Left]
 
 
 class _Work:
@@ -121,14 +131,29 @@ class _Work:
         if listing.problem and len(wanted) > 1:  # one attempt with very many files must not hide the others
             return {one: found for one in wanted for found in self.listed([one]).values()}
         found: dict[tuple[str, int], tuple[Files, str]] = {one: ([], listing.problem) for one in wanted}
-        for path, size, _ in listing.files:
+        depth = len(box_layout.CELLS.split("/")) + 2
+
+        def add(path: str, size: int, source: str, why: str = "", linked: bool = False) -> None:
             parts = path.split("/")
-            depth = len(box_layout.CELLS.split("/")) + 2
             one = folders.get("/".join(parts[:depth]))
             inside = "/".join(parts[depth:])
-            if one is not None and (inside == LOG or inside.startswith("out/")):
-                found[one][0].append((inside, size))
+            if one is not None and (inside in (LOG, "out") or inside.startswith("out/")):
+                found[one][0].append(Left(inside, size, source, why, linked))
+
+        for path, size, _ in listing.files:
+            add(path, size, path)
+        for other in self._channel.others(list(folders), seconds=WALK_SECONDS):
+            cell = folders.get("/".join(other.path.split("/")[:depth]), ("", 0))[0]
+            if self._is_of(cell, other.means):
+                add(other.path, other.size, other.means, linked=True)
+            else:
+                add(other.path, 0, "", f"it is {other.what}"[:200])
         return found
+
+    def _is_of(self, cell: str, path: str) -> bool:
+        """Whether a file of the box lies in a folder of this cell."""
+        tier = f"{box_layout.DURABLE}/{self._store.marker.identity}/checkpoints"
+        return path.startswith(tuple(f"{folder}/{cell}/" for folder in (box_layout.CELLS, "scratch/sweep", tier)))
 
     def bring(self, cell: str, attempt: int, files: Files, problem: str, *, ended: bool) -> Unsealed:
         """Copies what fits, and names the rest."""
@@ -138,9 +163,11 @@ class _Work:
         wanted: Files = []
         left: list[LeftFile] = []
         kept: list[KeptFile] = []
-        for path, size in sorted(files, key=lambda file: (file[0] != LOG, file[1], file[0])):
-            told = recorded(path)
-            if path == LOG:
+        for one in sorted(files, key=lambda file: (file.path != LOG, file.linked, file.size, file.path)):
+            path, size, told = one.path, one.size, recorded(one.path)
+            if one.why:
+                left.append(LeftFile(path=told[:_LONGEST_NAME], size=size, why=recorded(one.why)))
+            elif path == LOG:
                 most = max(min(LOG_BYTES, room), LOG_END_BYTES)
                 kept += self._log(cell, attempt, size, most, left)
                 room -= min(size, most)
@@ -152,7 +179,7 @@ class _Work:
                 why = f"{MOST_BYTES >> 20} MiB of a cell are copied from a box"
                 left.append(LeftFile(path=told, size=size, why=why))
             else:
-                wanted.append((path, size))
+                wanted.append(one)
                 room -= size
         kept += self._files(cell, attempt, wanted, left)
         left.sort(key=lambda file: -file.size)
@@ -189,22 +216,21 @@ class _Work:
         if not wanted:
             return
         # Twice: once on the way, once in its place.
-        require_room(self._store, 2 * sum(size for _, size in wanted), f"what {cell} left")
+        require_room(self._store, 2 * sum(one.size for one in wanted), f"what {cell} left")
         self.close()
         self._folder.mkdir(parents=True)
-        base = box_layout.attempt_dir(cell, attempt)
-        targets = {path: self._folder / str(number) for number, (path, _) in enumerate(wanted)}
+        targets = [self._folder / str(number) for number in range(len(wanted))]
         try:
-            self._channel.fetch_many([(f"{base}/{path}", target) for path, target in targets.items()])
+            self._channel.fetch_many([(one.source, target) for one, target in zip(wanted, targets, strict=True)])
         except Unreachable:
             raise
         except (PlatformError, OSError):
             pass  # one of them can't be read: they are asked for one by one
-        for path, size in wanted:
-            data = _whole(targets[path], size)
+        for (path, size, source, *_), target in zip(wanted, targets, strict=True):
+            data = _whole(target, size)
             if data is None:
                 try:
-                    data = self._channel.read(f"{base}/{path}", limit=size)
+                    data = self._channel.read(source, limit=size)
                 except Unreachable:
                     raise
                 except (PlatformError, OSError) as error:

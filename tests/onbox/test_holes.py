@@ -57,6 +57,18 @@ def test_pages_between_holes_are_written_alone(tmp_path: Path) -> None:
     assert (tmp_path / "copy").stat().st_blocks * 512 <= 8 * (holes.LEAST + 8192)
 
 
+@pytest.mark.parametrize("size", [0, 1, holes.LEAST - 1, holes.LEAST, 3 * holes.LEAST + 7, holes.CHUNK])
+@pytest.mark.parametrize("full", [(), (0,), (-1,), (0, -1), (holes.LEAST,), (70_000, 140_000)])
+def test_the_parts_of_a_chunk_are_all_of_it(size: int, full: tuple[int, ...]) -> None:
+    chunk = bytearray(size)
+    for at in full:
+        if -size <= at < size:
+            chunk[at] = 1
+    parts = list(holes.runs(chunk))
+    assert b"".join(bytes(end - begin) if blank else chunk[begin:end] for blank, begin, end in parts) == chunk
+    assert [begin for _, begin, _ in parts] == [0, *(end for _, _, end in parts)][: len(parts)]
+
+
 def test_a_place_without_holes_gets_the_zeros() -> None:
     class Flat(io.BytesIO):
         def truncate(self, size: int | None = None) -> int:

@@ -342,7 +342,7 @@ def test_a_file_that_a_disk_can_not_read_is_doubted(box: Box) -> None:
     script = """
         inner = sealing.open_source
         class Bad(sealing.FileIO):
-            def read(self, size=-1):
+            def readinto(self, room):
                 raise OSError(5, "Input/output error")
         def broken(source):
             return Bad(source.file, "rb") if source.path == "bad" else inner(source)

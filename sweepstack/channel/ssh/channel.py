@@ -21,7 +21,7 @@ from sweepstack.channel.ssh.link import MOST_ANSWER, Link
 from sweepstack.channel.ssh.links import Links, shared
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.agent import MOST_READ
-from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, SshEndpoint, safe_parts
+from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other, SshEndpoint, safe_parts
 from sweepstack.onbox.agent.file_writes import CHUNK, open_target
 from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.canonical import fsync_directory
@@ -172,6 +172,18 @@ class SshChannel:
         ):
             self._nonsense()
         return Listing(files, problem)
+
+    def others(self, folders: Sequence[str], *, limit: int = 10_000, seconds: float = 5.0) -> list[Other]:
+        for folder in folders:
+            safe_parts(folder)
+        found = self._ask("others", deadline=seconds + 60, folders=list(folders), limit=limit, seconds=seconds)
+        try:
+            others = [Other(str(path), str(what), str(means), self._count(size)) for path, what, means, size in found]
+            for one in others:
+                safe_parts(one.path), one.means and safe_parts(one.means)
+        except (TypeError, ValueError, PlatformError):
+            self._nonsense()
+        return others
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
         safe_parts(path)

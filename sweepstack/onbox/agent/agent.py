@@ -85,7 +85,7 @@ class Wire:
             self.announced -= size
             yield chunk
 
-    def send(self, kind: bytes, data: bytes) -> None:
+    def send(self, kind: bytes, data: bytes | bytearray) -> None:
         self.send_raw(framed(kind, data))
 
     def send_raw(self, frames: bytes | bytearray) -> None:
@@ -111,7 +111,7 @@ class Wire:
         return found
 
 
-def framed(kind: bytes, data: bytes) -> bytes:
+def framed(kind: bytes, data: bytes | bytearray) -> bytes:
     return HEADER.pack(kind, len(data)) + data
 
 
@@ -218,6 +218,10 @@ class Agent:
         listing = self.channel.walk(folders, skip=skip, limit=limit, seconds=seconds)
         return {"files": listing.files, "problem": listing.problem}
 
+    def do_others(self, folders: list[str], limit: int, seconds: float) -> list[tuple[str, str, str, int]]:
+        found = self.channel.others(folders, limit=limit, seconds=seconds)
+        return [(one.path, one.what, one.means, one.size) for one in found]
+
     def do_fetch(self, path: str, offset: int) -> int:
         """Answers twice: first the file's size, and at the end that all was sent."""
         with self.channel.open_file(path) as handle:
@@ -225,17 +229,21 @@ class Agent:
             done = offset if offset <= size else 0
             self.wire.answer({"size": size})
             handle.seek(done)
+            room = bytearray(min(CHUNK, size))
             while done < size:
-                chunk = handle.read(min(CHUNK, size - done))
+                chunk = holes.read_into(handle, room)
+                if len(chunk) > size - done:  # it grows
+                    chunk = chunk[: size - done]
                 if not chunk:
                     raise Unreachable(
                         f"{path} on {self.channel.native_id} shrank while it was copied: {done:,} of {size:,} bytes "
                         f"are here, and are not taken for the whole; pull again"
                     )
-                if holes.is_blank(chunk):
-                    self.wire.send_raw(HEADER.pack(b"Z", len(chunk)))
-                else:
-                    self.wire.send(b"D", chunk)
+                for blank, begin, end in holes.runs(chunk):
+                    if blank:
+                        self.wire.send_raw(HEADER.pack(b"Z", end - begin))
+                    else:
+                        self.wire.send(b"D", chunk if end - begin == len(chunk) else chunk[begin:end])
                 done += len(chunk)
         return size
 

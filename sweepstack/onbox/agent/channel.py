@@ -62,6 +62,17 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Other:
+    """What is neither a file nor a folder. `what`: a socket, a pipe, or what the link leads to, for people. `means`:
+    the regular file of the box that a link leads to, by its own path, with `size` bytes; "" where it leads to none."""
+
+    path: str
+    what: str
+    means: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True)
 class BoxProcess:
     """A live process of a box, found by its environment or its ancestors. Zombies are not live."""
 
@@ -121,6 +132,10 @@ class Channel(Protocol):
         `skip`: folders (box-relative, shell patterns) that are left out. A missing folder counts as empty. Files that
         can't be read, more than `limit` files, or more than `seconds` give a `problem`. Raises Unreachable.
         """
+        ...
+
+    def others(self, folders: Sequence[str], *, limit: int = 10_000, seconds: float = 5.0) -> list[Other]:
+        """What else is below `folders`: links, sockets, pipes, `limit` of them at most. Raises Unreachable."""
         ...
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:

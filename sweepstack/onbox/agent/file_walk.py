@@ -29,6 +29,8 @@ class Walk:
         self._seen: set[tuple[int, int]] = set()
         self._problems: list[str] = []
         self._looks = 0
+        self.others: list[tuple[str, str, int]] = []
+        """What is neither a file nor a folder: its path in the listing, its own path, its mode."""
 
     def below(self, root: Path, name: str) -> None:
         """Adds the files below `root`; `name` is its path in the listing. Raises FileNotFoundError,
@@ -79,6 +81,8 @@ class Walk:
                     return False
                 self._seen.add((status.st_dev, status.st_ino))
             self._files.append((path, status.st_size, status.st_ctime))
+        elif len(self.others) < self._limit:
+            self.others.append((path, entry.path, status.st_mode))
         return False
 
     def _over(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
-from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, safe_parts
+from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other, safe_parts
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
 from sweepstack.onbox.agent.file_writes import CHUNK, appear, append_lines, copy_in, open_target
 from sweepstack.onbox.common import holes, locks, processes, run_process
@@ -97,14 +97,40 @@ class LocalChannel:
     def walk(
         self, folders: Sequence[str], *, skip: Sequence[str] = (), limit: int = 100_000, seconds: float = 5.0
     ) -> Listing:
+        return self._walked(folders, Walk(skip, limit, time.monotonic() + seconds)).listing()
+
+    def others(self, folders: Sequence[str], *, limit: int = 10_000, seconds: float = 5.0) -> list[Other]:
+        look = self._walked(folders, Walk((), limit, time.monotonic() + seconds))
+        return [self._other(path, place, mode) for path, place, mode in look.others]
+
+    def _walked(self, folders: Sequence[str], look: Walk) -> Walk:
         self._must_exist()
-        look = Walk(skip, limit, time.monotonic() + seconds)
         for folder in folders:
             try:
                 look.below(self._locate(folder), folder)
             except _NOT_THERE:
                 self._must_exist()
-        return look.listing()
+        return look
+
+    def _other(self, path: str, place: str, mode: int) -> Other:
+        if not stat.S_ISLNK(mode):
+            return Other(path, "a socket" if stat.S_ISSOCK(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device")
+        what, real = "a link", os.path.realpath(place)
+        with contextlib.suppress(OSError):
+            what = f"a link to {os.readlink(place)}"
+            status = os.stat(real)
+            means = self._named(real) if stat.S_ISREG(status.st_mode) else ""
+            return Other(path, what, means, status.st_size if means else 0)
+        return Other(path, what)
+
+    def _named(self, real: str) -> str:
+        """The path on the box of a file, which is given without links; "" where it is not on it."""
+        bases = [("/".join(mount), str(content)) for mount, content in self._mounts.items()]
+        for name, base in [*bases, ("", str(self._root))] if self._root is not None else bases:
+            inside = os.path.relpath(real, os.path.realpath(base))
+            if not inside.startswith(".."):
+                return f"{name}/{inside}" if name else inside
+        return ""
 
     def fetch(self, path: str, target: Path, progress: Callable[[int], None] | None = None) -> None:
         say = progress or _silent
@@ -118,9 +144,12 @@ class LocalChannel:
             source.seek(done)
             if done:
                 say(done)
+            room = bytearray(min(CHUNK, max(expected, 1)))
             while done < expected:
                 with self._answering(path):
-                    chunk = source.read(min(CHUNK, expected - done))
+                    chunk = holes.read_into(source, room)
+                if len(chunk) > expected - done:  # it grows
+                    chunk = chunk[: expected - done]
                 if not chunk:
                     raise Unreachable(
                         f"{path} on {self.native_id} shrank while it was copied: {done:,} of {expected:,} bytes are "

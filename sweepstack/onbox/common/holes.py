@@ -10,9 +10,10 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Union
 
 CHUNK = 1 << 20
+Chunk = Union[bytes, bytearray]
 LEAST = 1 << 16
 """Bytes. Shorter runs of zeros are written: a hole saves little there."""
 _ZEROS = bytes(CHUNK)
@@ -24,7 +25,7 @@ def is_sparse(status: os.stat_result) -> bool:
     return status.st_blocks * 512 < status.st_size
 
 
-def is_blank(chunk: bytes) -> bool:
+def is_blank(chunk: Chunk) -> bool:
     """Whether these bytes are zeros, enough of them for a hole."""
     size = len(chunk)
     return size >= LEAST and not (chunk[0] or chunk[-1]) and chunk == (_ZEROS if size == CHUNK else bytes(size))
@@ -35,25 +36,50 @@ def zeros(size: int) -> bytes:
     return _ZEROS if size == CHUNK else bytes(size)
 
 
-def write(file: IO[bytes], chunk: bytes) -> int:
-    """Writes at the end of a file, holes in the place of zeros: how many bytes were written. Raises OSError."""
+def read_into(file: Any, room: bytearray) -> Chunk:
+    """The next bytes of a file, as many as `room` has at most: `room` itself where it is full, since a new one each
+    time takes longer than to read a hole. Empty at the end."""
+    count = file.readinto(room)
+    return room if count == len(room) else bytes(room[:count])
+
+
+def runs(chunk: Chunk) -> Iterator[tuple[bool, int, int]]:
+    """Its parts, in order: whether one is zeros, where it begins and ends. Zeros begin at multiples of LEAST."""
+    size = len(chunk)
     if is_blank(chunk):
-        return 0 if _skip(file, len(chunk)) else file.write(chunk)
-    written = begin = 0
-    for at, end in _blanks(chunk):
-        written += file.write(chunk[begin:at])
-        written += 0 if _skip(file, end - at) else file.write(chunk[at:end])
-        begin = end
-    return written + file.write(chunk[begin:] if begin else chunk)
+        yield True, 0, size
+        return
+    begin, blank = 0, False
+    for at in range(0, size - LEAST + 1, LEAST):
+        now = not (chunk[at] or chunk[at + LEAST - 1]) and is_blank(chunk[at : at + LEAST])
+        if now != blank:
+            if begin < at:
+                yield blank, begin, at
+            begin, blank = at, now
+    rest = size // LEAST * LEAST
+    if blank and begin < rest < size:
+        yield True, begin, rest
+        begin, blank = rest, False
+    if begin < size:
+        yield blank, begin, size
+
+
+def write(file: IO[bytes], chunk: Chunk) -> int:
+    """Writes at the end of a file, holes in the place of zeros: how many bytes were written. Raises OSError."""
+    written = 0
+    for blank, begin, end in runs(chunk):
+        if not (blank and _skip(file, end - begin)):
+            written += file.write(chunk if end - begin == len(chunk) else chunk[begin:end])
+    return written
 
 
 def copy_file(source: Path, target: Path, hashed: Any = None) -> None:
     """Copies the bytes of a file into a new or an emptied one, and leaves its holes out. `hashed` (of hashlib) gets
     them, too. Raises OSError."""
     with open(source, "rb", buffering=0) as reader, open(target, "wb") as writer:
-        sparse = is_sparse(os.fstat(reader.fileno()))
+        sparse, room = is_sparse(os.fstat(reader.fileno())), bytearray(CHUNK)
         while True:
-            chunk = reader.read(CHUNK)
+            chunk = read_into(reader, room)
             if not chunk:
                 return
             if hashed is not None:
@@ -62,20 +88,6 @@ def copy_file(source: Path, target: Path, hashed: Any = None) -> None:
                 write(writer, chunk)
             else:
                 writer.write(chunk)
-
-
-def _blanks(chunk: bytes) -> Iterator[tuple[int, int]]:
-    """Where zeros begin and end in it, in steps of LEAST."""
-    begin = -1
-    for at in range(0, len(chunk) - LEAST + 1, LEAST):
-        blank = not (chunk[at] or chunk[at + LEAST - 1]) and is_blank(chunk[at : at + LEAST])
-        if blank and begin < 0:
-            begin = at
-        elif not blank and begin >= 0:
-            yield begin, at
-            begin = -1
-    if begin >= 0:
-        yield begin, len(chunk) // LEAST * LEAST
 
 
 def _skip(file: IO[bytes], size: int) -> bool:

@@ -374,10 +374,10 @@ def copy(source: Source, target: Path) -> tuple[int, str, int]:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise CellFailure(f"{source.path!r} is no regular file any more")
-        sparse = holes.is_sparse(before)
+        sparse, room = holes.is_sparse(before), bytearray(min(before.st_size + 1, CHUNK))
         while size <= before.st_size:  # not further: a process may append faster than this copies
             try:
-                chunk = reader.read(CHUNK)
+                chunk = holes.read_into(reader, room)
             except OSError as error:
                 raise Unread(error) from error
             if not chunk:

@@ -157,6 +157,24 @@ def test_a_walk_lists_files_once_and_says_what_is_missing(channel: Channel, worl
     assert (len(short.files), short.problem) == (2, "more than 2 files")
 
 
+def test_what_is_no_file_is_told_by_itself(channel: Channel, world: World) -> None:
+    channel.write("data/a/one", b"12345")
+    channel.write("mnt/durable/deep/kept", b"123")
+    here = world.root / "data/a"
+    (here / "inside").symlink_to("one")
+    (here / "tier").symlink_to("../../mnt/durable/deep/kept")
+    (here / "outside").symlink_to("/etc/passwd")
+    (here / "nothing").symlink_to("nothing")
+    os.mkfifo(here / "pipe")
+    assert {(one.path, one.what, one.means, one.size) for one in channel.others(["data/a", "data/missing"])} == {
+        ("data/a/inside", "a link to one", "data/a/one", 5),
+        ("data/a/tier", "a link to ../../mnt/durable/deep/kept", "mnt/durable/deep/kept", 3),
+        ("data/a/outside", "a link to /etc/passwd", "", 0),
+        ("data/a/nothing", "a link to nothing", "", 0),
+        ("data/a/pipe", "a pipe", "", 0),
+    }
+
+
 def test_a_fetched_file_shares_nothing_with_its_source(channel: Channel, world: World, tmp_path: Path) -> None:
     content = os.urandom(3 << 20)
     channel.write("mnt/durable/weights", content)

@@ -194,6 +194,50 @@ def test_a_name_in_a_journal_that_is_no_cell_name_leads_nowhere(world: World) ->
     assert bring(world) == []
 
 
+def test_what_links_mean_is_copied_where_it_is_the_cells(world: World) -> None:
+    """The file that a failed try had trained into its scratch died with the box: only its log was copied."""
+    box, cell = world.box, world.cells[1]
+    tier = f"{box_layout.DURABLE}/{world.store.marker.identity}/checkpoints"
+    for path in (f"scratch/sweep/{cell.name}/1/t", f"{tier}/{cell.name}/v/c", f"scratch/sweep/{NAME}/1/t", "data/x"):
+        (box.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (box.root / path).write_text(path)
+    folder = attempt(box, cell, 1, {"log.txt": b"boom", "out/e9": b"nine", "out/step/w": b"w"})
+    targets = {
+        "model": box.root / f"scratch/sweep/{cell.name}/1/t",
+        "best": box.root / f"{tier}/{cell.name}/v/c",
+        "last": "e9",
+        "of-another": box.root / f"scratch/sweep/{NAME}/1/t",
+        "of-the-box": box.root / "data/x",
+        "users": "/etc/passwd",
+        "latest": "step",
+        "loop": "loop",
+        "odd": os.fsdecode(b"no\377where"),
+    }
+    for name, target in targets.items():
+        (folder / "out" / name).symlink_to(target)
+    os.mkfifo(folder / "out/pipe")
+    fail(box, cell, 1)
+    (found,) = bring(world)
+    held = {
+        file.path: unsealed.read(world.store, of_cell(world.store, cell.name)[0], file.path) for file in found.files
+    }
+    assert held == {
+        "log.txt": b"boom",
+        "out/best": f"{tier}/{cell.name}/v/c".encode(),
+        "out/e9": b"nine",
+        "out/last": b"nine",
+        "out/model": f"scratch/sweep/{cell.name}/1/t".encode(),
+        "out/step/w": b"w",
+    }
+    why = {file.path: file.why for file in found.left}
+    assert why.keys() == {
+        f"out/{name}" for name in ("of-another", "of-the-box", "users", "latest", "loop", "odd", "pipe")
+    }
+    assert why["out/users"] == "it is a link to /etc/passwd"
+    assert (why["out/pipe"], why["out/loop"]) == ("it is a pipe", "it is a link to loop")
+    assert unsealed.dying(world.store, box.name, box.generation, box.journal, dead=False) == ""
+
+
 def test_a_record_reads_as_it_was_written(world: World) -> None:
     box, (cell, *_) = world.box, world.cells
     attempt(box, cell, 1, {"log.txt": b"x"})
