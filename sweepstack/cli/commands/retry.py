@@ -215,7 +215,7 @@ def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Cho
         salt=salt,
         set_of=set_of,
         code=progress.code if progress else None,
-        manifest=sealed,
+        manifest=sealed or (before.manifest if before else None),
         by=who(),
         at=datetime.now(UTC).replace(microsecond=0),
         reason=choice.reason,

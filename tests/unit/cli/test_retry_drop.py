@@ -112,6 +112,31 @@ def retried(world: World) -> str:
     return receipt
 
 
+def test_a_second_retry_knows_the_copy_that_the_first_one_was_for(world: World) -> None:
+    """It was forgotten: with its box gone, `up` took that copy for the result, and ran nothing."""
+    retried(world)
+    manifest = on_record(world.store)["lr0.1"].manifest
+    assert world.run("retry", "lr0.1").code == 0
+    found = on_record(world.store)["lr0.1"]
+    assert (found.retry, found.salt, found.manifest) == (2, 1, manifest)
+    assert world.run("retry", "lr0.1", "--json").json["cells"][0]["waits"] is True
+
+
+def test_a_copy_that_its_box_doubts_runs_again_from_nothing(world: World) -> None:
+    box, _ = world.full()
+    box.seal("lr0.1", schema=2, doubts=["a process still wrote to t.csv"])
+    assert world.run("pull").code == 0
+    assert world.run("verify").code == 1
+    assert by_name(world.run("status", "--json").json["cells"])["lr0.1"]["state"] == "suspect"
+    for words in (("lr0.1",), ("--failed",), ("lr0.1", "--from-start")):
+        result = world.run("retry", *words, "--json")
+        assert result.code == 0, result
+        assert [cell["name"] for cell in result.json["cells"]] == ["lr0.1"]
+    found = on_record(world.store)["lr0.1"]
+    assert (found.retry, found.salt) == (1, 1)
+    assert found.manifest is not None
+
+
 @pytest.mark.parametrize("verified_again", [False, True])
 def test_the_verified_copy_stays_the_result_and_the_box_stays_locked(world: World, verified_again: bool) -> None:
     """Seen: status said only `failed`, `results` `missing`, and no command took the earlier copy back."""
