@@ -59,7 +59,7 @@ def copied(receipt: Receipt, births: Iterable[Birth], prices: Mapping[str, float
     alone whose bytes are billed. A copy that was made twice counts once."""
     sizes: dict[tuple[str, int], int] = {}
     for cell in receipt.cells:
-        if cell.state == "verified" and cell.box is not None and cell.generation is not None:
+        if cell.has_result and cell.box is not None and cell.generation is not None:
             key = (cell.box, cell.generation)
             sizes[key] = sizes.get(key, 0) + sum(file.size for file in cell.files)
     known = {(one.box, one.generation): one.native_id for one in births if one.native_id in prices}

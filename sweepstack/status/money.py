@@ -110,7 +110,7 @@ def _leases(snapshot: Snapshot) -> Iterator[str]:
 def _pulls(snapshot: Snapshot) -> Iterator[str]:
     """What it costs to pull what is sealed and not verified here, where the bytes that leave a box are billed."""
     known = snapshot.receipt.cells if snapshot.receipt else ()
-    here = frozenset(cell.name for cell in known if cell.state == "verified" and cell.name not in snapshot.broken)
+    here = frozenset(cell.name for cell in known if cell.has_result and cell.name not in snapshot.broken)
     for one in snapshot.box_snapshots:
         if one.gone or one.journal is None or one.box.native_id not in snapshot.egress:
             continue

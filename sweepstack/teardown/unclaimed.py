@@ -274,7 +274,7 @@ def _sealed(receipt: Receipt | None, box: str, generation: int) -> dict[str, _Se
             frozenset(file.path for file in cell.files if file.role == "artifact"),
         )
         for cell in (receipt.cells if receipt else ())
-        if cell.state == "verified" and (cell.box, cell.generation) == (box, generation)
+        if cell.has_result and (cell.box, cell.generation) == (box, generation)
     }
 
 
