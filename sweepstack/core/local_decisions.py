@@ -20,6 +20,8 @@ from sweepstack.onbox.common.canonical import canonical_json, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
 
 ABANDONED, TAKEN_BACK = "abandoned", "taken back"
+REVOKED_ALL = "approve --revoke"
+"""The reason of a line by which no approval counts that was given until then, of whatever kind."""
 
 
 class Decision(Record):

@@ -91,27 +91,6 @@ def take_back(facts: BoxFacts, by: str, reason: str) -> None:
         record_decision(standing.model_copy(update=changes))
 
 
-def revoke_here(facts: BoxFacts, *, platform: str, stack: str, by: str, at: datetime) -> None:
-    """Records on this computer, too, that no approval of the box counts that was given at `at` or before: the state may
-    still hold an abandonment when the evidence can't be read. Raises SweepstackError."""
-    record_decision(
-        Decision(
-            what=TAKEN_BACK,
-            by=by,
-            at=at.replace(microsecond=0),
-            reason="approve --revoke",
-            platform=platform,
-            native_id=facts.native_id,
-            verb=VERB,
-            box=facts.name,
-            account=facts.account,
-            stack=stack,
-            identity=facts.identity,
-            evidence=facts.evidence,
-        )
-    )
-
-
 def _on_this_computer(facts: BoxFacts) -> Approval | None:
     known = _standing(facts)
     if known is None or known.expires is None:

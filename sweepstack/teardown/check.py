@@ -24,13 +24,13 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
 from sweepstack.teardown import unclaimed
+from sweepstack.teardown.approval import Subject, begun, judge_approval
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
-from sweepstack.teardown.policy_check import ask_policy, binds
+from sweepstack.teardown.policy_check import binds
 from sweepstack.teardown.receipt_check import receipt_problems
-from sweepstack.teardown.revocation import abandonment_problem, revocation_problem
-from sweepstack.teardown.signatures import signature_problems, sweep_of
+from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.unclaimed import Unclaimed
 
 if TYPE_CHECKING:
@@ -150,27 +150,14 @@ def may_end(
         if seen.existence is Existence.UNKNOWN and seen.note:
             verdict.reasons.append(f"what is on it now is not known: {seen.note}")
         return verdict
-    sweep = sweep_of(facts, store)
-    problems = approval_problems(facts, approval) or signature_problems(approval, sweep, None, at=now)
-    if problems:
-        verdict.reasons[:0] = problems
-        return verdict
-    given_up = any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, facts.verb) for a in approval.abandon)
-    if given_up:
-        revoked = "" if given_now else abandonment_problem(store, approval, facts.native_id, facts.identity)
-    else:
-        revoked = revocation_problem(store, approval) if store else ""
-    expiry = expiry_problem(facts, approval, store, now)
-    if expiry or revoked:
-        verdict.reasons.insert(0, expiry or revoked)
-        return verdict
-    policy = ask_policy(binds(facts, store), sweep, approval, given_up=given_up, now=now, given_now=given_now)
-    verdict.unsigned = policy.unsigned
-    if policy.problems:
-        verdict.reasons[:0] = policy.problems
+    subject = Subject("box", facts.name, facts.native_id, facts.verb, sweep_of(facts, store))
+    judged = judge_approval(subject, approval, store, lambda: binds(facts, store), now=now, given_now=given_now)
+    verdict.unsigned = judged.unsigned
+    if judged.problems:
+        verdict.reasons[:0] = judged.problems
         return verdict
     verdict.approved = True
-    if given_up:
+    if judged.given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     if store is None or verdict.reasons:
@@ -184,8 +171,9 @@ def may_end(
         return verdict
     if launch is None:
         return _unless_unclaimed(_nothing_launched(store, facts, seen, verdict), facts, approval)
-    begun = _begun(store, facts, approval)
-    problems = receipt_problems(store, facts, approval, launch, seen, teardown_begun=begun, full=full)
+    problems = receipt_problems(
+        store, facts, approval, launch, seen, teardown_begun=begun(store, facts.native_id, approval), full=full
+    )
     if problems:
         verdict.reasons[:0] = problems
         verdict.cells = [_unless_damaged(line, problems) for line in verdict.cells]
@@ -223,43 +211,6 @@ def _unless_unclaimed(verdict: Verdict, facts: BoxFacts, approval: Approval) -> 
         verdict.allowed, verdict.way, verdict.held_by_unclaimed = False, None, True
         verdict.reasons.insert(0, reason)
     return verdict
-
-
-def approval_problems(facts: BoxFacts, approval: Approval) -> list[str]:
-    """Why this approval is not for this box, verb and native id."""
-    expected = Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed)
-    if approval.waivers_digest != expected:
-        return ["the waivers of the approval were edited after it was given"]
-    for_box = [action for action in approval.actions if action.box == facts.name]
-    if not for_box:
-        return ["the approval does not name this box"]
-    if not any(action.native_id == facts.native_id for action in for_box):
-        return [f"the approval is for {for_box[0].native_id}, and this box is {facts.native_id}"]
-    if not any(action.verb == facts.verb and action.native_id == facts.native_id for action in for_box):
-        return [f"the approval allows {for_box[0].verb}, not {facts.verb}"]
-    return []
-
-
-def expiry_problem(facts: BoxFacts, approval: Approval, store: EvidenceStore | None, now: datetime) -> str:
-    """Why the approval has expired; "" while it holds. A teardown that has begun may be finished after the expiry."""
-    if now < approval.ends:
-        return ""
-    if store and _begun(store, facts, approval):
-        return ""
-    return f"the approval expired at {approval.ends:%Y-%m-%d %H:%M} UTC"
-
-
-def _begun(store: EvidenceStore, facts: BoxFacts, approval: Approval) -> bool:
-    """Whether a teardown by this approval's receipt has begun for this native id: then it may be finished. It includes
-    stopping the runner, which the journal records. If it began after the approval had expired, it belongs to another
-    approval: abandonments have no receipt to tell them apart."""
-    try:
-        teardown = store.teardown()
-    except EvidenceError:
-        return False
-    if teardown is None or teardown.begun_at > approval.ends:
-        return False
-    return teardown.receipt == approval.receipt and facts.native_id in teardown.native_ids
 
 
 def _unless_damaged(line: CellLine, problems: list[str]) -> CellLine:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime
 
-from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, decisions
+from sweepstack.core.local_decisions import ABANDONED, REVOKED_ALL, TAKEN_BACK, Decision, decisions
 from sweepstack.core.records import Approval, Digest, Record
 from sweepstack.evidence.records import RecordFiles
 from sweepstack.onbox.common.canonical import digest_of
@@ -34,8 +34,27 @@ def approval_digest(approval: Approval) -> str:
     return digest_of(approval.unsigned)
 
 
-def revocation_problem(store: RecordFiles, approval: Approval) -> str:
-    """Why this approval counts no more; "" if it counts. If the record can't be read, that is a reason, too."""
+def revocation_problem(
+    store: RecordFiles | None, approval: Approval, native_id: str, identity: str, *, given_up: bool
+) -> str:
+    """Why this approval of the end of a box or volume counts no more; "" if it counts. If the record can't be read,
+    that is a reason, too. `store`: None if the evidence can't be opened: what needs evidence is refused for that.
+
+    What was revoked on this computer counts whatever the evidence says: it may have been put back to an earlier day.
+    `given_up`: the approval abandons this one, which needs no evidence. Where the list there can't be read, it counts
+    only if it was given on this computer since then: it is younger than all that the list says.
+    """
+    here = [known for known in _here(native_id) if known.identity == identity]
+    for one in here:
+        if one.what == TAKEN_BACK and one.at >= approval.at and (given_up or one.reason == REVOKED_ALL):
+            return _revoked(one)
+    problem = _on_record(store, approval) if store is not None else ""
+    if problem and given_up and store is not None and not readable(store):
+        return "" if any(one.what == ABANDONED and one.unread and one.at == approval.at for one in here) else problem
+    return problem
+
+
+def _on_record(store: RecordFiles, approval: Approval) -> str:
     try:
         found = store.record(REVOKED, Revocation)
     except EvidenceDamaged as error:
@@ -45,26 +64,6 @@ def revocation_problem(store: RecordFiles, approval: Approval) -> str:
     if found is None or (approval.at > found.at and approval_digest(approval) not in found.approvals):
         return ""
     return _revoked(found)
-
-
-def abandonment_problem(store: RecordFiles | None, approval: Approval, native_id: str, identity: str) -> str:
-    """The same for an approval that gives this one box up, which needs no evidence.
-
-    Without evidence, this computer's record says what was revoked. If there is evidence and its list can't be read, an
-    abandonment counts only if it was given on this computer since then: it is younger than all that the list says.
-    """
-    problem = ""
-    if store is not None:
-        problem = revocation_problem(store, approval)
-        if not problem or readable(store):
-            return problem
-    here = [known for known in _here(native_id) if known.identity == identity]
-    revoked = next((one for one in here if one.what == TAKEN_BACK and one.at >= approval.at), None)
-    if revoked is not None:
-        return _revoked(revoked)
-    if any(one.what == ABANDONED and one.unread and one.at == approval.at for one in here):
-        return ""
-    return problem
 
 
 def readable(store: RecordFiles) -> bool:

@@ -27,11 +27,10 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
+from sweepstack.teardown.approval import Subject, judge_approval
 from sweepstack.teardown.approvals_on_record import approvals_on_record
 from sweepstack.teardown.box_facts import in_entry
-from sweepstack.teardown.policy_check import ask_policy, binding, births_in, orphan_problems
-from sweepstack.teardown.revocation import revocation_problem
-from sweepstack.teardown.signatures import signature_problems
+from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
 
@@ -160,17 +159,17 @@ def may_delete(
     if approval is None:
         verdict.reasons += ["not approved", *seen.alive]
         return verdict
-    now = now or datetime.now(UTC)
-    problem = approval_problem(facts, approval, now) or _revoked(volume, approval) or _unsigned(facts, approval, now)
-    if problem:
-        verdict.reasons.append(problem)
-        return verdict
-    given_up = abandoned(facts, approval)
-    policy = ask_policy(policies(volume), stack_of(facts), approval, given_up=given_up, now=now, given_now=given_now)
-    verdict.reasons += seen.alive
-    verdict.reasons += policy.problems
-    verdict.unsigned = policy.unsigned
-    if not verdict.reasons and given_up:
+    judged = judge_approval(
+        subject_of(facts),
+        approval,
+        volume.evidence.usable,
+        lambda: policies(volume),
+        now=now or datetime.now(UTC),
+        given_now=given_now,
+    )
+    verdict.reasons += [*judged.problems, *seen.alive]
+    verdict.unsigned = judged.unsigned
+    if not verdict.reasons and judged.given_up:
         verdict.allowed, verdict.way = True, "abandoned"
         return verdict
     verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(volume, approval, seen, survey, full=full)]
@@ -179,21 +178,9 @@ def may_delete(
     return verdict
 
 
-def approval_problem(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
-    """Why this approval is not for the end of this volume now; empty when it is."""
-    if approval.waivers_digest != Approval.digest_waivers(approval.waive, approval.abandon, approval.unclaimed):
-        return "the waivers of the approval were edited after it was given"
-    named = [action for action in approval.actions if action.box == facts.name]
-    if not named:
-        return "the approval does not name this volume"
-    ours = [action for action in named if action.native_id == facts.native_id]
-    if not ours:
-        return f"the approval is for {named[0].native_id}, and this volume is {facts.native_id}"
-    if not any(action.verb == VERB for action in ours):
-        return f"the approval allows {ours[0].verb}, not {VERB}"
-    if now >= approval.ends:
-        return f"the approval expired at {approval.ends:%Y-%m-%d %H:%M} UTC"
-    return ""
+def subject_of(facts: VolumeFacts) -> Subject:
+    """The volume as an approval of its end has to name it."""
+    return Subject("volume", facts.name, facts.native_id, VERB, stack_of(facts))
 
 
 def policies(volume: VolumeContext) -> tuple[Binding, ...]:
@@ -215,26 +202,9 @@ def orphan_policy(
     return orphan_problems(binds, identity, given, given_up=given_up, now=now)
 
 
-def _revoked(volume: VolumeContext, approval: Approval) -> str:
-    try:
-        return revocation_problem(volume.store, approval)
-    except EvidenceError:  # it can't be on record; what needs evidence is refused for that
-        return ""
-
-
-def _unsigned(facts: VolumeFacts, approval: Approval, now: datetime) -> str:
-    """Why a signature under the approval is not good; "" if all are, or if there is none."""
-    return "; ".join(signature_problems(approval, stack_of(facts), None, at=now))
-
-
 def stack_of(facts: VolumeFacts) -> SweepName:
     """The stack of the volume, as far as the state names it."""
     return SweepName(project="", stack="", identity=facts.identity)
-
-
-def abandoned(facts: VolumeFacts, approval: Approval) -> bool:
-    """Whether a person gave this very volume up, by name and with a reason."""
-    return any((a.box, a.native_id, a.verb) == (facts.name, facts.native_id, VERB) for a in approval.abandon)
 
 
 def _content_problems(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.model import Mutant, Patch
 
 CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/commands/audit/end.py"
+APPROVAL = "sweepstack/teardown/approval.py"
 ALONE, REAL = "tests/unit/teardown/test_orphan_check.py::", "tests/unit/cli/test_audit_end.py::"
 
 
@@ -114,5 +115,44 @@ ORPHAN = (
         "        found = _checked(finding, root, known, request, full=True)\n",
         "        pass\n",
         REAL + "test_a_copy_that_is_not_proved_any_more_locks[copy]",
+    ),
+    _mutant(
+        "approval: a revoked one on record lends its signatures to the end of what no state has",
+        APPROVAL,
+        "        if problem := revocation_problem(store, approval, subject.native_id, identity, given_up=given_up):\n",
+        '        if subject.name and (problem := ""):\n',
+        "tests/unit/teardown/test_policy_people.py::"
+        "test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has",
+    ),
+    _mutant(
+        "approval: a revocation of a volume's end does not count",
+        APPROVAL,
+        "    if not (given_up and given_now):\n",
+        '    if not (given_up and given_now) and subject.what == "box":\n',
+        "tests/unit/cli/test_store_commands.py::"
+        "test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away",
+    ),
+    _mutant(
+        "approval: what was revoked on this computer counts only without evidence",
+        "sweepstack/teardown/revocation.py",
+        "(given_up or one.reason == REVOKED_ALL)",
+        "given_up and store is None",
+        "tests/unit/cli/test_given_up.py::"
+        "test_what_was_revoked_here_stays_so_where_the_evidence_is_put_back_to_an_earlier_day",
+    ),
+    _mutant(
+        "approval: what this computer has on record counts for another account",
+        "sweepstack/teardown/abandonment.py",
+        "(known.identity, known.account) == (facts.identity, facts.account)",
+        "known.identity == facts.identity",
+        "tests/unit/cli/test_given_up.py::test_what_this_computer_has_on_record_is_for_one_account",
+    ),
+    _mutant(
+        "receipt: what a worker did after it does not count",
+        "sweepstack/teardown/receipt_check.py",
+        'return "worker" in entry and entry["event"] in ("runner-stopped", "worker-ended")',
+        'return "worker" in entry',
+        "tests/unit/teardown/test_other_ways.py::"
+        "test_of_a_worker_too_only_its_end_may_follow_the_receipt[cell-started]",
     ),
 )

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweepstack.core.journal import parse_journal
 from sweepstack.core.local_decisions import decisions
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.stack_copy import keep_stack_file
@@ -102,6 +103,38 @@ def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World
     assert ways(world) == ["abandoned"]
 
 
+def test_what_was_revoked_here_stays_so_where_the_evidence_is_put_back_to_an_earlier_day(world: World) -> None:
+    """Also an approval by a receipt: a backup, or a bucket that serves an older state, does not know the revocation."""
+    first, _, receipt = world.verified()
+    assert world.run("approve", "--receipt", receipt).code == 0
+    given = world.file.approval()
+    assert given is not None
+    box = entry(world)
+    seen = Observation(
+        Existence.EXISTS,
+        parse_journal((first.root / "data/sweep/journal.jsonl").read_bytes()),
+        False,
+    )
+
+    def reasons() -> str:
+        return "; ".join(may_end(BoxContext(box.facts(), box.adapter), given, seen, full=True).reasons)
+
+    assert "revoked" not in reasons()
+    assert world.run("approve", "--revoke").code == 0
+    (world.evidence / "records" / "revoked.json").unlink()
+    assert "the approval was revoked at" in reasons()
+
+
+def test_what_this_computer_has_on_record_is_for_one_account(world: World) -> None:
+    """Two accounts of one platform may use the same id."""
+    world.full()
+    world.evidence.rename(world.evidence.with_name("away"))
+    assert world.run(*GIVE_UP).code == 0
+    facts = entry(world).facts()
+    assert list(on_record(BoxContext(facts, "local")))
+    assert not list(on_record(BoxContext(replace(facts, account="another"), "local")))
+
+
 def lose_the_list(world: World, *, writable: bool) -> None:
     """The list of what was revoked is damaged; and the disk may take nothing any more."""
     records = world.evidence / "records"
@@ -150,7 +183,7 @@ def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
     def full_disk(_: object) -> None:
         raise SweepstackError("the decision could not be recorded: no space left")
 
-    monkeypatch.setattr("sweepstack.teardown.abandonment.record_decision", full_disk)
+    monkeypatch.setattr("sweepstack.cli.commands.approve.revoke.record_decision", full_disk)
     result = world.run("approve", "--revoke")
     assert result.code == 2
     assert "no space left" in result.out

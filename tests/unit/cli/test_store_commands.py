@@ -18,9 +18,13 @@ from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
+from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.status.engine.state import parse_export
+from sweepstack.volumes.end_check import VolumeContext, VolumeSeen, may_delete
 from sweepstack.volumes.records import Mounting, write_mounting
+from sweepstack.volumes.users import Survey
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
 KEEPER = "keeperxxxx"
@@ -287,3 +291,22 @@ def test_the_records_of_volumes_may_move_too(keep: Keep) -> None:
     file = StackFile.locate(keep.world.root, "keep").of_store()
     assert file.write_pull_to("s3://lab/keep")
     assert file.path.read_text() == FILE.replace("results/keep", "s3://lab/keep")
+
+
+def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep: Keep) -> None:
+    """As for a box: it was revoked on this computer, and the state still holds the abandonment."""
+    given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", types="abl")
+    assert given.code == 0, given
+    approval = StackFile.locate(keep.world.root, "keep").of_store().approval()
+    assert approval is not None
+    state = json.loads((keep.world.engine / "state-keep.json").read_text())
+    (entry,) = [one for one in parse_export("keep", state).volumes if one.guarded]
+
+    def way() -> str | None:
+        return may_delete(VolumeContext.of(entry), approval, VolumeSeen(Existence.EXISTS), Survey(), full=True).way
+
+    assert way() == "abandoned"
+    assert keep.run("approve", "--revoke").code == 0
+    assert way() is None
+    keep.store.root.rename(keep.store.root.with_name("away"))
+    assert way() is None

@@ -11,7 +11,7 @@ import pytest
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Launch
 from sweepstack.teardown.refusal import refusal_text
-from tests.unit.evidence.world import IDENTITY
+from tests.unit.evidence.world import CODE, IDENTITY
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import (
     FIRST,
@@ -403,6 +403,17 @@ def test_only_the_end_of_the_runner_may_follow_the_receipt(
     """A cell that ran again between two destroys must not die unseen."""
     change(begun)
     assert "journal went on" in begun.ask().reasons[0]
+
+
+@pytest.mark.parametrize("event", ["cell-started", "cell-dropped", "runner-started"])
+def test_of_a_worker_too_only_its_end_may_follow_the_receipt(situation: Situation, event: str) -> None:
+    """Each line of a box with several workers names one: on Slurm, a cell that ran again would die unseen."""
+    situation.log("runner-stopped", worker="6_0", signal="SIGTERM")
+    situation.log("worker-ended", worker="6_0")
+    assert situation.ask().allowed
+    details = {"config_digest": situation.launch().cells[FIRST], "code": CODE, "argv": ["x"], "slot": 0}
+    situation.log(event, worker="6_0", cell=FIRST, attempt=2, reason="x", **details)
+    assert "journal went on" in situation.ask().reasons[0]
 
 
 def test_the_runner_may_be_stopped_twice(begun: Situation) -> None:

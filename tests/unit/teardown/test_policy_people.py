@@ -20,6 +20,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, may_end_orphan
 from sweepstack.teardown.policy_in_force import FROM, TO, in_state, missing_consent
 from sweepstack.teardown.policy_order import weaker
+from sweepstack.teardown.revocation import write_revocation
 from sweepstack.teardown.stop_check import STOP, AtRisk, may_stop, stop_facts
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, action, approval, waiver
@@ -268,6 +269,9 @@ def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
     assert approval is not None
     assert given_up(approval)
     assert not given_up(approval.model_copy(update={"until": NOW})), "left by a change that was interrupted"
+    assert given_up(approval)
+    write_revocation(two.store, [], at=approval.at, by="ana")
+    assert not given_up(approval), "a revoked one lends its signatures to nothing"
 
 
 def test_each_signature_is_checked_once_in_a_command(

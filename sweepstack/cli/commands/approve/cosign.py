@@ -23,7 +23,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.status.snapshot import Snapshot
-from sweepstack.teardown.revocation import abandonment_problem, approval_digest
+from sweepstack.teardown.revocation import approval_digest, revocation_problem
 from sweepstack.teardown.signatures import signed_words, verified_signers
 from sweepstack.teardown.stop_check import AtRisk
 from sweepstack.volumes.end_check import VolumeContext
@@ -47,7 +47,7 @@ def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -
     refused = [f"box {one.box.name}: {'; '.join(why.reasons)}" for one, why in plan.asked if not why.allowed]
     # The check above takes an abandonment for one that is given now; this one was given before.
     for one in plan.abandoned:
-        if problem := abandonment_problem(store, approval, one.box.native_id, one.box.identity):
+        if problem := revocation_problem(store, approval, one.box.native_id, one.box.identity, given_up=True):
             refused.append(f"box {one.box.name}: {problem}")
     if refused:
         raise _refusal(target, refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,11 +10,11 @@ from datetime import UTC, datetime
 from sweepstack.cli.output import UNSURE, YES, Out
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target, approval_of
+from sweepstack.core.local_decisions import REVOKED_ALL, TAKEN_BACK, Decision, record_decision
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine.state import StackState
-from sweepstack.teardown.abandonment import revoke_here
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import write_revocation
 
@@ -35,12 +36,15 @@ def revoke(target: Target, out: Out) -> int:
     records = _open(target)
     now = datetime.now(UTC)
     problem, closed = _close_records(target, records, now)
+    here = _named(records)
     try:
-        for box in records.state.boxes:
-            revoke_here(box.facts(), platform=box.adapter, stack=target.stack, by=who(), at=now)
-        here = bool(records.state.boxes)
+        for native_id, line in here.items():
+            by = who()
+            record_decision(
+                line.model_copy(update={"native_id": native_id, "stack": target.stack, "by": by, "at": now})
+            )
     except SweepstackError as error:
-        here, problem = False, "; ".join(filter(None, (problem, str(error))))
+        here, problem = {}, "; ".join(filter(None, (problem, str(error))))
     removed = target.file.write_approval(None) if target.file.path.exists() else False
     following = [f"pulumi up --stack {target.stack}    (locks again)"]
     out.document(
@@ -103,8 +107,46 @@ def _close_records(target: Target, records: _Records, now: datetime) -> tuple[st
     return "", was_open
 
 
+def _named(records: _Records) -> dict[str, Decision]:
+    """A line for this computer for each box and volume that the state or the records name: native id → line."""
+    found: dict[str, Decision] = {}
+
+    def add(native_id: str | None, name: str, platform: str, account: str, identity: str, evidence: str) -> None:
+        if native_id is not None:
+            found[native_id] = Decision(
+                what=TAKEN_BACK,
+                by="",
+                at=datetime.now(UTC),
+                reason=REVOKED_ALL,
+                platform=platform,
+                native_id=native_id,
+                box=name,
+                account=account,
+                identity=identity,
+                evidence=evidence,
+            )
+
+    if records.store is not None:
+        with contextlib.suppress(EvidenceError):
+            for birth in records.store.readable("births", Birth)[0]:
+                place = records.store.marker.identity, records.store.objects.uri
+                add(
+                    birth.native_id if birth.ended_at is None else None,
+                    birth.box,
+                    birth.platform,
+                    birth.account,
+                    *place,
+                )
+    for box in records.state.boxes:
+        add(box.native_id, box.name, box.adapter, box.account, box.identity, box.evidence)
+    for one in records.state.volumes:
+        if one.guarded:
+            add(one.native_id, one.name, one.adapter, one.account or "", one.identity, one.evidence)
+    return found
+
+
 def _known(target: Target, state: StackState) -> Iterator[Approval]:
     """The approvals that can be found: in the stack file, and in the engine's state."""
     found = [approval_of(target) if target.file.path.exists() else None]
-    found += [entry.approval_in_state()[0] for entry in (*state.boxes, *state.gates)]
+    found += [entry.approval_in_state()[0] for entry in (*state.boxes, *state.gates, *state.volumes)]
     yield from (approval for approval in found if approval is not None)
