@@ -114,8 +114,12 @@ def _replace(channel: Channel, path: str, data: bytes, mode: int) -> None:
         found = channel.read(path)
     except (FileNotFoundError, IsADirectoryError):
         found = data
+    kept, number = path + FOUND, 1
+    while found != data and channel.size(kept) is not None and channel.read(kept) != found:
+        number += 1
+        kept = f"{path}{FOUND}-{number}"  # an earlier change is kept, too
     if found != data:
-        channel.write(path + FOUND, found)
+        channel.write(kept, found)
     channel.write(path, data, mode=mode)
 
 

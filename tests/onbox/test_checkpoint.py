@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import ModuleType
@@ -79,6 +80,36 @@ def test_damaged_newest_falls_back_and_is_replaced(helper: ModuleType, tmp_path:
     checkpoint.save(lambda path: path.write_text("three"), 3)
     assert checkpoint.load_latest().read_text() == "three"
     assert names(tmp_path) == [2, 3]
+
+
+def test_later_steps_that_could_not_be_read_are_kept_until_the_run_has_got_as_far(
+    helper: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network disk that fails for a moment is no damage."""
+    checkpoint = helper.Checkpoint(tmp_path)
+    for step in (1, 8, 9):
+        checkpoint.save(lambda path, step=step: path.write_text(str(step)), step)
+
+    def away(path: Path) -> str:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["sweepstack_files"], "_sha256", away)
+        assert checkpoint.load_latest() is None
+    for step in (1, 2, 3, 8):
+        checkpoint.save(lambda path, step=step: path.write_text(f"again {step}"), step)
+        assert checkpoint.load_latest().read_text() == f"again {step}"
+        (aside,) = tmp_path.glob(".*")
+        assert (aside.name[:18], aside.read_text()) == (".step-000000000009", "9")
+    checkpoint.save(lambda path: path.write_text("again 9"), 9)
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["again 8", "again 9"]
+
+
+def test_the_last_save_of_a_step_counts_though_the_clock_was_set_back(helper: ModuleType, tmp_path: Path) -> None:
+    checkpoint = helper.Checkpoint(tmp_path)
+    os.utime(checkpoint.save(lambda path: path.write_text("first"), 5), (4_000_000_000, 4_000_000_000))
+    checkpoint.save(lambda path: path.write_text("last"), 5)
+    assert checkpoint.load_latest().read_text() == "last"
 
 
 def test_previous_is_there_until_the_new_one_is(

@@ -171,16 +171,17 @@ class Carrier:
                 del self._left[name]
 
 
-def bring(source: Path, target: Path, aside: Path) -> str:
+def bring(source: Path, target: Path, aside: Path | None) -> str:
     """Copies a file to `target`, by a rename, with its times; returns its SHA-256. What lies there and is another is
-    set aside as `aside-N`. Idempotent. Raises OSError."""
+    set aside as `aside-N`, if that is given. Idempotent. Raises OSError."""
     if _equal(source, target):
         return file_sha256(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + PART)
     sha256, at = _copied(source, part), source.stat().st_mtime_ns
     os.utime(part, ns=(at, at))
-    set_aside(target, aside)
+    if aside is not None:
+        set_aside(target, aside)
     os.replace(part, target)
     return sha256
 
@@ -217,6 +218,19 @@ def _equal(one: Path, other: Path) -> bool:
         return one.stat().st_size == other.stat().st_size and filecmp.cmp(str(one), str(other), shallow=False)
     except FileNotFoundError:
         return False
+
+
+def begins_as(one: Path, other: Path, size: int) -> bool:
+    """Whether the first `size` bytes of two files are the same. Raises OSError."""
+    if not size:
+        return True
+    with open(one, "rb") as first, open(other, "rb") as second:
+        while size > 0:
+            some = first.read(min(size, 1 << 20))
+            if not some or some != second.read(len(some)):
+                return False
+            size -= len(some)
+    return True
 
 
 def _cell_of(below: str) -> tuple[str, ...]:

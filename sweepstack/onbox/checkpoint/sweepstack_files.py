@@ -17,6 +17,7 @@ from typing import Any
 
 VARIABLE = "SWEEPSTACK_CHECKPOINT_DIR"
 KEEP = 2
+ASIDE = ".aside"
 _NAME = re.compile(r"step-([0-9]{12,})-([0-9a-f]{64})\.ckpt")
 _CHUNK = 1 << 20
 
@@ -81,6 +82,9 @@ class Checkpoint:
             with open(staged, "rb+") as handle:
                 os.fsync(handle.fileno())
             path = self.directory / f"step-{step:012d}-{_sha256(staged)}.ckpt"
+            ahead = max((_mtime(one) for number, one, _ in self._saved() if number == step), default=0)
+            if _mtime(staged) <= ahead:  # of two saves of one step the last counts, also where the clock was set back
+                os.utime(staged, ns=(ahead + 1_000_000, ahead + 1_000_000))
             os.replace(staged, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -98,6 +102,7 @@ class Checkpoint:
         if not full and shutil.disk_usage(self.directory).free > 2 * newest.stat().st_size:
             return False
         others = [path for _, path, _ in self._saved() if path != newest]
+        others += self.directory.glob(f".*{ASIDE}")
         _remove([*others, *self.directory.glob(".*.tmp")])
         return bool(others)
 
@@ -112,10 +117,22 @@ class Checkpoint:
 
     def _tidy(self, newest: Path, step: int) -> None:
         """Removes all but the newest checkpoint and the one before it. The last save counts as the newest, also when a
-        run went back (later steps were damaged) or began again."""
-        others = [(number, path) for number, path, _ in self._saved() if path != newest]
-        before = [path for number, path in others if number <= step][: KEEP - 1]
-        _remove([*(path for _, path in others if path not in before), *self.directory.glob(".*.tmp")])
+        run went back (later steps were damaged, or could not be read at that moment) or began again: the latest of
+        those is kept under another name until the run has got as far."""
+        others = [path for _, path, _ in self._saved() if path != newest]
+        before = [path for path in others if _step_of(path) <= step][: KEEP - 1]
+        others += self.directory.glob(f".*{ASIDE}")
+        later = max((path for path in others if _step_of(path) > step), key=_step_of, default=None)
+        _remove([*(path for path in others if path not in (*before, later)), *self.directory.glob(".*.tmp")])
+        if later is not None and not later.name.endswith(ASIDE):
+            with contextlib.suppress(OSError):
+                os.replace(later, later.with_name(f".{later.name}{ASIDE}"))
+
+
+def _step_of(path: Path) -> int:
+    """The step of a checkpoint, also of one that was put aside; -1 for another file."""
+    match = _NAME.fullmatch(path.name[1 : -len(ASIDE)] if path.name.endswith(ASIDE) else path.name)
+    return int(match[1]) if match else -1
 
 
 def _sha256(path: Path) -> str:

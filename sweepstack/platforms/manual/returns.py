@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.journal import parse_journal
-from sweepstack.onbox.by_hand.carry import LOG_NAME, LOGS
+from sweepstack.onbox.by_hand.carry import ASIDE, LOG_NAME, LOGS, begins_as, bring, files_of
 from sweepstack.onbox.by_hand.returned import (
     MARK,
     PACKED,
@@ -35,6 +34,7 @@ from sweepstack.onbox.common.errors import JournalDamaged, Unreachable
 ALIVE_SECONDS = 900.0
 """A session that wrote less long ago is taken to run: a synchronized folder lags behind."""
 DOCS = "docs/by-hand.md"
+CELLS = Path(box_layout.CELLS).parts
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,21 @@ def _alive(copy: Path) -> bool:
 
 
 def _bring_logs(copy: Path, box: Path) -> None:
-    """Copies logs that grew. They prove nothing, so a part of one does no harm. Follows no link."""
+    """Copies logs that grew; one that is here and did not is kept. They prove nothing, so a part of one does no harm.
+    Follows no link."""
     places = [copy / name for name in (*LOGS, box_layout.CELLS) if not leads_out(copy, name)]
-    for place in places:
-        for folder, _, names in os.walk(place) if place.is_dir() else [(str(place.parent), [], [place.name])]:
-            for name in names:
-                source = Path(folder, name)
-                if (place.name == "cells" and name != LOG_NAME) or not source.is_file() or source.is_symlink():
-                    continue
-                target = box / source.relative_to(copy)
-                if not target.exists() or target.stat().st_size != source.stat().st_size:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(source, target)
+    for source in (path for place in places for path in files_of(place)):
+        name = source.relative_to(copy)
+        if name.parts[: len(CELLS)] == CELLS and source.name != LOG_NAME:
+            continue
+        target = box / name
+        had, now = (_facts(target) if target.exists() else (0, 0)), _facts(source)
+        if had == now or (had[0] > now[0] and begins_as(target, source, now[0])):
+            continue  # it is here, or half of it came this time
+        bring(source, target, None if begins_as(target, source, had[0]) else box / ASIDE / name)
+        os.utime(target, ns=(now[1], now[1]))
+
+
+def _facts(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

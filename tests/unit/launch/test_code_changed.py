@@ -8,6 +8,7 @@ import os
 import pytest
 
 from sweepstack.core.workdir import collect
+from sweepstack.launch import ship
 from sweepstack.launch.launch import SetupFailed
 from sweepstack.onbox.common import box_layout
 from tests.unit.launch.support import TRAIN, Site
@@ -37,6 +38,15 @@ def test_no_cell_runs_it_and_the_next_up_ships_it_again(edited: Site) -> None:
     edited.drained()
     edited.launch("one", "two", "three")
     edited.until_state("sealed", "three")
+
+
+def test_each_change_is_kept_once(edited: Site) -> None:
+    code = edited.root / box_layout.code_dir(collect(edited.job).digest)
+    for text in ("two\n", "three\n", "two\n"):
+        (code / "train.sh").write_text(text)
+        ship._replace(edited.channel, f"{box_layout.code_dir(collect(edited.job).digest)}/train.sh", b"shipped", 0o755)
+    found = {path.name: path.read_text() for path in code.glob("train.sh*")}
+    assert found == {"train.sh": "shipped", "train.sh.found-changed": "two\n", "train.sh.found-changed-2": "three\n"}
 
 
 def test_a_pinned_version_comes_back_from_the_evidence(edited: Site) -> None:

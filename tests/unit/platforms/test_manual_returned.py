@@ -8,12 +8,14 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from sweepstack.onbox.by_hand.returned import MARK, SESSION
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.platforms.manual import returns
 from tests.unit.platforms.test_manual_sessions import HandSite, back, site  # noqa: F401
 
 DEEP = "[" * 200_000
@@ -116,3 +118,23 @@ def test_a_journal_of_another_box_is_not_taken_in(site: HandSite) -> None:  # no
     assert copy.is_dir()
     queue.write_bytes(given)
     assert site.states() == {"a": "sealed"}
+
+
+def test_a_log_that_comes_back_shorter_takes_no_longer_one_away(tmp_path: Path) -> None:
+    copy, box = tmp_path / "copy", tmp_path / "box"
+    log = box_layout.RUNNER_LOG
+
+    def came(text: str, at: int) -> list[str]:
+        path = copy / log
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (at, at))
+        returns._bring_logs(copy, box)
+        kept = box / "superseded" / box_layout.HOME
+        return [(box / log).read_text(), *(one.read_text() for one in sorted(kept.glob("*")))]
+
+    assert came("one\ntwo\n", 5) == ["one\ntwo\n"]
+    assert came("one\n", 6) == ["one\ntwo\n"], "half of it is synchronized"
+    assert came("one\ntwo\nthree\n", 4) == ["one\ntwo\nthree\n"]
+    assert came("new\n", 3) == ["new\n", "one\ntwo\nthree\n"], "of another session"
+    assert came("neu\n", 2) == ["neu\n", "one\ntwo\nthree\n", "new\n"], "of the same length"
