@@ -111,12 +111,14 @@ def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
     load, run = artifact.get("load"), artifact.get("run")
     if load == "npy" and artifact.get("keys"):
         yield "keys", "an npy file is one array without a name; keys is for npz"
+    if load == "npy" and not isinstance(artifact.get("finite", ""), str):
+        yield "finite", "an npy file is one array without a name; say require or report"
     if load != "command":
         for key in ("run", "trust"):
             if key in artifact:
                 yield key, "is for load: command"
         return
-    for key in ("keys", "finite"):
+    for key in ("keys", "finite", "infinite"):
         if key in artifact:
             yield key, "is for the other loaders; here the command judges that"
     if not isinstance(run, str):

@@ -23,6 +23,7 @@ from sweepstack.config.types import (
     EnvNames,
     EnvValue,
     FilePath,
+    FiniteRule,
     Flag,
     Fraction,
     HostText,
@@ -193,8 +194,13 @@ class Artifact(Shape):
     """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, `parquet`, or `command`: your own check"""
     keys: Names = ()
     """names that the file must hold: arrays, tensors, columns, top-level keys"""
-    finite: Literal["require", "report"] = "require"
-    """`require` (default): NaN or infinity fails the cell; `report`: it is only shown"""
+    finite: FiniteRule = "require"
+    """`require` (default): NaN or infinity fails the cell, but for a single infinity in a tensor of one number beside
+    others, which is only shown: training code keeps its best loss so. `report`: it is only shown. A list such as
+    `[state_dict]`: it fails the cell in tensors, columns or keys with one of these in their dotted name, and is only
+    shown elsewhere"""
+    infinite: Names = ()
+    """parts of dotted names, such as `[causal_mask]`: tensors that are infinite by design. NaN in them fails a cell"""
     plausible: Literal["require", "report"] = "report"
     """`require`: a file that looks untrained fails the cell: every number is the same within each tensor, or within one
     of `keys`; with `finite: require` also a null, or a text such as "NaN" or "NaN%", in place of a number (npz, npy:
@@ -214,6 +220,7 @@ class Artifact(Shape):
             load=self.load,
             keys=self.keys,
             finite=self.finite,
+            infinite=self.infinite,
             plausible=self.plausible,
             min_bytes=max(least, 1),
             run=self.run,

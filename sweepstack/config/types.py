@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -223,6 +223,14 @@ def one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _finite_rule(value: Any) -> Any:
+    if value in ("require", "report"):
+        return value
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, str) and part for part in value):
+        raise wrong("require, report, or a list of parts of names, such as [state_dict]")
+    return tuple(value)
+
+
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})([T ]00:00:00(\.0+)?( ?(Z|UTC|[+]00:?00( UTC)?))?)?")
 
 
@@ -248,6 +256,7 @@ LeaseText = Annotated[str, _text("a duration of 10m or more, such as 2h, or none
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(one_or_more)]
+FiniteRule = Annotated[Literal["require", "report"] | tuple[str, ...], BeforeValidator(_finite_rule)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 EnvValue = Annotated[str, BeforeValidator(_env_value)]
 Usd = Annotated[float, _number("USD in all, such as 60")]

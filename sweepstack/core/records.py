@@ -72,7 +72,8 @@ class Record(BaseModel):
 
 def without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Leaves out fields that older records do not have, so that the same facts keep their digest."""
-    return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in written.items()}
+    return {name: value for name, value in written.items() if name not in defaults or plain[name] != defaults[name]}
 
 
 class Cell(Record):
@@ -111,7 +112,8 @@ does with each value, for each of 10,000 cells, would take most of a preview."""
 class ArtifactSpec(Record):
     """A file that a cell must leave behind, and how it is proved good.
 
-    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported. `plausible`:
+    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported; or the parts
+    of names in which it fails the cell. `infinite`: parts of names that may be infinite, not NaN. `plausible`:
     so with numbers that are all the same, and a null or text in place of a number.
     `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
     and the permission to run it; left out of what is written where there is none, so that digests stay what they were.
@@ -120,15 +122,16 @@ class ArtifactSpec(Record):
     path: str
     load: Loader
     keys: tuple[str, ...] = ()
-    finite: Literal["require", "report"] = "require"
+    finite: Literal["require", "report"] | tuple[str, ...] = "require"
     min_bytes: int = 1
     run: str | None = None
     trust: bool = False
     plausible: Literal["require", "report"] = "report"
+    infinite: tuple[str, ...] = ()
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report"})
+        return without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report", "infinite": ()})
 
 
 class FileEntry(Record):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.printable import printable
@@ -20,6 +20,8 @@ NO_NUMBER = re.compile(
     r"(tensor\()?\s*[-+]?(nan|inf|infinity|nat|none|null|n/a|#(n/a|div/0!|num!|value!))\)?\s*%?", re.I
 )
 """A text that programs write where there is no number."""
+LONGEST = 160
+"""Characters of a name in a reason. A checkpoint of Lightning has names of 150."""
 FILE = re.compile(r"(?<!\$)\{file\}")
 """What becomes the file's path in a `load: command`; `${file}` is the shell's."""
 Progress = Callable[[int], None]
@@ -34,7 +36,9 @@ class Spec(Protocol):
     @property
     def keys(self) -> Sequence[str]: ...
     @property
-    def finite(self) -> Literal["require", "report"]: ...
+    def finite(self) -> Literal["require", "report"] | tuple[str, ...]: ...
+    @property
+    def infinite(self) -> Sequence[str]: ...
     @property
     def plausible(self) -> Literal["require", "report"]: ...
     @property
@@ -51,7 +55,8 @@ class PlainSpec:
 
     load: Loader
     keys: tuple[str, ...] = ()
-    finite: Literal["require", "report"] = "require"
+    finite: Literal["require", "report"] | tuple[str, ...] = "require"
+    infinite: tuple[str, ...] = ()
     plausible: Literal["require", "report"] = "report"
     min_bytes: int = 1
     run: str | None = None
@@ -85,13 +90,34 @@ ROW = ("ok", "reasons", "notes", "bytes", "sha256", "mtime_ns", "unknown", "unsu
 """The fields of a LoadResult that a worker tells of each file, in this order."""
 
 
+class Bad(NamedTuple):
+    """Numbers that are not finite: `total`, of which `nan` are NaN, and the others infinities."""
+
+    total: int
+    nan: int
+
+    def and_more(self, other: Bad) -> Bad:
+        """Both together."""
+        return Bad(self.total + other.total, self.nan + other.nan) if other.total else self
+
+
+NONE = Bad(0, 0)
+
+
+class NonFinite(NamedTuple):
+    """Where numbers are not finite. `single`: it is a tensor, and this its only number."""
+
+    name: str
+    bad: Bad
+    single: bool = False
+
+
 @dataclass
 class Content:
     """What a structure check found in a file, before keys and numbers are judged."""
 
     names: set[str] = field(default_factory=set)
-    nonfinite: list[tuple[str, int]] = field(default_factory=list)
-    """(where, how many)"""
+    nonfinite: list[NonFinite] = field(default_factory=list)
     floats: set[str] = field(default_factory=set)
     """Tensors and arrays of two or more floating-point numbers."""
     constant: set[str] = field(default_factory=set)
@@ -99,6 +125,8 @@ class Content:
     absent: list[str] = field(default_factory=list)
     """Where a null or a text such as "NaN" stands in place of a number."""
     notes: list[str] = field(default_factory=list)
+    tensorless: bool = False
+    """A checkpoint without one tensor that has a number in it."""
 
     def add_floats(self, name: str, *, constant: bool) -> None:
         """Notes a tensor of two or more floating-point numbers."""
@@ -113,6 +141,11 @@ class Unreadable(SweepstackError):
 
 class Unsupported(Unreadable):
     """Such a file this reader does not take, which says nothing against it. The message names what would help."""
+
+
+def beyond(what: str) -> Unsupported:
+    """The error for a file that goes beyond a limit of its reader."""
+    return Unsupported(f"{what}; judge it by load: command")
 
 
 class NoAnswer(SweepstackError):
@@ -176,9 +209,17 @@ def plural(count: int, word: str) -> str:
 
 
 def some(names: Sequence[str], limit: int = 3) -> str:
-    """The first names, and how many more there are. Long ones are cut: they come from a file that is not trusted."""
-    shown = ", ".join(printable(name) for name in names[:limit])
+    """The first names, and how many more there are. Of long ones the middle is left out: the last part of a tensor's
+    name tells the most, and names come from a file that is not trusted."""
+    shown = ", ".join(_shortened(name) for name in names[:limit])
     return shown + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def _shortened(name: str) -> str:
+    if len(name) <= LONGEST:
+        return printable(name, LONGEST)
+    half = LONGEST // 2
+    return f"{printable(name[:half], half)}…{printable(name[-half:], half)}"
 
 
 def wrong_crc(parts: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def _answer(line: str, code: int, complaint: str) -> Content:
     if code != 0:
         raise NoAnswer(f"its check said ok and ended with code {code}")
     note = said.get("note")
-    return Content(notes=[printable(note, 160)] if isinstance(note, str) else [])
+    return Content(notes=[printable(note, 160)] if isinstance(note, str) and note.strip() else [])
 
 
 def _last_line(path: Path) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, plural, some
+from sweepstack.loaders.base import NO_NUMBER, Bad, Content, NonFinite, OpenFile, Unreadable, beyond, plural, some
 from sweepstack.loaders.scan import Region, Scan
 
 MAX_FIELD = 1 << 20
@@ -50,7 +50,7 @@ class CsvFile:
         if not header:
             raise Unreadable("has no header")
         if len(header) > MAX_COLUMNS:
-            raise Unreadable(f"has {len(header):,} columns, {MAX_COLUMNS:,} at most")
+            raise beyond(f"has {len(header):,} columns, {MAX_COLUMNS:,} at most")
         twins = sorted(name for name, times in Counter(header).items() if times > 1)
         if twins:
             raise Unreadable(f"names a column twice: {some(twins)}")
@@ -68,7 +68,9 @@ class CsvFile:
             raise Unreadable("has a header and no row")
         found = Content({column.name for column in columns if column.empty < count})
         found.absent = [column.name or "the first column" for column in columns if column.absent]
-        found.nonfinite = [(column.name or "the first column", c) for column in columns if (c := column.nonfinite)]
+        found.nonfinite = [
+            NonFinite(column.name or "the first column", Bad(c, c)) for column in columns if (c := column.nonfinite)
+        ]
         unused = [column.name for column in columns if column.empty == count]
         if unused:
             found.notes.append(f"nothing in {some(unused)}")

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweepstack.loaders.base import NONE, Bad
+
 
 @dataclass(frozen=True)
 class Format:
@@ -42,6 +44,7 @@ FORMATS: dict[str, Format] = {
     "c16": Format(16, "f8"),
     "c8": Format(8, "f4"),
     "c4": Format(4, "u2", mask=0x7C00),
+    "bc4": Format(4, "u2", mask=0x7F80),
     "f8_e4m3fn": Format(1, "u1", mask=0x7F),
     "f8_e5m2": Format(1, "u1", mask=0x7C),
     "f8_e4m3fnuz": Format(1, "u1", exact=0x80),
@@ -75,19 +78,23 @@ class FiniteCheck:
             return bool(np.bitwise_and(values, self._mask, out=scratch).max() != self.format.mask)
         return not bool((values == self.format.exact).any())
 
-    def count(self, values: NDArray[Any]) -> int:
+    def count(self, values: NDArray[Any]) -> Bad:
         """How many of `values`, an array of `dtype`, are not finite. A complex number may count twice."""
         if not self.format.can_fail:
-            return 0
+            return NONE
         if self.format.floating:
-            return int(values.size - np.count_nonzero(np.isfinite(values)))
-        if self.format.mask:
-            return int(np.count_nonzero((values & self._mask) == self.format.mask))
-        return int(np.count_nonzero(values == self.format.exact))
+            odd = int(values.size - np.count_nonzero(np.isfinite(values)))
+            return Bad(odd, int(np.count_nonzero(np.isnan(values))))
+        if not self.format.mask:
+            odd = int(np.count_nonzero(values == self.format.exact))
+            return Bad(odd, odd)
+        found = values[(values & self._mask) == self.format.mask]
+        fraction = (self.format.mask & -self.format.mask) - 1  # the bits below the exponent: an infinity has none
+        return Bad(found.size, int(np.count_nonzero(found & fraction)) if fraction else found.size)
 
-    def bad(self, data: memoryview) -> int:
+    def bad(self, data: memoryview) -> Bad:
         """How many of the numbers in `data` are not finite, as `count` says; nothing is counted where all are."""
-        return 0 if self.holds(data) else self.count(np.frombuffer(data, self.dtype))
+        return NONE if self.holds(data) else self.count(np.frombuffer(data, self.dtype))
 
     def constancy(self) -> Constancy:
         """For a run of numbers of this format."""

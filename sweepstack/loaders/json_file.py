@@ -6,7 +6,17 @@ import json
 import math
 from typing import Any
 
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, Unsupported, dotted, unique_keys
+from sweepstack.loaders.base import (
+    NO_NUMBER,
+    Bad,
+    Content,
+    NonFinite,
+    OpenFile,
+    Unreadable,
+    beyond,
+    dotted,
+    unique_keys,
+)
 from sweepstack.loaders.scan import Region, Scan
 
 MAX_BYTES = 256 << 20
@@ -19,9 +29,7 @@ class JsonFile:
 
     def __init__(self, file: OpenFile) -> None:
         if file.size > MAX_BYTES:
-            raise Unsupported(
-                f"is too large for JSON: {file.size:,} bytes, {MAX_BYTES:,} at most; judge it by load: command"
-            )
+            raise beyond(f"is too large for JSON: {file.size:,} bytes, {MAX_BYTES:,} at most")
         try:
             self.root = json.loads(file.read(0, file.size).decode("utf-8-sig"), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
@@ -35,7 +43,7 @@ class JsonFile:
         while pending:
             name, value = pending.pop()
             if isinstance(value, float) and not math.isfinite(value):
-                found.nonfinite.append((name or "value", 1))
+                found.nonfinite.append(NonFinite(name or "value", Bad(1, 1)))
             elif value is None or (isinstance(value, str) and NO_NUMBER.fullmatch(value.strip())):
                 found.absent.append(name or "value")
             elif isinstance(value, dict):

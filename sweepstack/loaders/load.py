@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +10,7 @@ from sweepstack.loaders.base import (
     Content,
     LoadResult,
     NoAnswer,
+    NonFinite,
     OpenFile,
     Progress,
     Reader,
@@ -173,16 +174,52 @@ def _judge(content: Content, spec: Spec) -> tuple[list[str], list[str]]:
     missing = [key for key in spec.keys if key not in content.names]
     if missing:
         reasons.append(f"lacks {some(missing)}")
-    if content.nonfinite:
-        total = sum(count for _, count in content.nonfinite)
-        text = f"{total:,} non-finite ({some([name for name, _ in content.nonfinite])})"
-        (reasons if spec.finite == "require" else notes).append(text)
+    unknown = [] if isinstance(spec.finite, str) else [one for one in spec.finite if not _names(one, content.names)]
+    if unknown:
+        reasons.append(f"holds nothing that is named {some(unknown)}, which must be finite")
+    beside = bool(content.floats - {one.name for one in content.nonfinite})
+    failing = [one for one in content.nonfinite if _fails(one, spec, beside)]
+    if failing:
+        reasons.append(_nonfinite(failing) + _by_design(failing))
+    if noted := [one for one in content.nonfinite if one not in failing]:
+        notes.append(_nonfinite(noted))
+    if content.tensorless:
+        (reasons if spec.keys or spec.plausible == "require" else notes).append("holds no tensor")
     odd = _implausible(content, spec)
     if spec.plausible == "require":
         reasons += odd
     else:
         notes += odd
     return reasons, notes
+
+
+def _names(part: str, names: Iterable[str]) -> bool:
+    """Whether `part` is, at the dots, a part of one of these names: `mask` of `blocks.0.mask`, not of `mask2`."""
+    return any(f".{part}." in f".{name}." for name in names)
+
+
+def _fails(one: NonFinite, spec: Spec, beside: bool) -> bool:
+    """Whether these numbers fail the file. A single infinity is what training code keeps `beside` its weights where
+    there is no best value yet; a NaN is never meant."""
+    if spec.finite == "report":
+        return False
+    named = spec.finite != "require" and any(_names(part, [one.name]) for part in spec.finite)
+    if spec.finite != "require" and not named:
+        return False
+    meant = (one.single and beside and not named) or any(_names(part, [one.name]) for part in spec.infinite)
+    return bool(one.bad.nan) or not meant
+
+
+def _nonfinite(found: Sequence[NonFinite]) -> str:
+    return f"{sum(one.bad.total for one in found):,} non-finite ({some([one.name for one in found])})"
+
+
+def _by_design(found: Sequence[NonFinite]) -> str:
+    """What helps where all are infinities: masks are made of them."""
+    if any(one.bad.nan for one in found):
+        return ""
+    last = list(dict.fromkeys(one.name.rpartition(".")[2] for one in found))
+    return f", none of them NaN; if that is by design, say infinite: [{some(last)}]"
 
 
 def _implausible(content: Content, spec: Spec) -> list[str]:
@@ -193,6 +230,6 @@ def _implausible(content: Content, spec: Spec) -> list[str]:
         found.append(f"looks untrained: every number is the same within {some(sorted(content.constant))}")
     elif named:
         found.append(f"looks untrained: every number is the same within {some(named)}")
-    if content.absent and spec.finite == "require":
+    if content.absent and spec.finite != "report":
         found.append(f"has null or a text in place of a number ({some(content.absent)})")
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import NO_NUMBER, Content, OpenFile, Unreadable, Unsupported
+from sweepstack.loaders.base import NO_NUMBER, NONE, Bad, Content, NonFinite, OpenFile, Unreadable, Unsupported, beyond
 from sweepstack.loaders.finite import FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.zipdir import Part, is_zip, read_directory
@@ -72,7 +72,8 @@ class NpyFile:
         """No names: an array has none."""
         if not self.header.count:
             raise Unreadable("holds no numbers")
-        found = Content(nonfinite=list(scanned.nonfinite.items()))
+        single = self.header.count == 1
+        found = Content(nonfinite=[NonFinite(name, bad, single) for name, bad in scanned.nonfinite.items()])
         if _floats(self.header):
             found.add_floats("array", constant="array" in scanned.constant)
         if self.header.format is None:
@@ -103,7 +104,8 @@ class NpzFile:
         if not any(header.count for header in self.headers.values()):
             raise Unreadable("holds no numbers")
         names = {name.removesuffix(_ENTRY) for name in self.directory.parts}
-        found = Content(names, [(name.removesuffix(_ENTRY), count) for name, count in scanned.nonfinite.items()])
+        bad = scanned.nonfinite.items()
+        found = Content(names, [NonFinite(n.removesuffix(_ENTRY), b, self.headers[n].count == 1) for n, b in bad])
         for name, part in self.directory.parts.items():
             header, shown = self.headers.get(name), name.removesuffix(_ENTRY)
             constant = name in scanned.constant
@@ -152,9 +154,7 @@ def read_header(data: bytes, size: int) -> Header:
             "holds Python objects (dtype object): save it with a number type, or judge it by load: command"
         )
     if not 0 < dtype.itemsize <= MAX_RECORD:
-        raise Unsupported(
-            f"has elements of {dtype.itemsize:,} bytes, 1 to {MAX_RECORD:,} are read; judge it by load: command"
-        )
+        raise beyond(f"has elements of {dtype.itemsize:,} bytes, 1 to {MAX_RECORD:,} are read")
     count = math.prod(shape)
     expected = begin + length + count * dtype.itemsize
     if expected != size:
@@ -210,11 +210,11 @@ def _unpacked(found: Content, name: str, blocks: Iterable[bytes], header: Header
         _by_numpy(found, name, header, _elements(blocks, header))
         return False
     check = FiniteCheck(header.format, block=2 * BLOCK, big_endian=header.big_endian)
-    bad, same = 0, check.constancy()
+    bad, same = NONE, check.constancy()
     for block in _elements(blocks, header):
-        bad += check.bad(memoryview(block))
+        bad = bad.and_more(check.bad(memoryview(block)))
         same.feed(memoryview(block))
-    found.nonfinite += [(name, bad)] if bad else []
+    found.nonfinite += [NonFinite(name, bad, header.count == 1)] if bad.total else []
     return same.holds
 
 
@@ -238,7 +238,7 @@ def _by_numpy(found: Content, name: str, header: Header, blocks: Iterable[bytes]
         values = np.frombuffer(block, header.dtype)
         count += _count(values)
         absent = absent or _absent(values)
-    found.nonfinite += [(name, count)] if count else []
+    found.nonfinite += [NonFinite(name, Bad(count, count))] if count else []
     found.absent += [name] if absent else []
 
 

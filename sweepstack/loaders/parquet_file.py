@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sweepstack.loaders.base import Content, NoAnswer, OpenFile, Unreadable
+from sweepstack.loaders.base import Bad, Content, NoAnswer, NonFinite, OpenFile, Unreadable, beyond
 from sweepstack.loaders.scan import Region, Scan
 
 MAGIC = b"PAR1"
@@ -44,7 +44,7 @@ class ParquetFile:
     def _read(self, arrow: Any, opened: Any) -> Content:
         names = [str(name) for name in opened.schema_arrow.names]
         if len(names) > MAX_COLUMNS:
-            raise Unreadable(f"has {len(names):,} columns, {MAX_COLUMNS:,} at most")
+            raise beyond(f"has {len(names):,} columns, {MAX_COLUMNS:,} at most")
         if len(set(names)) != len(names):
             raise Unreadable("names a column twice")
         if not opened.metadata.num_rows:
@@ -55,7 +55,7 @@ class ParquetFile:
                 for leaf in _leaves(arrow, column):
                     bad[name] += _nonfinite(arrow, leaf)
                     nulls[name] += leaf.null_count if _is_number(arrow, leaf) else 0
-        found = Content(set(names), [(name, count) for name, count in bad.items() if count])
+        found = Content(set(names), [NonFinite(name, Bad(c, c)) for name, c in bad.items() if c])
         found.absent = [name for name, count in nulls.items() if count]
         return found
 

@@ -359,8 +359,8 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def _plain(spec: Spec) -> dict[str, Any]:
-    names = ("load", "finite", "plausible", "min_bytes", "run", "trust")
-    return {"keys": list(spec.keys), **{name: getattr(spec, name) for name in names}}
+    names = ("load", "keys", "finite", "infinite", "plausible", "min_bytes", "run", "trust")
+    return {name: getattr(spec, name) for name in names}
 
 
 def _results(answer: dict[str, Any]) -> list[LoadResult]:

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import Content, OpenFile, Unreadable, unique_keys
+from sweepstack.loaders.base import Content, NonFinite, OpenFile, Unreadable, beyond, unique_keys
 from sweepstack.loaders.finite import FORMATS
 from sweepstack.loaders.scan import Region, Scan
 
@@ -34,6 +34,8 @@ _DTYPES = {
     "U8": "u1",
     "BOOL": "bool",
 }
+_PACKED = ("F4", "F6_E2M3", "F6_E3M2")
+"""What the library knows besides: numbers of less than a byte."""
 
 
 class SafetensorsFile:
@@ -47,9 +49,12 @@ class SafetensorsFile:
         """Names of tensors, and non-finite numbers by tensor."""
         if not any(region.end > region.start for region in self.regions):
             raise Unreadable("holds no tensor")
-        found = Content(set(self.names), list(scanned.nonfinite.items()))
+        found = Content(set(self.names))
         for region in self.regions:
             format_ = FORMATS[region.format or "u1"]
+            if bad := scanned.nonfinite.get(region.name):
+                single = region.end - region.start == format_.itemsize
+                found.nonfinite.append(NonFinite(region.name, bad, single))
             if format_.can_fail and region.end - region.start > format_.itemsize:
                 found.add_floats(region.name, constant=region.name in scanned.constant)
         return found
@@ -81,6 +86,8 @@ def _read_header(file: OpenFile) -> tuple[list[str], list[Region]]:
 
 
 def _region(name: str, entry: Any, base: int) -> Region:
+    if isinstance(entry, dict) and entry.get("dtype") in _PACKED:
+        raise beyond(f"{printable(name)} is of {entry['dtype']}, whose numbers this reader does not know")
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         format_ = _DTYPES[dtype]

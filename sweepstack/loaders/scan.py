@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from sweepstack.loaders.base import OpenFile, Progress, Unreadable
+from sweepstack.loaders.base import NONE, Bad, OpenFile, Progress, Unreadable
 
 if TYPE_CHECKING:  # numpy takes longer to import than a thousand small files to read: regions with numbers need it
     from sweepstack.loaders.finite import FiniteCheck
@@ -59,7 +59,7 @@ class Scan:
 
     sha256: str = ""
     wrong_crc: list[str] = field(default_factory=list)
-    nonfinite: dict[str, int] = field(default_factory=dict)
+    nonfinite: dict[str, Bad] = field(default_factory=dict)
     constant: set[str] = field(default_factory=set)
     stages: dict[str, float] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class _Pass:
         check = self._check(region)
         stages = self.result.stages
         same = check.constancy() if check is not None else None
-        crc, bad, start, numbers = 0, 0, region.start, region.start + region.skip
+        crc, bad, start, numbers = 0, NONE, region.start, region.start + region.skip
         while start < region.end:
             block = self._block(start, region.end if start >= numbers else numbers)
             header = start < numbers
@@ -112,12 +112,12 @@ class _Pass:
                 stages["crc"] += perf_counter() - begin
             if check is not None and same is not None and not header:
                 begin = perf_counter()
-                bad += check.bad(block)
+                bad = bad.and_more(check.bad(block))
                 same.feed(block)
                 stages["finite"] += perf_counter() - begin
         if region.crc is not None and crc != region.crc:
             self.result.wrong_crc.append(region.name)
-        if bad:
+        if bad.total:
             self.result.nonfinite[region.name] = bad
         if same is not None and same.holds:
             self.result.constant.add(region.name)

@@ -56,7 +56,7 @@ def main() -> None:
 
 def _read(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
     files, reader, seconds = asked["files"], asked["reader"], asked["seconds"]
-    specs = [PlainSpec(**{**given, "keys": tuple(given["keys"])}) for given in asked["specs"]]
+    specs = [_spec(given) for given in asked["specs"]]
     for name in {name for spec in specs for name in _libraries(spec, reader)}:
         importlib.import_module(name)  # before the limits: torch maps gigabytes of libraries
     _limit(reader, max(size or 0 for *_, size in files), seconds)
@@ -70,6 +70,11 @@ def _read(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
         for stage, took in result.stages.items():
             stages[stage] = stages.get(stage, 0.0) + took
     return {"results": results, "seconds": stages}
+
+
+def _spec(given: dict[str, Any]) -> PlainSpec:
+    fields: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in given.items()}
+    return PlainSpec(**fields)
 
 
 def _check(root: str | None, seconds: float) -> Check | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import OpenFile, Unreadable, wrong_crc
+from sweepstack.loaders.base import OpenFile, Unreadable, beyond, wrong_crc
 
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 LOCAL_MAGIC = b"PK\x03\x04"
@@ -18,12 +18,15 @@ END, END_MAGIC = struct.Struct("<4s4H2LH"), b"PK\x05\x06"
 LOCATOR, LOCATOR_MAGIC = struct.Struct("<4sLQL"), b"PK\x06\x07"
 END64, END64_MAGIC = struct.Struct("<4sQ2H2L4Q"), b"PK\x06\x06"
 ENTRY_SIZE, ENTRY_MAGIC = 46, b"PK\x01\x02"
+BEHIND, BEHIND_MAGIC = struct.Struct("<4sL"), b"PK\x07\x08"
 MAX_PARTS = 1_000_000
 MAX_GROWTH = 64
 SPARE = 64 << 20
 """Compressed parts may unpack to MAX_GROWTH times the file's size, and these bytes: more is a bomb."""
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _PATCHED = 0x20
+_BEHIND = 0x8
+"""A part's CRC and sizes stand behind its bytes; its own header may leave them out."""
 _NO_UNPACKING = (  # NotImplementedError: flags of things that zipfile does not do, such as patched data
     zipfile.BadZipFile,
     zlib.error,
@@ -56,16 +59,21 @@ class ZipDirectory:
     parts: dict[str, Part]
     archive: zipfile.ZipFile
 
+    @property
+    def without_crcs(self) -> bool:
+        """Whether its writer computed none: torch.save can be told so, and torch.load never asks."""
+        return not any(part.crc for part in self.parts.values())
+
     def read(self, file: OpenFile, name: str, limit: int) -> bytes:
-        """The content of a part, its CRC checked. Raises Unreadable, also over `limit` bytes."""
+        """The content of a part, its CRC checked where there are any. Raises Unreadable, also over `limit` bytes."""
         part = self.parts.get(name)
         if part is None:
             raise Unreadable(f"holds no {printable(name)}")
         if part.size > limit:
-            raise Unreadable(f"{printable(name)} is too large: {part.size:,} bytes, {limit:,} at most")
+            raise beyond(f"{printable(name)} is too large: {part.size:,} bytes, {limit:,} at most")
         if not part.compressed:
             data = file.read(part.start, part.size)
-            if zlib.crc32(data) != part.crc:
+            if zlib.crc32(data) != part.crc and not self.without_crcs:
                 raise Unreadable(wrong_crc([name]))
             return data
         try:
@@ -119,7 +127,7 @@ def read_directory(file: OpenFile, spare: int = SPARE) -> ZipDirectory:
     except (zipfile.BadZipFile, ValueError, OSError, struct.error, EOFError, NotImplementedError, IndexError) as error:
         raise Unreadable(f"is cut off or damaged: no zip directory ({type(error).__name__})") from None
     if len(infos) > MAX_PARTS:
-        raise Unreadable(f"has {len(infos):,} parts, {MAX_PARTS:,} at most")
+        raise beyond(f"has {len(infos):,} parts, {MAX_PARTS:,} at most")
     _check_end(file)
     parts: dict[str, Part] = {}
     position = 0
@@ -135,7 +143,7 @@ def read_directory(file: OpenFile, spare: int = SPARE) -> ZipDirectory:
         position = part.end
     unpacked = sum(part.size for part in parts.values() if part.compressed)
     if unpacked > MAX_GROWTH * file.size + spare:
-        raise Unreadable(f"would unpack to {unpacked:,} bytes: a zip bomb")
+        raise beyond(f"would unpack to {unpacked:,} bytes, as a zip bomb does")
     return ZipDirectory(parts, archive)
 
 
@@ -204,4 +212,16 @@ def _part(file: OpenFile, info: zipfile.ZipInfo) -> Part:
     if fields[0] != LOCAL_MAGIC or stored_name != info.orig_filename.encode(encoding, "surrogateescape"):
         raise Unreadable(f"{name} is not where the zip directory says")
     start = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
+    _check_agreement(file, info, fields, start + info.compress_size)
     return Part(info.orig_filename, start, start + info.compress_size, info.file_size, info.CRC, compressed, info)
+
+
+def _check_agreement(file: OpenFile, info: zipfile.ZipInfo, fields: tuple[int, ...], end: int) -> None:
+    """Raises Unreadable where a part's own header, or what stands behind it, gives another CRC than the directory."""
+    own = {fields[6]}
+    if info.flag_bits & _BEHIND:
+        behind = os.pread(file.fd, BEHIND.size, end)
+        magic, crc = BEHIND.unpack(behind) if len(behind) == BEHIND.size else (b"", 0)
+        own = (own - {0}) | ({crc} if magic == BEHIND_MAGIC else set())
+    if own - {info.CRC}:
+        raise Unreadable(f"{printable(info.orig_filename)} has two CRCs")

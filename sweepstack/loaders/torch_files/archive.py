@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweepstack.core.printable import printable
-from sweepstack.loaders.base import Content, OpenFile, Unreadable, Unsupported, some
+from sweepstack.loaders.base import NONE, Bad, Content, NonFinite, OpenFile, Unreadable, Unsupported, some
 from sweepstack.loaders.finite import FORMATS, Constancy, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
-from sweepstack.loaders.torch_files.foreign import no_torch_zip
-from sweepstack.loaders.torch_files.unpickle import UNTYPED, Storage, Tensor, tensors_of, top_level_names, unpickle
+from sweepstack.loaders.torch_files.foreign import TORCH, no_torch_zip
+from sweepstack.loaders.torch_files.sparse import check
+from sweepstack.loaders.torch_files.unpickle import (
+    UNTYPED,
+    Quantized,
+    Sparse,
+    Storage,
+    Tensor,
+    holds_nothing,
+    is_tensor,
+    tensors_of,
+    top_level_names,
+    unpickle,
+)
 from sweepstack.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
 
+NO_CRCS = "was saved without CRCs: judged by its directory, sizes and numbers"
+INDICES = ("i8", "i4")
 MAX_VERSION = 10
 """Of torch's zip format: `kMaxSupportedFileFormatVersion` of torch 2.15."""
 MAX_PICKLE = 256 << 20
@@ -25,9 +39,17 @@ MAX_PICKLE = 256 << 20
 
 
 def zip_regions(directory: ZipDirectory, formats: dict[str, str], *, big_endian: bool = False) -> list[Region]:
-    """All parts that lie in the file as they are, with the CRC to be met and, by name, the format of their numbers."""
+    """All parts that lie in the file as they are: the CRC to be met (None where none was computed), and by name the
+    format of their numbers."""
     return [
-        Region(part.start, part.end, part.name, part.crc, formats.get(part.name), big_endian)
+        Region(
+            part.start,
+            part.end,
+            part.name,
+            None if directory.without_crcs else part.crc,
+            formats.get(part.name),
+            big_endian,
+        )
         for part in directory.parts.values()
         if not part.compressed
     ]
@@ -50,35 +72,59 @@ class TorchZip:
         self.big_endian = self._byte_order() == b"big"
         self.refused: Unsupported | None = None
         self.tensors: list[tuple[str, Tensor]] = []
+        self.beside: list[tuple[str, Tensor]] = []
+        """Indices of sparse tensors, and scales of quantized ones."""
+        self.sparse: list[tuple[str, Sparse]] = []
+        self.formats: dict[str, str] = {}
+        self.root: Any = None
+        self.unscaled: list[str] = []
         try:
-            self.root = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
-            self.tensors += tensors_of(self.root, lambda value: type(value) is Tensor)
+            self.root, storages = unpickle(self.directory.read(file, f"{self.prefix}/data.pkl", MAX_PICKLE))
+            for name, value in tensors_of(self.root, is_tensor):
+                self._add(name, value)
+            self.formats = self._storage_formats(storages)
         except Unsupported as refused:
             self.refused = refused
-        self.formats = self._storage_formats()
         self.regions = zip_regions(self.directory, self.formats, big_endian=self.big_endian)
 
     def content(self, scanned: Scan) -> Content:
         """Names, and non-finite numbers by tensor: numbers of a storage that no tensor shows do not count. Raises
         Unreadable."""
         if self.refused:
+            self._check_compressed()
             raise self.refused
         names = top_level_names(self.root) | {name for name, _ in self.tensors}
         suspects, constant = self._check_compressed()
         suspects |= set(scanned.nonfinite)
         constant |= scanned.constant
         found = Content(names)
-        if not any(tensor.elements for _, tensor in self.tensors):
-            raise Unreadable("holds no tensor")
-        for name, tensor in self.tensors:
+        if holds_nothing(self.root):
+            raise Unreadable("holds nothing: no tensor, and no other value")
+        found.tensorless = not any(tensor.elements for _, tensor in self.tensors)
+        if self.directory.without_crcs:
+            found.notes.append(NO_CRCS)
+        for name, sparse in self.sparse:
+            check(name or "tensor", sparse, [self._shown(index) for index in sparse.indices])
+        for name, tensor in self.tensors + self.beside:
             part = self._part(tensor.storage)
-            if FORMATS[tensor.format].can_fail and tensor.elements > 1:
+            if FORMATS[tensor.format].can_fail and tensor.elements > 1 and (name, tensor) in self.tensors:
                 found.add_floats(name or "tensor", constant=part.name in constant)
-            if part.name in suspects:
-                count = self._count(tensor, part)
-                if count:
-                    found.nonfinite.append((name or "tensor", count))
+            if part.name in suspects and (bad := self._count(tensor, part)).total:
+                found.nonfinite.append(NonFinite(name or "tensor", bad, tensor.elements == 1))
+        found.nonfinite += [NonFinite(name or "tensor", Bad(1, 1)) for name in self.unscaled]
         return found
+
+    def _add(self, name: str, value: Tensor | Sparse | Quantized) -> None:
+        if isinstance(value, Sparse):
+            self.sparse.append((name, value))
+            self.tensors.append((name, value.values))
+            self.beside += [(name, index) for index in value.indices]
+        elif isinstance(value, Quantized):
+            self.tensors.append((name, value.numbers))
+            self.beside += [(name, scales) for scales in value.scales]
+            self.unscaled += [name] if not math.isfinite(value.scale) else []
+        else:
+            self.tensors.append((name, value))
 
     def _prefix(self) -> str:
         found = [name for name in self.directory.parts if name.count("/") == 1 and name.endswith("/data.pkl")]
@@ -120,12 +166,11 @@ class TorchZip:
             raise Unreadable(f"lacks the data of storage {printable(storage.key)}")
         return part
 
-    def _storage_formats(self) -> dict[str, str]:
-        """Part name → format of its numbers; a storage seen as two number types is only proved by its CRC."""
+    def _storage_formats(self, storages: Sequence[Storage]) -> dict[str, str]:
+        """Part name → format of its numbers, of all storages that tensors show. Every storage is looked at."""
         declared: dict[str, Storage] = {}
         formats: dict[str, str] = {}
-        for _, tensor in self.tensors:
-            storage = tensor.storage
+        for storage in storages:
             part = self._part(storage)
             itemsize = 1 if storage.format == UNTYPED else FORMATS[storage.format].itemsize
             if storage.length * itemsize != part.size:
@@ -133,11 +178,13 @@ class TorchZip:
                     f"storage {printable(storage.key)} holds {part.size:,} bytes, not {storage.length * itemsize:,}"
                 )
             if declared.setdefault(part.name, storage) != storage:
-                raise Unreadable(f"storage {printable(storage.key)} is said to be of two number types")
+                raise Unsupported(f"storage {printable(storage.key)} is said to be of two number types; {TORCH}")
+        for _, tensor in self.tensors + self.beside:
+            part, key = self._part(tensor.storage), printable(tensor.storage.key)
             if formats.setdefault(part.name, tensor.format) != tensor.format:
-                raise Unreadable(f"storage {printable(storage.key)} is looked at as two number types")
+                raise Unsupported(f"storage {key} is looked at as two number types; {TORCH}")
             if part.size % FORMATS[tensor.format].itemsize:
-                raise Unreadable(f"storage {printable(storage.key)} does not hold whole numbers")
+                raise Unsupported(f"storage {key} does not hold whole numbers; {TORCH}")
         return formats
 
     def _check_compressed(self) -> tuple[set[str], set[str]]:
@@ -159,16 +206,30 @@ class TorchZip:
                 constant.add(part.name)
         return suspects, constant
 
-    def _count(self, tensor: Tensor, part: Part) -> int:
+    def _count(self, tensor: Tensor, part: Part) -> Bad:
         check = FiniteCheck(tensor.format, block=BLOCK, big_endian=self.big_endian)
-        data: Any
-        if part.compressed:
-            data, base = b"".join(self.directory.unpack(part, BLOCK)), 0
-        else:
-            data, base = mmap.mmap(self.file.fd, part.end, access=mmap.ACCESS_READ), part.start
         units = FORMATS[tensor.format].itemsize // check.dtype.itemsize
-        values: NDArray[Any] = np.frombuffer(data, check.dtype, part.size // check.dtype.itemsize, base)
-        return sum(check.count(chunk) for chunk in _chunks(values.reshape(-1, units), tensor))
+        found = NONE
+        for chunk in _chunks(self._numbers(part, check.dtype).reshape(-1, units), tensor):
+            found = found.and_more(check.count(chunk))
+        return found
+
+    def _shown(self, tensor: Tensor) -> NDArray[Any]:
+        """The whole numbers that a tensor shows, in its shape."""
+        if tensor.format not in INDICES or not tensor.elements:
+            return np.zeros(tensor.size, np.int64)
+        dtype = np.dtype((">" if self.big_endian else "<") + tensor.format)
+        values = self._numbers(self._part(tensor.storage), dtype)[tensor.offset :]
+        steps = [step * dtype.itemsize for step in tensor.stride]
+        return np.lib.stride_tricks.as_strided(values, tensor.size, steps, writeable=False)
+
+    def _numbers(self, part: Part, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """All numbers of a storage."""
+        count = part.size // dtype.itemsize
+        if part.compressed:
+            return np.frombuffer(b"".join(self.directory.unpack(part, BLOCK)), dtype, count)
+        data = mmap.mmap(self.file.fd, part.end, access=mmap.ACCESS_READ)
+        return np.frombuffer(data, dtype, count, part.start)
 
 
 def _chunks(values: NDArray[Any], tensor: Tensor) -> Iterator[NDArray[Any]]:

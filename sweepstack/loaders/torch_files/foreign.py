@@ -27,13 +27,9 @@ _RUNS_BY_NAME = frozenset(
     for module in ("builtins", "__builtin__")
     for name in ("eval", "exec", "execfile", "compile", "open", "__import__", "getattr", "setattr", "delattr", "apply")
 )
-_TORCH_ALONE = frozenset(
-    f"torch._utils.{name}"
-    for name in (
-        "_rebuild_wrapper_subclass",
-        "_rebuild_device_tensor_from_numpy",
-        "_rebuild_device_tensor_from_cpu_tensor",
-    )
+_TORCH_ALONE = (
+    *("torch._utils._rebuild_wrapper_subclass", "torch._utils._rebuild_device_tensor_from"),
+    *("torch.QUInt", "torch.sparse.", "torch.cuda.", "torch.storage.TypedStorage"),
 )
 """What torch's own restricted load builds and this reader does not."""
 _LEGACY = bytes.fromhex("8a0a6cfc9c46f9206aa850192e")
@@ -46,7 +42,7 @@ def refused(module: str, name: str) -> Unsupported:
     said = f"names {printable(full)}, which is not on the reader's list: nothing was loaded"
     if module.partition(".")[0] in _RUNS or full in _RUNS_BY_NAME:
         return Unsupported(f"{said}. It could run any program: open it with nothing that unpickles")
-    if full in _TORCH_ALONE:
+    if full.startswith(_TORCH_ALONE):
         return Unsupported(f"{said}; {TORCH}")
     cast = next((cast for begin, cast in _CASTS if full.startswith(begin)), "its state_dict, or plain values,")
     return Unsupported(f"{said}; save {cast} in its place, {COMMAND}")

@@ -34,6 +34,9 @@ _STORAGES = {
     "ComplexFloatStorage": "c8",
     "ComplexDoubleStorage": "c16",
     "UntypedStorage": UNTYPED,
+    "QInt8Storage": "i1",
+    "QUInt8Storage": "u1",
+    "QInt32Storage": "i4",
 }
 _DTYPES = {
     "float64": "f8",
@@ -57,6 +60,11 @@ _DTYPES = {
     "uint16": "u2",
     "uint8": "u1",
     "bool": "bool",
+    "bcomplex32": "bc4",
+    "float4_e2m1fn_x2": "u1",
+    "qint32": "i4",
+    "qint8": "i1",
+    "quint8": "u1",
 }
 MAX_DIMENSIONS = 64
 
@@ -101,11 +109,36 @@ class Tensor(NamedTuple):
         return self.offset, self.offset + last + 1
 
 
-def unpickle(data: bytes) -> Any:
-    """The object in a checkpoint's `data.pkl`, with `Tensor`s for tensors. Raises Unreadable."""
+class Sparse(NamedTuple):
+    """A sparse tensor: `indices` as its layout has them, and the numbers that they place."""
+
+    layout: str
+    indices: tuple[Tensor, ...]
+    values: Tensor
+    size: tuple[int, ...]
+    coalesced: bool
+
+
+class Quantized(NamedTuple):
+    """Whole numbers, and by what they are scaled: one number, or a tensor of them and one of zero points."""
+
+    numbers: Tensor
+    scale: float
+    scales: tuple[Tensor, ...]
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is what `unpickle` has for a tensor."""
+    return type(value) in (Tensor, Sparse, Quantized)
+
+
+def unpickle(data: bytes) -> tuple[Any, list[Storage]]:
+    """The object in a checkpoint's `data.pkl`, with what `is_tensor` for tensors, and all storages that it names, which
+    torch loads whether a tensor shows them or not. Raises Unreadable."""
     _check_operations(data)
+    unpickler = _Restricted(io.BytesIO(data), encoding="utf-8")
     try:
-        return _Restricted(io.BytesIO(data)).load()
+        return unpickler.load(), unpickler.storages
     except (Unreadable, MemoryError):
         raise
     except Exception as error:  # a hostile pickle raises whatever it likes
@@ -154,6 +187,20 @@ def tensors_of(root: Any, is_tensor: Callable[[Any], bool]) -> Iterator[tuple[st
         )
 
 
+def holds_nothing(root: Any) -> bool:
+    """Whether there is nothing but containers, each without anything in it."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        if value is None or not isinstance(value, dict | list | tuple | set | frozenset) or is_tensor(value):
+            return False
+        if id(value) not in seen:
+            seen.add(id(value))
+            pending.extend(dict.values(value) if isinstance(value, dict) else value)
+    return True
+
+
 def top_level_names(root: Any) -> set[str]:
     """The keys of a checkpoint that is a dict; nothing for all else."""
     return {_key(key) for key in dict.keys(root)} if isinstance(root, dict) else set()
@@ -182,7 +229,13 @@ class _Callable:
 
 
 class _Restricted(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, *, encoding: str) -> None:
+        super().__init__(file, encoding=encoding)
+        self.storages: list[Storage] = []
+
     def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in _SCHEMES:
+            return name
         if module == "torch" or module == "torch.storage":
             if name in _STORAGES:
                 return NumberType(_STORAGES[name])
@@ -199,7 +252,8 @@ class _Restricted(pickle.Unpickler):
             raise Unreadable("data.pkl refers to something that is not a storage")
         if not _whole(count):
             raise Unreadable("a storage has no proper size")
-        return Storage(key, number_type.format, count)
+        self.storages.append(Storage(key, number_type.format, count))
+        return self.storages[-1]
 
 
 def _whole(value: Any) -> bool:
@@ -238,8 +292,37 @@ def _rebuild_v3(
     return _tensor(storage, dtype.format, offset, size, stride)
 
 
-def _parameter(data: Any, *_rest: Any) -> Tensor:
-    if type(data) is not Tensor:
+def _sparse(layout: Any, data: Any) -> Sparse:
+    *indices, values, size = data[:3] if layout == "torch.sparse_coo" else data
+    coalesced = layout == "torch.sparse_coo" and len(data) > 3 and bool(data[3])
+    if {type(values), *map(type, indices)} != {Tensor} or not all(_whole(length) for length in size):
+        raise Unreadable("a sparse tensor is not made of tensors and a size")
+    return Sparse(str(layout), tuple(indices), values, tuple(size), coalesced)
+
+
+def _quantized(storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, *_rest: Any) -> Quantized:
+    numbers = _rebuild(storage, offset, size, stride)
+    scheme, scale, zero, *axis = quantizer
+    if scheme == "per_tensor_affine":
+        return Quantized(numbers, float(scale), ())
+    if scheme not in ("per_channel_affine", "per_channel_affine_float_qparams") or type(scale) is not Tensor:
+        raise Unsupported(f"holds a tensor that is quantized in a way that this reader does not take; {TORCH}")
+    proper = type(zero) is Tensor and _whole(axis[0]) and axis[0] < len(numbers.size)
+    if not proper or {scale.elements, zero.elements} != {numbers.size[axis[0]]}:
+        raise Unreadable("a quantized tensor has not one scale and one zero point for each of its channels")
+    return Quantized(numbers, 1.0, (scale, zero))
+
+
+def _meta(*_rest: Any) -> Tensor:
+    raise Unsupported(f"holds a tensor without numbers (of device meta): save the real one, {COMMAND}")
+
+
+def _layout(name: Any) -> str:
+    return str(name) if isinstance(name, str) else ""
+
+
+def _parameter(data: Any, *_rest: Any) -> Any:
+    if not is_tensor(data):
         raise Unreadable("a parameter is not made of a tensor")
     return data
 
@@ -283,6 +366,9 @@ _OPERATIONS = frozenset(
     )
 )
 """What torch 2.15's own restricted unpickler reads (torch/_weights_only_unpickler.py)."""
+_SCHEMES = frozenset(f"per_{of}_{kind}" for of in ("tensor", "channel") for kind in ("affine", "symmetric")) | {
+    "per_channel_affine_float_qparams"
+}
 _BUILTINS: dict[str, Callable[..., Any]] = {"set": set, "complex": complex, "bytearray": _bytearray}
 _GLOBALS: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,  # a builtin type: it can't be changed from a pickle
@@ -290,6 +376,10 @@ _GLOBALS: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor"): _Callable(_rebuild),
     ("torch._utils", "_rebuild_tensor_v2"): _Callable(_rebuild),
     ("torch._utils", "_rebuild_tensor_v3"): _Callable(_rebuild_v3),
+    ("torch._utils", "_rebuild_sparse_tensor"): _Callable(_sparse),
+    ("torch._utils", "_rebuild_qtensor"): _Callable(_quantized),
+    ("torch._utils", "_rebuild_meta_tensor_no_storage"): _Callable(_meta),
+    ("torch.serialization", "_get_layout"): _Callable(_layout),
     ("torch._utils", "_rebuild_parameter"): _Callable(_parameter),
     ("torch._utils", "_rebuild_parameter_with_state"): _Callable(_parameter),
     ("torch._tensor", "_rebuild_from_type_v2"): _Callable(_from_type),

@@ -35,6 +35,22 @@ ONE = [
     ),
     ("load: torch,", "load: torch, run: x,", "line 13 artifacts.best.pt.run is for load: command"),
     ("load: torch,", "load: torch, trust: true,", "line 13 artifacts.best.pt.trust is for load: command"),
+    (
+        "finite: require",
+        "finite: requires",
+        'line 13 artifacts.best.pt.finite: "requires" expected require, report, or a list',
+    ),
+    (
+        "finite: require",
+        "finite: []",
+        "line 13 artifacts.best.pt.finite: [] expected require, report, or a list",
+    ),
+    ("finite: require", "finite: {except: [a]}", "line 13 artifacts.best.pt.finite"),
+    (
+        "{load: torch, finite: require, min: 50MB}",
+        "{load: npy, finite: [a]}",
+        "line 13 artifacts.best.pt.finite an npy file is one array without a name; say require or report",
+    ),
     ("load: torch,", "load: npy, keys: [a],", "line 13 artifacts.best.pt.keys an npy file is one array without a name"),
     (
         "{load: torch, finite: require, min: 50MB}",

@@ -66,6 +66,7 @@ def python(work: Path, body: str) -> str:
     [
         ("""echo '{"ok": true}'""", True, False, ""),
         ("""echo noise; echo '{"ok": true, "note": "PSNR 31"}'; echo; echo more >&2""", True, False, ""),
+        ("""echo '{"ok": true, "note": " "}'""", True, False, ""),
         ("true", False, True, "its check ended with code 0 and without a last line"),
         ("echo ok", False, True, "its check ended with code 0 and without a last line"),
         pytest.param(
@@ -94,6 +95,7 @@ def test_what_counts_as_an_answer(
     assert (result.ok, result.unknown) == (ok, unknown), result
     assert reason in "".join(result.reasons)
     assert len(result.sha256) == 64
+    assert result.notes == (("PSNR 31",) if "PSNR 31" in run else ()), "an empty note is none"
 
 
 @pytest.mark.parametrize("lost", ["code", "."], ids=["its work dir", "its temporary folder"])

@@ -16,6 +16,9 @@ def test_an_artifact_without_a_command_is_written_as_before() -> None:
         "finite": "require",
         "min_bytes": 1,
     }
+    named = ArtifactSpec(path="a.pt", load="torch", finite=("model",), infinite=("mask",))
+    assert ArtifactSpec.model_validate_json(named.model_dump_json()) == named
+    assert ArtifactSpec.model_validate(named.model_dump(mode="json")) == named
     command = ArtifactSpec(path="a.json", load="command", run="check {file}", trust=True)
     assert ArtifactSpec.model_validate(command.model_dump(mode="json")) == command
     assert ArtifactSpec.model_validate_json(command.model_dump_json()) == command

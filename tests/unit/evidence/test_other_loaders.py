@@ -79,6 +79,7 @@ def entry(start: int, end: int, shape: list[int] | None = None, dtype: str = "F3
         ({"w": 7}, b"", "no known dtype"),
         ({}, b"", "holds no tensor"),
         ({"w": entry(0, 0)}, b"", "holds no tensor"),
+        ({"w": entry(0, 1, [2], dtype="F4")}, b"1", "w is of F4, whose numbers this reader does not know"),
         (b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":1}', b"", "names a key twice: w"),
         (b"[]", b"", "not an object"),
         (b"{", b"", "not JSON"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +157,18 @@ def test_the_old_format_is_for_torch_alone(torch: Any, tmp_path: Path) -> None:
 
 def test_without_a_tensor_both_say_so(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "best.pt"
-    for root in ({}, {"epoch": 3}, {"w": torch.empty(0)}):
-        torch.save(root, path)
+    for root in (
+        {"epoch": 3},
+        {"w": torch.empty(0)},
+        torch.optim.lr_scheduler.LambdaLR(trained(torch)[1], lambda _: 1.0),
+    ):
+        torch.save(root.state_dict() if hasattr(root, "state_dict") else root, path)
         for result in both(path):
-            assert result.reasons == ("holds no tensor",)
+            assert (result.ok, result.notes) == (True, ("holds no tensor",))
+    for nothing in ({}, {"state_dict": OrderedDict()}):
+        torch.save(nothing, path)
+        for result in both(path):
+            assert result.reasons == ("holds nothing: no tensor, and no other value",)
 
 
 def test_our_own_writer_writes_what_torch_reads(torch: Any, tmp_path: Path) -> None:

@@ -135,10 +135,26 @@ def test_big_endian_files_are_read_as_such(path: Path) -> None:
     assert prove(path, root, byteorder=b"middle").reasons == ("has no proper byte order",)
 
 
-@pytest.mark.parametrize("root", [{}, {"epoch": 1}, [], 7, "x", {"w": tensor(np.empty((0, 3), np.float32))}])
-def test_without_a_tensor_it_is_no_checkpoint(path: Path, root: Any) -> None:
+@pytest.mark.parametrize("root", [{"epoch": 1}, 7, "x", None, [None], {"w": tensor(np.empty((0, 3), np.float32))}])
+def test_without_a_tensor_it_is_noted_and_no_checkpoint_where_keys_are_asked_for(path: Path, root: Any) -> None:
     save(root, path)
-    assert prove(path).reasons == ("holds no tensor",)
+    found = prove(path)
+    assert (found.ok, found.notes) == (True, ("holds no tensor",))
+    assert "holds no tensor" in load(str(path), PlainSpec("torch", keys=("w",))).reasons
+    assert load(str(path), PlainSpec("torch", plausible="require")).reasons == ("holds no tensor",)
+
+
+@pytest.mark.parametrize("root", [{}, [], OrderedDict(), {"state_dict": OrderedDict(), "more": [{}, ()]}])
+def test_with_nothing_in_it_it_is_no_result(path: Path, root: Any) -> None:
+    save(root, path)
+    assert prove(path).reasons == ("holds nothing: no tensor, and no other value",)
+
+
+def test_a_storage_that_no_tensor_shows_is_there_too(path: Path) -> None:
+    """torch.load reads each that the pickle names."""
+    blob = Blob(ONES.tobytes(), count=ONES.size + 1)
+    save({"w": tensor(ONES), "bare": blob}, path)
+    assert "storage 1 holds" in prove(path).reasons[0] or "storage 0 holds" in prove(path).reasons[0]
 
 
 @pytest.mark.parametrize(
