@@ -1,0 +1,335 @@
+"""Sets of checkpoints in a bucket: in generated histories no newer content is replaced, and nothing copied is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweepstack.onbox.runner.checkpoint_sets import KEEP, Changing, NoSuchSet, Sets
+from tests.onbox.sets_world import CELL, WHERE, WORK, Killed, TestBox, World
+
+SAVES = ("replace", "in place", "rotate", "rename")
+STEP = st.one_of(
+    st.tuples(st.just("save"), st.sampled_from(SAVES)),
+    st.tuples(st.just("copy"), st.none()),
+    st.tuples(st.just("late copy"), st.none()),
+    st.tuples(st.just("cut"), st.tuples(st.integers(1, 25), st.booleans())),
+    st.tuples(st.just("save meanwhile"), st.tuples(st.integers(1, 12), st.sampled_from(SAVES))),
+    st.tuples(st.just("hand over"), st.none()),
+    st.tuples(st.just("cut hand over"), st.tuples(st.integers(1, 8), st.booleans())),
+    st.tuples(st.just("restart"), st.none()),
+    st.tuples(st.just("lose"), st.none()),
+    st.tuples(st.just("away"), st.none()),
+    st.tuples(st.just("clock"), st.none()),
+)
+
+
+def kill_at(world: World, number: int, after: bool) -> None:
+    begin = world.store.calls
+
+    def at(call: int, done: bool) -> None:
+        if call - begin == number and done == after:
+            raise Killed
+
+    world.store.at = at
+
+
+def play(world: World, kind: str, more: object) -> None:
+    """One step of a history."""
+    if kind == "save":
+        world.save(world.owner, str(more))
+    elif kind == "copy":
+        world.copy(world.owner)
+    elif kind == "late copy" and world.other.had:  # of the box that had it before, and still trains
+        world.save(world.other, "replace")
+        world.copy(world.other)
+    elif kind in ("cut", "cut hand over"):
+        number, after = more  # type: ignore[misc]
+        kill_at(world, number, after)
+        box, owner = (world.owner, world.owner) if kind == "cut" else (world.other, world.owner)
+        try:
+            world.copy(box) if kind == "cut" else world.bring(box)
+        except (Killed, OSError):
+            pass
+        finally:
+            world.store.at = lambda *_: None
+        box.begin()
+        if kind == "cut hand over":
+            assert world.owner is owner
+            if not world.store.away:
+                world.hand_over()
+    elif kind == "save meanwhile":
+        number, how = more  # type: ignore[misc]
+        begin, owner = world.store.calls, world.owner
+
+        def at(call: int, done: bool) -> None:
+            if call - begin == number and not done:
+                world.save(owner, how)
+                world.copied.append(owner.content())
+
+        world.store.at = at
+        world.copy(owner)
+        world.store.at = lambda *_: None
+    elif kind == "hand over" and not world.store.away:
+        world.hand_over()
+    elif kind == "restart":
+        world.owner.begin()
+    elif kind == "lose" and not world.store.away:
+        world.owner, world.begun = world.lose(world.owner), False
+        world.owner.had = True
+        world.owner.sets.bring()
+    elif kind == "away":
+        world.store.away = not world.store.away
+    elif kind == "clock":
+        world.back = not world.back
+
+
+def run(steps: list[tuple[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        world = World(Path(name))
+        for kind, more in steps:
+            play(world, kind, more)
+            world.check()
+
+
+START = [("save", "replace"), ("copy", None), ("save", "rotate"), ("copy", None), ("save", "rotate")]
+
+
+@pytest.mark.parametrize("kind", ["cut", "cut hand over"])
+def test_a_kill_at_each_step_leaves_a_whole_set(kind: str) -> None:
+    more = (
+        [("late copy", None)]
+        if kind == "cut"
+        else [("hand over", None), ("copy", None), ("save", "replace"), ("copy", None)]
+    )
+    for number in range(1, 14):
+        for after in (False, True):
+            run([*START, *more, (kind, (number, after)), ("copy", None), ("late copy", None)])
+
+
+@pytest.mark.parametrize("how", SAVES)
+def test_a_save_at_each_step_of_a_copy_leaves_a_whole_set(how: str) -> None:
+    for number in range(1, 14):
+        run([("save", "in place"), ("copy", None), ("save", how), ("save meanwhile", (number, how)), ("copy", None)])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(STEP, max_size=14))
+def test_no_history_loses_what_was_copied(steps: list[tuple[str, object]]) -> None:
+    run(steps)
+
+
+# as test_no_history_loses_what_was_copied, which stays in make test
+@pytest.mark.proof
+@settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(STEP, max_size=40))
+def test_no_long_history_loses_what_was_copied(steps: list[tuple[str, object]]) -> None:
+    run(steps)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def objects(world: World) -> list[str]:
+    return sorted(
+        str(one.relative_to(world.store.root / WHERE)) for one in world.store.root.rglob("*") if one.is_file()
+    )
+
+
+def test_a_late_copy_of_the_box_before_is_refused(world: World) -> None:
+    world.save(world.owner, "replace")
+    assert world.copy(world.owner) == ""
+    world.hand_over()
+    world.save(world.owner, "replace")
+    assert world.copy(world.owner) == ""
+    world.save(world.other, "replace")
+    before = objects(world)
+    assert world.copy(world.other) == "superseded"
+    assert objects(world) == before
+
+
+def test_a_box_that_gets_a_cell_back_goes_on_where_the_other_one_was(world: World) -> None:
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    first, at_first = world.owner, world.owner.content()
+    world.hand_over()
+    world.save(world.owner, "rename")
+    world.copy(world.owner)
+    at_second = world.owner.content()
+    world.hand_over()
+    assert world.owner is first
+    assert first.content() == at_second
+    assert at_first in first.kept(), "its own older files are kept beside"
+    world.save(first, "replace")
+    assert world.copy(first) == ""
+    assert first.sets.local.claim is not None
+    assert first.sets.local.claim.generation == 3
+
+
+def test_only_what_changed_is_sent(world: World) -> None:
+    big = "x" * 1_000_000
+    world.owner.folder.joinpath("frozen").write_text(big)
+    for _ in range(3):
+        world.save(world.owner, "rotate")
+        world.copy(world.owner)
+    assert world.store.sent < 1_000_000 * 1.01
+    os.replace(world.owner.folder / "frozen", world.owner.folder / "renamed")
+    world.states.append(world.owner.content())
+    world.copy(world.owner)
+    world.hand_over()  # an owner has its own copy of each file, made by the store
+    world.save(world.owner, "rotate")
+    world.copy(world.owner)
+    assert world.store.sent < 1_000_000 * 1.01
+    assert world.owner.content()["renamed"] == big
+    calls = world.store.calls
+    assert world.owner.sets.copy(0.0, 0.0) is False
+    assert world.owner.begin().copy(0.0, 0.0) is False, "a runner that starts again copies nothing again"
+    assert world.store.calls == calls, "and asks nothing"
+
+
+def test_the_last_sets_stay_and_rotated_files_do_not_come_back(world: World) -> None:
+    for _ in range(5):
+        world.save(world.owner, "rotate")
+        world.copy(world.owner)
+    kept = world.owner.content()
+    assert sum("/lists/" in name for name in objects(world)) == KEEP
+    assert len(objects(world)) == KEEP + 1 + 3, "the lists, the claim, and the contents of steps 3, 4 and 5"
+    assert world.owner.sets.facts["sets"] == KEEP
+    fresh = TestBox(world)
+    assert "files came from set 5" in fresh.sets.bring()
+    assert fresh.content() == kept
+
+
+def test_nothing_is_fetched_into_a_folder_that_has_files(world: World) -> None:
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    world.save(world.owner, "replace")
+    newer = world.owner.content()
+    assert world.owner.begin().bring() == ""
+    assert world.owner.content() == newer
+
+
+def test_the_set_before_and_none(world: World) -> None:
+    one = TestBox(world)
+    with pytest.raises(NoSuchSet, match="no set before"):
+        one.sets.bring("previous")
+    saved = []
+    for _ in range(2):
+        world.save(world.owner, "replace")
+        world.copy(world.owner)
+        saved.append(world.owner.content())
+    one.sets.bring("previous")
+    assert one.content() == saved[0]
+    nothing = TestBox(world)
+    nothing.sets.bring("nothing")
+    assert nothing.content() == {}
+    folder = TestBox(world).folder.with_name("f" * 16)  # another version, which begins with a set of this one
+    other = Sets(world.store, WHERE, CELL, folder, "box-x")
+    other.bring("previous", world.owner.sets)
+    assert one.content(folder) == saved[0]
+    assert other.copy(0.0, 0.0)
+    assert world.owner.sets.bring() == ""
+
+
+def test_a_set_that_is_damaged_in_the_bucket_is_left_out(world: World) -> None:
+    saved = []
+    for _ in range(2):
+        world.save(world.owner, "replace")
+        world.copy(world.owner)
+        saved.append(world.owner.content())
+    newest = max(world.store.root.rglob("files/*/model"), key=lambda path: path.read_text())
+    newest.write_text(newest.read_text()[:-1] + "?")
+    fresh = TestBox(world)
+    assert "is not what was copied there" in fresh.sets.bring()
+    assert fresh.content() == saved[0]
+    for path in world.store.root.rglob("files/*/*"):
+        path.write_text("?")
+    with pytest.raises(NoSuchSet, match="no set of it is whole"):
+        TestBox(world).sets.bring()
+
+
+def test_a_fetch_that_was_cut_goes_on_and_counts_only_whole(world: World) -> None:
+    world.save(world.owner, "rotate")
+    world.copy(world.owner)
+    fresh = TestBox(world)
+    kill_at(world, 4, True)
+    with pytest.raises(Killed):
+        fresh.sets.bring()
+    assert fresh.content() == {}
+    world.store.at = lambda *_: None
+    fresh.begin().bring()
+    assert fresh.content() == world.owner.content()
+    assert not fresh.sets.partial.exists()
+
+
+def test_times_and_links_come_back_and_hidden_files(world: World) -> None:
+    folder = world.owner.folder
+    (folder / ".metadata").write_text("of torch.distributed.checkpoint")
+    (folder / "half.tmp").write_text("half")
+    (folder / "step-3").mkdir()
+    (folder / "step-3" / "x").write_text("3")
+    os.utime(folder / "step-3" / "x", ns=(10**18, 10**18))
+    os.symlink("step-3", folder / "latest")
+    os.symlink("/etc/passwd", folder / "elsewhere")
+    world.owner.sets.copy(0.0, 0.0)
+    fresh = TestBox(world)
+    fresh.sets.bring()
+    assert sorted(fresh.content()) == [".metadata", "step-3/x"]
+    assert os.readlink(fresh.folder / "latest") == "step-3"
+    assert (fresh.folder / "latest" / "x").stat().st_mtime_ns == 10**18
+    assert not (fresh.folder / "elsewhere").is_symlink()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_is_written_all_the_time(world: World, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that grows keeps no set back; a file that is written in place does, and is named."""
+    if not links:
+        monkeypatch.setattr("sweepstack.onbox.runner.checkpoint_sets.linked", lambda *_: False)
+    folder = world.owner.folder
+
+    def write(name: str) -> Callable[[int, bool], None]:
+        def at(call: int, _after: bool) -> None:
+            with open(folder / name, "a") as file:
+                file.write(f"{call}\n")
+
+        return at
+
+    world.save(world.owner, "replace")
+    world.store.at = write("metrics.jsonl")
+    assert world.owner.sets.copy(0.0, 0.0)
+    world.store.at = write("model")
+    world.save(world.owner, "replace")
+    with pytest.raises(Changing, match="its files change while they are copied: model"):
+        world.owner.sets.copy(0.0, 0.0)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bucket-6f8d950f"
+
+
+def test_what_an_older_commit_copied_is_the_oldest_set(world: World) -> None:
+    """The golden bucket, which 6f8d950f left: CONTRIBUTING.md, Golden sweeps."""
+    (place,) = (GOLDEN / "abcdefghij" / "checkpoints" / CELL).iterdir()
+    plain = world.store.root / WHERE / "checkpoints" / CELL / WORK
+    shutil.copytree(place, plain)
+    fresh = TestBox(world)
+    assert "9 files" not in (said := fresh.sets.bring()), said
+    assert "8 files came from what an older commit copied" in said
+    assert fresh.content()["last.ckpt"] == "7"
+    fresh.folder.joinpath("last.ckpt").write_text("8")
+    assert fresh.sets.copy(0.0, 0.0)
+    fresh.sets.prune()
+    assert plain.exists(), "it stays as the set before the first whole one"
+    assert TestBox(world).sets.bring() == "8 files came from set 1 of 000001-" + fresh.name
+    fresh.folder.joinpath("last.ckpt").write_text("9 ")
+    assert fresh.sets.copy(0.0, 0.0)
+    fresh.sets.prune()
+    assert not [one for one in plain.rglob("*") if one.is_file()]
