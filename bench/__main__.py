@@ -247,6 +247,21 @@ def s3_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def sets_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Bytes that sets of checkpoints send to a bucket: those that changed."""
+    for what, step in found["steps"].items():
+        ratio = step["up"] / step["changed"]
+        yield Row(
+            f"{found['bytes'] / 1e6:.0f} MB of checkpoints to a bucket: {what}, bytes up",
+            seconds(step["seconds"]),
+            "",
+            f"bytes changed, {step['changed'] / 1e6:.0f} MB",
+            f"{ratio:.4f}×",
+            f"≤ {found['limit']}×",
+            ratio <= found["limit"],
+        )
+
+
 def renting_rows(found: dict[str, Any]) -> Iterator[Row]:
     """Time is scaled; seconds are the platform's."""
     for name, one in found.items():
@@ -408,6 +423,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "report": report_rows,
     "overhead": overhead_rows,
     "s3": s3_rows,
+    "sets": sets_rows,
     "renting": renting_rows,
     "pull": pull_rows,
     "typed": typed_rows,

@@ -128,7 +128,7 @@ def test_no_history_loses_what_was_copied(steps: list[tuple[str, object]]) -> No
 
 # as test_no_history_loses_what_was_copied, which stays in make test
 @pytest.mark.proof
-@settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEP, max_size=40))
 def test_no_long_history_loses_what_was_copied(steps: list[tuple[str, object]]) -> None:
     run(steps)
