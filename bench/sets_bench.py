@@ -1,4 +1,4 @@
-"""What a new set of checkpoints sends to a bucket where one file of eight has changed: `python -m bench.sets_bench [MB]`.
+"""What a new set of checkpoints sends to a bucket where a file of eight has changed: `python -m bench.sets_bench`.
 
 With the real rclone and a real S3 server on this machine; a relay between them counts the bytes. The baseline is what
 has changed.

@@ -128,6 +128,7 @@ class World:
         self.step, self.back = 0, False
         self.owner, self.other = TestBox(self), TestBox(self)
         self.owner.had = True
+        self.owner.sets.bring()
         self.copied: list[Content] = [{}]
         """What was reported as copied last, and after it what was cut off since then while it was copied."""
         self.begun = True
@@ -209,7 +210,7 @@ class World:
         """A new box gets what the owner reported last, or a later whole state that was cut off while it was copied."""
         at, away, self.store.at, self.store.away = self.store.at, self.store.away, lambda *_: None, False
         fresh = TestBox(self)
-        fresh.sets.bring()
+        fresh.sets.bring(claim=False)
         found = fresh.content()
         shutil.rmtree(fresh.folder.parent)
         self.store.at, self.store.away = at, away

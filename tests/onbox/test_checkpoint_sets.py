@@ -221,16 +221,16 @@ def test_nothing_is_fetched_into_a_folder_that_has_files(world: World) -> None:
 def test_the_set_before_and_none(world: World) -> None:
     one = TestBox(world)
     with pytest.raises(NoSuchSet, match="no set before"):
-        one.sets.bring("previous")
+        one.sets.bring("previous", claim=False)
     saved = []
     for _ in range(2):
         world.save(world.owner, "replace")
         world.copy(world.owner)
         saved.append(world.owner.content())
-    one.sets.bring("previous")
+    one.sets.bring("previous", claim=False)
     assert one.content() == saved[0]
     nothing = TestBox(world)
-    nothing.sets.bring("nothing")
+    nothing.sets.bring("nothing", claim=False)
     assert nothing.content() == {}
     folder = TestBox(world).folder.with_name("f" * 16)  # another version, which begins with a set of this one
     other = Sets(world.store, WHERE, CELL, folder, "box-x")
@@ -328,7 +328,7 @@ def test_what_an_older_commit_copied_is_the_oldest_set(world: World) -> None:
     assert fresh.sets.copy(0.0, 0.0)
     fresh.sets.prune()
     assert plain.exists(), "it stays as the set before the first whole one"
-    assert TestBox(world).sets.bring() == "8 files came from set 1 of 000001-" + fresh.name
+    assert TestBox(world).sets.bring(claim=False) == "8 files came from set 1 of 000002-" + fresh.name
     fresh.folder.joinpath("last.ckpt").write_text("9 ")
     assert fresh.sets.copy(0.0, 0.0)
     fresh.sets.prune()

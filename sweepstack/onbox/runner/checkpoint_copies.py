@@ -122,7 +122,8 @@ class Copies:
             while True:
                 try:
                     other = Sets(store, self._identity, cell, folder.with_name(of), self._owner) if of else None
-                    words = Sets(store, self._identity, cell, folder, self._owner).bring(start, other)
+                    alone = not self._journal.worker  # of several workers another one may be the one that starts it
+                    words = Sets(store, self._identity, cell, folder, self._owner).bring(start, other, alone)
                     if words:
                         say(f"{cell}: checkpoints: {words}")
                     return ""

@@ -150,24 +150,27 @@ class Look:
 
 
 class Local:
-    """What a box knows of one folder of checkpoints: `<work>.copied.json`. `claimed`: `claim` is this box's own."""
+    """What a box knows of one folder of checkpoints: `<work>.copied.json`. `claim`: the owner that it goes back to;
+    `claimed`: that is this box. `seen`: the highest claim when a set was brought, if this box has not claimed then."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}.copied.json")
         self.claim: Claim | None = None
         self.claimed = False
+        self.seen: Claim | None = None
         self.files: dict[str, tuple[Seen, str]] = {}
         self.links: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(self.path.read_bytes())
             self.claim = Claim(int(known["generation"]), str(known["owner"]))
             self.claimed, self.links = bool(known["claimed"]), dict(known["links"])
+            self.seen = Claim(int(known["seen"][0]), str(known["seen"][1])) if known["seen"] else None
             self.files = {path: (Seen(*one[:3]), str(one[3])) for path, one in known["files"].items()}
 
     def write(self) -> None:
         claim = self.claim or OLDEST.claim
         files = {path: [*seen, sha256] for path, (seen, sha256) in self.files.items()}
-        more = {"claimed": self.claimed, "files": files, "links": self.links}
+        more = {"claimed": self.claimed, "seen": self.seen, "files": files, "links": self.links}
         write_json_atomically(self.path, {"generation": claim.generation, "owner": claim.owner, **more})
 
     def sha256(self, path: str, seen: Seen) -> str:
@@ -195,20 +198,22 @@ class Sets:
 
     # -- in
 
-    def bring(self, start: str = "", of: Sets | None = None) -> str:
+    def bring(self, start: str = "", of: Sets | None = None, claim: bool = True) -> str:
         """Brings a set into the folder, if that has no files, or has what an earlier owner left here; that is then kept
         under another name. Returns what it did, in words; "" for nothing. Blocks.
 
         `start`: "" for the newest set; "previous" for the one before it; "nothing" for none. `of`: whose sets are meant
         where this folder has none of its own. A set that is not what its list says is left out. Killed at any moment it
-        leaves the folder as it was, or with a whole set. Afterwards this box begins as a new owner. Raises NoSuchSet;
-        OSError: nothing is known. Then the cell must not start.
+        leaves the folder as it was, or with a whole set. This box is the owner from now on; `claim`: False where it may
+        yet be another that starts the cell: then from its first copy on, if no other has claimed the cell since. Raises
+        NoSuchSet; OSError: nothing is known. Then the cell must not start.
         """
         self._plain = None
+        mine = self._claim_anew(self._look()) if claim else None
         source, look = self, self._look()
         newest = look.ranks[0] if look.ranks else None
-        self.local.claimed = False
         if not empty(self.folder) and (newest is None or not self._is_older_here(newest)):
+            self._begin_as(mine, self.local.claim, look)
             self.local.write()
             return ""
         if of is not None:
@@ -222,14 +227,20 @@ class Sets:
             except Damaged as error:
                 said.append(str(error))
                 continue
-            return "; ".join([*said, self._put_in_place(rank, listed, source is self)])
+            self._begin_as(mine, rank.claim if source is self else None, look)
+            return "; ".join([*said, self._put_in_place(rank, listed, source is self and rank != OLDEST)])
         if said:
             raise NoSuchSet("; ".join([*said, "no set of it is whole. Next: sweepctl retry CELL --from-start"]))
         if start == "previous":
             raise NoSuchSet("the bucket has no set before the newest. Next: sweepctl retry CELL --from-start")
-        self.local.claim = newest.claim if newest else None
+        self._begin_as(mine, newest.claim if newest else None, look)
         self._remember({}, {})
         return ""
+
+    def _begin_as(self, mine: Claim | None, lineage: Claim | None, look: Look) -> None:
+        """Not yet written down: that is done once the folder has what it means."""
+        self.local.claim, self.local.claimed = mine or lineage, mine is not None
+        self.local.seen = None if mine or not look.claims else look.claims[-1]
 
     def _is_older_here(self, newest: Rank) -> bool:
         """Whether what lies here is of an earlier owner than the newest set of the bucket."""
@@ -296,7 +307,8 @@ class Sets:
             raise Damaged(f"{place}/{names[wrong[0]]} is not what was copied there")
         return content
 
-    def _put_in_place(self, rank: Rank, listed: Mapping[str, Any], own: bool) -> str:
+    def _put_in_place(self, rank: Rank, listed: Mapping[str, Any], copied: bool) -> str:
+        """`copied`: it is a set of this folder already, which needs no other one before something changes."""
         kept = None
         try:
             os.rename(self.partial / "tree", self.folder)
@@ -305,10 +317,9 @@ class Sets:
             os.rename(self.partial / "tree", self.folder)
         fsync_directory(self.folder.parent)
         shutil.rmtree(self.partial, ignore_errors=True)
-        self.local.claim = rank.claim if own else None
         seen = scan(self.folder)[0]
         known = {name: (seen[name], one[0]) for name, one in listed["files"].items() if name in seen}
-        self._remember(known if rank != OLDEST else {}, dict(listed["links"]))
+        self._remember(known if copied else {}, dict(listed["links"]) if copied else {})
         words = f"{len(listed['files'])} files came from set {rank.number} of {rank.claim.folder}"
         if rank == OLDEST:
             words = f"{len(listed['files'])} files came from what an older commit copied"
@@ -441,20 +452,28 @@ class Sets:
             self._must_be({name: one.source for name, one in pinned.items()}, links)
 
     def _claim(self) -> Claim:
-        """This box's claim, which is the highest; made now if this box begins. Raises Superseded."""
+        """This box's claim, which is the highest; made now if it has none. Raises Superseded."""
         look = self._look()
         if self.local.claimed and self.local.claim is not None:
             self._must_own(look, self.local.claim)
-            if self.local.claim in look.claims:
-                return self.local.claim
+        elif self.local.seen is not None:
+            self._must_own(look, self.local.seen)
+        claim = self._claim_anew(look)
+        if (claim, True) != (self.local.claim, self.local.claimed):
+            self.local.claim, self.local.claimed = claim, True
+            self.local.write()
+        return claim
+
+    def _claim_anew(self, look: Look) -> Claim:
+        """The highest claim: this box's, if it is that already, else a new one. Raises Superseded where others claim at
+        the same time, again and again."""
+        if self.local.claimed and self.local.claim is not None and look.claims[-1:] == [self.local.claim]:
+            return self.local.claim
         for _ in range(TRIES):
-            highest = look.claims[-1].generation if look.claims else 0
-            claim = Claim(highest + 1, self.owner)
+            claim = Claim(1 + (look.claims[-1].generation if look.claims else 0), self.owner)
             self.store.write(f"{self.place}/{claim.folder}/{OWNER}", b"{}\n")
             look = self._look()
             if look.claims[-1] == claim:
-                self.local.claim, self.local.claimed = claim, True
-                self.local.write()
                 return claim
         raise Superseded(f"other boxes take this cell over at the same time: {look.claims[-1].folder}")
 
