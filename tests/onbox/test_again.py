@@ -120,8 +120,10 @@ def test_a_cell_that_fails_in_the_same_way_without_checkpoints_is_in_no_doubt(bo
 
 def test_a_file_that_is_younger_than_the_last_heartbeat_is_the_one_in_doubt(tmp_path: Path) -> None:
     patrol, folder = tmp_path / "patrol.jsonl", tmp_path / "saved"
-    (folder / "checkpoint-2").mkdir(parents=True)
-    for name, second in (("checkpoint-2/weights", 20), ("checkpoint-1", 10), (".hidden", 30), ("half.tmp", 30)):
+    for name in ("checkpoint-2", "wandb/run-1"):
+        (folder / name).mkdir(parents=True)
+    others = [(name, 30) for name in (".hidden", "half.tmp", "wandb/run-1/a.json", "events.out.tfevents.1.box")]
+    for name, second in (("checkpoint-2/weights", 20), ("checkpoint-1", 10), *others):
         (folder / name).write_text("x")
         os.utime(folder / name, (second, second))
     lines = [(9, 1), (15, 1), (25, 2)]

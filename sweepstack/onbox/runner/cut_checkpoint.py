@@ -11,10 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+from sweepstack.onbox.runner.checkpoint_sets import grows
+
 SOON_SECONDS = 120.0
 """A try that fails sooner, and wrote no checkpoint, may have failed at the one that it found."""
 KINDS = frozenset({"bug", "unknown", "files"})
 """Classes of failures that a checkpoint can be the cause of."""
+TRACKERS = frozenset({"wandb", "runs", "mlruns"})
+"""Folders that trackers make; Hugging Face's and Lightning's settings are `*.yaml` there."""
 MOST_FILES = 10_000
 TAIL = 256 << 10
 
@@ -29,7 +33,8 @@ class Found(NamedTuple):
 
 def newest(folder: Path) -> Found | None:
     """The file of these checkpoints that was written last, of the first MOST_FILES; None where there is none, or it
-    can't be told. Hidden files and `*.tmp` don't count: no job reads what it did not finish."""
+    can't be told. Of no account are hidden files and `*.tmp`, which no job reads, and what trackers write there when a
+    try begins."""
     with contextlib.suppress(OSError):
         return max(_files(folder), key=lambda found: found.mtime_ns, default=None)
     return None
@@ -40,7 +45,9 @@ def _files(folder: Path) -> Iterator[Found]:
     while folders and count < MOST_FILES:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                if entry.name.startswith(".") or entry.name.endswith(".tmp"):
+                if entry.name.startswith(".") or entry.name in TRACKERS or grows(entry.name):
+                    continue
+                if entry.name.endswith((".tmp", ".yaml", ".yml")):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
