@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common import holes
+from sweepstack.onbox.common.canonical import file_sha256
 from tests.onbox.harness import Box
 
 SPARSE = (
@@ -67,6 +68,34 @@ def test_the_parts_of_a_chunk_are_all_of_it(size: int, full: tuple[int, ...]) ->
     parts = list(holes.runs(chunk))
     assert b"".join(bytes(end - begin) if blank else chunk[begin:end] for blank, begin, end in parts) == chunk
     assert [begin for _, begin, _ in parts] == [0, *(end for _, _, end in parts)][: len(parts)]
+
+
+def test_a_file_system_that_says_its_holes_wrong_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ZFS did of files that were just written: cp and tar copied zeros (openzfs/zfs#15526)."""
+    source = tmp_path / "file"
+    with source.open("wb") as handle:
+        handle.write(os.urandom(3 << 20))
+        handle.truncate(8 << 20)
+    right = source.read_bytes()
+    monkeypatch.setattr(holes.os, "lseek", lambda *_: (_ for _ in ()).throw(OSError(errno.ENXIO, "no data")))
+    holes.copy_file(source, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == right
+    assert file_sha256(source) == hashlib.sha256(right).hexdigest()
+
+
+@pytest.mark.parametrize("begin", [0, 1, 300_000, 2 << 20, 9 << 20])
+def test_a_sparse_file_is_read_from_anywhere(tmp_path: Path, begin: int) -> None:
+    source = tmp_path / "file"
+    with source.open("wb") as handle:
+        for at in (0, 250_000, 5 << 20):
+            handle.seek(at)
+            handle.write(b"page" * 2000)
+        handle.truncate((9 << 20) + 5)
+    with source.open("rb") as reader:
+        found = b"".join(map(bytes, holes.parts(reader, os.fstat(reader.fileno()), begin)))
+    assert found == source.read_bytes()[begin:]
 
 
 def test_a_place_without_holes_gets_the_zeros() -> None:

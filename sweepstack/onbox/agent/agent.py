@@ -228,10 +228,9 @@ class Agent:
             size = os.fstat(handle.fileno()).st_size
             done = offset if offset <= size else 0
             self.wire.answer({"size": size})
-            handle.seek(done)
-            room = bytearray(min(CHUNK, size))
+            chunks = holes.parts(handle, os.fstat(handle.fileno()), done)
             while done < size:
-                chunk = holes.read_into(handle, room)
+                chunk = next(chunks, b"")
                 if len(chunk) > size - done:  # it grows
                     chunk = chunk[: size - done]
                 if not chunk:

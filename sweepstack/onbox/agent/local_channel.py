@@ -18,7 +18,7 @@ from typing import IO, Literal
 
 from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other, safe_parts
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
-from sweepstack.onbox.agent.file_writes import CHUNK, appear, append_lines, copy_in, open_target
+from sweepstack.onbox.agent.file_writes import appear, append_lines, copy_in, open_target
 from sweepstack.onbox.common import holes, locks, processes, run_process
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
@@ -141,13 +141,12 @@ class LocalChannel:
                 copy.truncate(0)
                 done = 0
             copy.seek(done)
-            source.seek(done)
             if done:
                 say(done)
-            room = bytearray(min(CHUNK, max(expected, 1)))
+            chunks = holes.parts(source, os.fstat(source.fileno()), done)
             while done < expected:
                 with self._answering(path):
-                    chunk = holes.read_into(source, room)
+                    chunk = next(chunks, b"")
                 if len(chunk) > expected - done:  # it grows
                     chunk = chunk[: expected - done]
                 if not chunk:

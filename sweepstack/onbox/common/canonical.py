@@ -15,6 +15,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common import holes
+
 DIGEST_PREFIX = "sha256:"
 DIGEST = re.compile(DIGEST_PREFIX + "[0-9a-f]{64}")
 GENESIS = "0" * 64
@@ -56,13 +58,23 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
 
 def handle_sha256(handle: FileIO) -> str:
     """The SHA-256 of an open file as hex, from its position to its end."""
-    size = os.fstat(handle.fileno()).st_size  # a buffer of a whole CHUNK takes longer to make than a small file to read
+    status = os.fstat(handle.fileno())
+    if holes.is_sparse(status):
+        return _sparse_sha256(handle, status)
+    size = status.st_size  # a buffer of a whole CHUNK takes longer to make than a small file to read
     hashed, room = hashlib.sha256(), memoryview(bytearray(min(max(size + 1, 1 << 12), CHUNK)))
     while True:
         count = handle.readinto(room)
         if not count:
             return hashed.hexdigest()
         hashed.update(room[:count])
+
+
+def _sparse_sha256(handle: FileIO, status: os.stat_result) -> str:
+    hashed = hashlib.sha256()
+    for chunk in holes.parts(handle, status, handle.tell()):
+        hashed.update(chunk)
+    return hashed.hexdigest()
 
 
 def fsync_directory(directory: Path) -> None:

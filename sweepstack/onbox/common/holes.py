@@ -1,7 +1,7 @@
-"""Keeps the holes of sparse files: long runs of zeros are skipped where a copy is written.
+"""Keeps the holes of sparse files where these are read, sent and written.
 
-A copy is made of what is read, never of what a file system says of its holes: some say it wrong of a file that was just
-written. Where a place can't have holes, the zeros are written.
+What a file system says of its holes is not simply believed: some said it wrong of a file that was just written. The
+file is flushed before, and a page of each MiB is read. Where a place can't have holes, the zeros are written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ CHUNK = 1 << 20
 Chunk = Union[bytes, bytearray]
 LEAST = 1 << 16
 """Bytes. Shorter runs of zeros are written: a hole saves little there."""
+PAGE = 4096
 _ZEROS = bytes(CHUNK)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -73,18 +74,57 @@ def write(file: IO[bytes], chunk: Chunk) -> int:
     return written
 
 
+def parts(reader: Any, status: os.stat_result, at: int = 0) -> Iterator[Chunk]:
+    """The bytes of an open file of that status from `at` on, to its end, or a little further where it grew. A part is
+    only good until the next one is asked for. Raises OSError."""
+    room = bytearray(max(1, min(status.st_size - at + 1, CHUNK)))
+    sparse = is_sparse(status) and _flushed(reader.fileno())
+    reader.seek(at)
+    while at <= status.st_size:
+        data = _next_data(reader.fileno(), at, status.st_size) if sparse else at
+        if data > at:
+            for begin in range(at, data, CHUNK):
+                yield zeros(min(CHUNK, data - begin))
+            at = data
+        if sparse:
+            reader.seek(at)
+        chunk = read_into(reader, room)
+        if not chunk:
+            return
+        yield chunk
+        at += len(chunk)
+
+
+def _flushed(descriptor: int) -> bool:
+    """Makes a file system know where the file's holes are; False where it does not tell."""
+    try:
+        os.fsync(descriptor)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        return hasattr(os, "SEEK_DATA")
+    except OSError:
+        return False
+
+
+def _next_data(descriptor: int, at: int, size: int) -> int:
+    """Where the hole at `at` ends; `at` itself where there is none, or what should be zeros is not."""
+    try:
+        end = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
+    except OSError as error:
+        end = size if error.errno == errno.ENXIO else at
+    holds = any(os.pread(descriptor, PAGE, begin).strip(b"\0") for begin in range(at, end, CHUNK))
+    return at if holds else end
+
+
 def copy_file(source: Path, target: Path, hashed: Any = None) -> None:
     """Copies the bytes of a file into a new or an emptied one, and leaves its holes out. `hashed` (of hashlib) gets
     them, too. Raises OSError."""
     with open(source, "rb", buffering=0) as reader, open(target, "wb") as writer:
-        sparse, room = is_sparse(os.fstat(reader.fileno())), bytearray(CHUNK)
-        while True:
-            chunk = read_into(reader, room)
-            if not chunk:
-                return
+        status = os.fstat(reader.fileno())
+        for chunk in parts(reader, status):
             if hashed is not None:
                 hashed.update(chunk)
-            if sparse:
+            if is_sparse(status):
                 write(writer, chunk)
             else:
                 writer.write(chunk)

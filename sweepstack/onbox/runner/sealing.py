@@ -374,10 +374,10 @@ def copy(source: Source, target: Path) -> tuple[int, str, int]:
         before = os.fstat(reader.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise CellFailure(f"{source.path!r} is no regular file any more")
-        sparse, room = holes.is_sparse(before), bytearray(min(before.st_size + 1, CHUNK))
+        sparse, chunks = holes.is_sparse(before), holes.parts(reader, before)
         while size <= before.st_size:  # not further: a process may append faster than this copies
             try:
-                chunk = holes.read_into(reader, room)
+                chunk = next(chunks, b"")
             except OSError as error:
                 raise Unread(error) from error
             if not chunk:
