@@ -73,7 +73,8 @@ class TorchZip:
         self.refused: Unsupported | None = None
         self.tensors: list[tuple[str, Tensor]] = []
         self.beside: list[tuple[str, Tensor]] = []
-        """Indices of sparse tensors, and scales of quantized ones."""
+        """Of sparse tensors the values (a matrix of places may be all ones) and indices; scales of quantized ones."""
+        self.numbers = 0
         self.sparse: list[tuple[str, Sparse]] = []
         self.formats: dict[str, str] = {}
         self.root: Any = None
@@ -93,22 +94,23 @@ class TorchZip:
         if self.refused:
             self._check_compressed()
             raise self.refused
-        names = top_level_names(self.root) | {name for name, _ in self.tensors}
+        names = top_level_names(self.root) | {name for name, _ in self.tensors + self.beside}
         suspects, constant = self._check_compressed()
         suspects |= set(scanned.nonfinite)
         constant |= scanned.constant
         found = Content(names)
         if holds_nothing(self.root):
             raise Unreadable("holds nothing: no tensor, and no other value")
-        found.tensorless = not any(tensor.elements for _, tensor in self.tensors)
+        found.tensorless = not self.numbers
         if self.directory.without_crcs:
             found.notes.append(NO_CRCS)
         for name, sparse in self.sparse:
             check(name or "tensor", sparse, [self._shown(index) for index in sparse.indices])
+        for name, tensor in self.tensors:
+            if FORMATS[tensor.format].can_fail and tensor.elements > 1:
+                found.add_floats(name or "tensor", constant=self._part(tensor.storage).name in constant)
         for name, tensor in self.tensors + self.beside:
             part = self._part(tensor.storage)
-            if FORMATS[tensor.format].can_fail and tensor.elements > 1 and (name, tensor) in self.tensors:
-                found.add_floats(name or "tensor", constant=part.name in constant)
             if part.name in suspects and (bad := self._count(tensor, part)).total:
                 found.nonfinite.append(NonFinite(name or "tensor", bad, tensor.elements == 1))
         found.nonfinite += [NonFinite(name or "tensor", Bad(1, 1)) for name in self.unscaled]
@@ -117,13 +119,15 @@ class TorchZip:
     def _add(self, name: str, value: Tensor | Sparse | Quantized) -> None:
         if isinstance(value, Sparse):
             self.sparse.append((name, value))
-            self.tensors.append((name, value.values))
-            self.beside += [(name, index) for index in value.indices]
+            self.numbers += math.prod(value.size)
+            self.beside += [(name, part) for part in (value.values, *value.indices)]
         elif isinstance(value, Quantized):
+            self.numbers += value.numbers.elements
             self.tensors.append((name, value.numbers))
             self.beside += [(name, scales) for scales in value.scales]
             self.unscaled += [name] if not math.isfinite(value.scale) else []
         else:
+            self.numbers += value.elements
             self.tensors.append((name, value))
 
     def _prefix(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepstack.core.records import ArtifactSpec
-from sweepstack.loaders.base import LoadResult, PlainSpec, Reader
+from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import Job, read_all
 from tests.unit.evidence.torchzip import save, tensor
 from tests.unit.evidence.world import safetensors_bytes
 
 WEIGHTS = tensor(np.arange(6, dtype=np.float32))
-READERS: tuple[Reader, ...] = ("restricted",) if importlib.util.find_spec("torch") is None else ("restricted", "torch")
 CHECKPOINT = (
     "ModelCheckpoint{'monitor': None, 'mode': 'min', 'every_n_train_steps': 0, 'every_n_epochs': 1, "
     "'train_time_interval': None}"
@@ -61,14 +59,13 @@ def test_what_lightning_itself_wrote() -> None:
     """Lightning 2.6.6 with torch 2.15: a Trainer with EarlyStopping (which saw no validation) and its default callbacks
     on a Linear(4, 2), one epoch, `trainer.save_checkpoint`; the second with `save_hyperparameters()` of a Path."""
     real = Path(__file__).parent / "real"
-    for reader in READERS:
-        found = load(str(real / "lightning-2.6.6.ckpt"), PlainSpec("torch", keys=("state_dict",)), reader=reader)
-        assert found.ok, found.reasons
-        assert "best_score" in found.notes[0]
-        assert "kth_value" in found.notes[0]
-        found = load(str(real / "lightning-2.6.6-hparams.ckpt"), PlainSpec("torch"), reader=reader)
-        assert found.unsupported
-        assert "save str(path) in its place" in found.reasons[0]
+    found = load(str(real / "lightning-2.6.6.ckpt"), PlainSpec("torch", keys=("state_dict",)))
+    assert found.ok, found.reasons
+    assert "best_score" in found.notes[0]
+    assert "kth_value" in found.notes[0]
+    found = load(str(real / "lightning-2.6.6-hparams.ckpt"), PlainSpec("torch"))
+    assert found.unsupported
+    assert "save str(path) in its place" in found.reasons[0]
 
 
 def test_of_a_name_that_is_too_long_the_middle_is_left_out(path: Path) -> None:

@@ -56,12 +56,6 @@ def per_channel(torch: Any) -> Any:
     return torch.quantize_per_channel(torch.ones(3, 2), torch.tensor([0.1, 0.2, 0.3]), torch.zeros(3), 0, torch.quint8)
 
 
-def scheduler(torch: Any) -> Any:
-    """As the Trainer of Hugging Face keeps it."""
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda _: 1.0]).state_dict()
-
-
 GOOD: dict[str, Make] = {
     "coo": lambda t: t.eye(3).to_sparse(),
     "coo not coalesced": lambda t: t.sparse_coo_tensor(t.tensor([[1, 1, 0]]), t.tensor([1.0, 2.0, 3.0]), (4,)),
@@ -84,8 +78,14 @@ GOOD: dict[str, Make] = {
     "bytes": lambda _: [b"\x00\xff", bytearray(b"ab"), {1, 2}, 3 + 4j, 10**30, "\udcff"],
     "counter": lambda _: collections.Counter("abca"),
     "state": lambda t: t.nn.BatchNorm1d(3).state_dict(),
-    "scheduler": scheduler,
-    "plateau": lambda t: t.optim.lr_scheduler.ReduceLROnPlateau(t.optim.SGD([t.ones(1)], 0.1)).state_dict(),
+    "scheduler": lambda _: {
+        "base_lrs": [0.1],
+        "last_epoch": 3,
+        "_step_count": 4,
+        "_last_lr": [0.1],
+        "lr_lambdas": [None],
+    },
+    "plateau": lambda _: {"factor": 0.1, "best": float("inf"), "mode_worse": float("inf"), "num_bad_epochs": 0},
     "scaler": lambda _: {"scale": 65536.0, "growth_factor": 2.0, "growth_interval": 2000, "_growth_tracker": 0},
     "rng": lambda t: t.get_rng_state(),
     "kinds": lambda t: [t.float32, t.device("cpu"), t.Size([1]), t.strided, t.per_tensor_affine],
@@ -118,10 +118,18 @@ def test_both_readers_and_torch_agree(torch: Any, tmp_path: Path, name: str) -> 
     if name in GOOD:
         assert found.ok or (name == "one storage, two types" and found.unsupported), found.reasons
         assert by_torch.ok, by_torch.reasons
+        assert found.notes == (by_torch.notes if found.ok else ())
     else:
         assert (found.ok, found.unsupported) == (False, True), found.reasons
         assert by_torch.ok == (name == "4 bits"), by_torch.reasons
         assert by_torch.unsupported == (name != "4 bits"), by_torch.reasons
+
+
+def test_the_torch_reader_says_the_same_of_what_lightning_wrote(torch: Any) -> None:
+    real = Path(__file__).parent / "real"
+    for name in ("lightning-2.6.6.ckpt", "lightning-2.6.6-hparams.ckpt"):
+        found, by_torch = read(real / name), read(real / name, "torch")
+        assert (found.ok, found.reasons, found.notes) == (by_torch.ok, by_torch.reasons, by_torch.notes)
 
 
 def test_nan_is_found_in_sparse_and_quantized_ones(torch: Any, tmp_path: Path) -> None:

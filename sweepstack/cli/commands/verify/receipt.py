@@ -274,7 +274,7 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
         if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
-    first = bad[0].name
+    first = min(bad, key=lambda cell: cell.state == "unsupported").name
     if set(outcome.unknown) >= {cell.name for cell in bad}:
         return [
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
