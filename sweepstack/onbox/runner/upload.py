@@ -142,13 +142,19 @@ class Uploads:
     # -- taking back
 
     def _sealed_there(self, remote: Remote) -> list[tuple[str, str]]:
-        """The cells with a whole copy in the bucket: (cell, folder of the newest copy)."""
-        newest: dict[str, tuple[str, str]] = {}
+        """The cells with a whole copy in the bucket: (cell, folder of the newest copy). The newest is that of the last
+        of a person's retries: only among the copies of one does a box's clock decide."""
+        newest: dict[str, tuple[int, str, str]] = {}
         for path in remote.listing(f"{self._identity}/sealed", "/*/*/" + MANIFEST):
             cell, _, _ = path.partition("/")
-            sealed_at = str(json.loads(remote.read(f"{self._identity}/sealed/{path}"))["sealed_at"])
-            newest[cell] = max(newest.get(cell, ("", "")), (sealed_at, path.rpartition("/")[0]))
-        return [(cell, folder) for cell, (_, folder) in sorted(newest.items())]
+            try:
+                manifest = json.loads(remote.read(f"{self._identity}/sealed/{path}"))
+                found = int(manifest.get("retry", 0)), str(manifest["sealed_at"]), path.rpartition("/")[0]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                say(f"{remote.source}: the copy of {cell} in {path} does not read, and is left there: {error}")
+                continue
+            newest[cell] = max(newest.get(cell, (-1, "", "")), found)
+        return [(cell, folder) for cell, (_, _, folder) in sorted(newest.items())]
 
     def _take_back(self, remote: Remote, cell: str, folder: str) -> bool:
         """Fetches one sealed cell, compares its digests, and renames it. False when it is here already."""
