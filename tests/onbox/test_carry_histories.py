@@ -140,13 +140,13 @@ def played(folder: Path, steps: list[tuple[str, int, Any, Any]]) -> None:
     History(place).check([("begin", 0, None, "here"), *steps])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(steps=st.lists(STEPS, min_size=4, max_size=14))
 def test_no_session_takes_away_what_it_never_had(folder: Path, steps: list[tuple[str, int, Any, Any]]) -> None:
     played(folder, steps)
 
 
-@pytest.mark.proof  # the test above plays 60 of them
+@pytest.mark.proof  # the test above plays 40 of them
 @settings(max_examples=1500)
 @given(steps=st.lists(STEPS, min_size=4, max_size=25))
 def test_no_session_ever_takes_away_what_it_never_had(folder: Path, steps: list[tuple[str, int, Any, Any]]) -> None:
