@@ -119,4 +119,18 @@ GATE = (
         "phase = Phase.GONE",
         "tests/unit/platforms/test_local_platform.py::test_a_box_whose_processes_outlived_its_folder_is_not_gone",
     ),
+    _mutant(
+        "gate: the copy of before lets a box go whose retry failed",
+        "sweepstack/evidence/seal_resolution.py",
+        "for one in same if not later else ():",
+        "for one in same:",
+        "tests/unit/evidence/test_verify.py::test_a_retry_that_fails_on_another_box_locks_that_box",
+    ),
+    _mutant(
+        "gate: an earlier copy counts as verified",
+        "sweepstack/evidence/verify.py",
+        "        state = copy.standing.state\n",
+        '        state = "verified" if earlier else copy.standing.state\n',
+        "tests/unit/evidence/test_verify.py::test_the_copy_of_before_stays_the_result_of_a_cell_whose_retry_failed",
+    ),
 )
