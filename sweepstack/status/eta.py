@@ -83,7 +83,7 @@ class Timing:
         usual = self._medians.get(box_snapshot.box.native_id)
         if usual is None or seconds >= usual / 2:
             return ""
-        return f"suspect: sealed after {seconds:.3g} s, the others took {usual:.3g} s"
+        return f"quick: sealed after {seconds:.3g} s, the others took {usual:.3g} s"
 
     @cached_property
     def _medians(self) -> dict[str, float]:

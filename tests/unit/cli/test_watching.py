@@ -286,7 +286,7 @@ def test_a_fast_finish_is_suspect(world: World) -> None:
     box.log("cell-sealed", after=2, cell="lr1.5", attempt=1, config_digest=digest, manifest=digest, bytes=1)
     found = {name: row["suspect"] for name, row in by_name(seen(world)["cells"]).items()}
     assert found == {"lr0.1": False, "lr0.3": False, "lr0.9": False, "lr1.5": True}
-    assert "suspect: sealed after 2 s, the others took 20 s" in cell(world, "lr1.5")["note"]
+    assert "quick: sealed after 2 s, the others took 20 s" in cell(world, "lr1.5")["note"]
 
 
 def test_idle_since_the_last_event(world: World, box: Box) -> None:
