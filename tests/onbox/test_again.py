@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweepstack.onbox.runner.cut_checkpoint import doubt, last_beat, newest
+from sweepstack.onbox.runner.records import Entry, Queue
 from tests.onbox.harness import IDENTITY, Box
 
 COUNT = "echo $SWEEPSTACK_ATTEMPT > {out}/result.json"
@@ -116,6 +117,23 @@ def test_a_cell_that_fails_in_the_same_way_without_checkpoints_is_in_no_doubt(bo
     box.add("a", "echo 1 > {checkpoints}/n; echo no such luck >&2; exit 1")
     box.run(code=1)
     assert [one.get("checkpoint") for one in box.events("cell-failed", "a")] == [None, None, None]
+
+
+def test_the_line_names_the_run_whose_set_before_the_newest_is_meant(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    for more in (
+        {},
+        {"retry": 1, "salt": 1, "set_of": 0},
+        {"retry": 2, "salt": 1, "set_of": 0},
+        {"retry": 3, "salt": 3},
+    ):
+        box.add("a", more=more)
+    queue = Queue(box.home / "queue.jsonl")
+    queue.refresh()
+    first, second, third, last = [one for one in queue.cells["a"] if isinstance(one, Entry)]
+    assert (first.origin, second.origin, third.origin, last.origin) == ("", first.work, first.work, "")
+    assert second.work == third.work, "which goes on from its own"
+    assert len({first.work, second.work, last.work}) == 3
 
 
 def test_a_file_that_is_younger_than_the_last_heartbeat_is_the_one_in_doubt(tmp_path: Path) -> None:

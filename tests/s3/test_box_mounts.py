@@ -332,6 +332,9 @@ if control.exists():
 """Saves twice, and is killed in the middle of a third save."""
 
 
+# What stays in make test: test_the_set_before_and_none (tests/onbox/test_checkpoint_sets.py), and
+# test_the_line_names_the_run_whose_set_before_the_newest_is_meant (tests/onbox/test_again.py). 8 s of CPU.
+@pytest.mark.proof
 def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
     make_box: Callable[..., Box], uri: str, server: S3Server
 ) -> None:
@@ -341,7 +344,7 @@ def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
         return [key.rpartition("/")[2] for key in keys(server, uri) if "/lists/" in key]
 
     mount = {"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}
-    one = make_box(mount, upload_seconds=0.1, retries=0)
+    one = make_box(mount, upload_seconds=2, retries=0)
     run = f"python cut.py {{checkpoints}} {{out}} {one.control}"
     one.add("a", run, more={"code": one.ship({"cut.py": CUT_LATER})})
     runner = one.start()
@@ -351,7 +354,7 @@ def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
     assert runner.ended(SECONDS) == 1, one.log()
     assert lists()[-1] == "000003", "the cut one was copied before the runner ended, and is the newest"
     shutil.rmtree(one.control)
-    two = make_box(mount, folder="two", upload_seconds=0.1, retries=0)
+    two = make_box(mount, folder="two", upload_seconds=2, retries=0)
     code = {"code": two.ship({"cut.py": CUT_LATER})}
     two.add("a", run, more={**code, "retry": 1, "salt": 1, "set_of": 0})
     two.run("a")
