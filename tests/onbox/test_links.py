@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sweepstack.evidence.manifest import parse_manifest
 from sweepstack.onbox.common.canonical import digest_of
@@ -355,3 +357,81 @@ def test_a_file_that_a_disk_can_not_read_is_doubted(box: Box) -> None:
     told = json.loads((box.sealed("a") / "manifest.json").read_bytes())
     assert told["doubts"] == ["bad can't be read: Input/output error"]
     assert not (box.sealed("a") / "bad").exists()
+
+
+NAMES = ("a", "b", "d/a", "d/b", "d/e/a", "l/a")
+TARGETS = (
+    "a",
+    "b",
+    "d",
+    "d/e",
+    "../a",
+    "d/a",
+    "..",
+    ".",
+    "l",
+    "l/a",
+    "/etc/hostname",
+    "{root}/outside",
+    "{root}/outside/x",
+)
+OWN = (
+    "{out}/a",
+    "{out}/d",
+    "{scratch}/s",
+    "{scratch}",
+    "{checkpoints}/k",
+    "{first}/f",
+    "{root}/durable/checkpoints/c/v1/o",
+)
+TREES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((*TARGETS, *OWN, "file", "file", "folder")), max_size=6)
+
+
+def grown(one: Try, tree: dict[str, str]) -> None:
+    """Makes the tree in `{out}` as far as its parts fit together, and files around it that are not to be read."""
+    (one.root / "outside").mkdir()
+    for folder, name in ((one.root / "outside", "x"), (one.first, "f"), (one.other, "o")):
+        (folder / name).write_text("not this try's")
+    for folder, name in ((one.scratch, "s"), (one.checkpoints, "k")):
+        (folder / name).write_text("own")
+    places = {
+        "root": one.root,
+        "out": one.out,
+        "scratch": one.scratch,
+        "checkpoints": one.checkpoints,
+        "first": one.first,
+    }
+    for name, what in tree.items():
+        with contextlib.suppress(OSError):
+            (one.out / name).parent.mkdir(parents=True, exist_ok=True)
+            if (
+                one.out.resolve() not in (one.out / name).parent.resolve().parents
+                and one.out != (one.out / name).parent
+            ):
+                continue  # a link on the way leads out: what lies there is not to be changed
+            if what == "file":
+                (one.out / name).write_text("own")
+            elif what == "folder":
+                (one.out / name).mkdir()
+            else:
+                (one.out / name).symlink_to(what.format(**places))
+
+
+# The second row: as the first, with more trees.
+@pytest.mark.parametrize("examples", [10, pytest.param(500, marks=pytest.mark.proof)])
+def test_of_any_tree_each_entry_is_sealed_as_its_own_file_or_named(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=examples < 100, database=None)
+    @given(TREES)
+    def holds(tree: dict[str, str]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            one = Try(Path(folder).resolve())
+            (one.out / "m.json").write_text("own")
+            grown(one, tree)
+            manifest = one.seal()
+            assert {one.held(path) for path in paths(manifest) - {"log.txt"}} == {"own"}
+            there = {os.path.join(at, name) for at, folders, names in os.walk(one.out) for name in (*folders, *names)}
+            entries = {os.path.relpath(path, one.out) for path in there if os.path.islink(path) or os.path.isfile(path)}
+            assert entries == {path for path, _ in manifest.get("skipped", [])} | paths(manifest) - {"log.txt"}
+            assert "doubts" not in manifest
+
+    holds()
