@@ -224,6 +224,40 @@ def test_a_block_lasts_until_it_is_lifted() -> None:
     assert parse_journal(journal(blocked, {"event": "queue-unblocked"})).blocked is None
 
 
+WRONG = FAILED | {"class": "files", "final": True, "exit_code": 0}
+RESEALING = {"event": "cell-resealing", "cell": "a", "attempt": 1, "version": DIGEST}
+DROPPED = {"event": "cell-dropped", "cell": "a", "reason": "x"}
+
+
+@pytest.mark.parametrize(
+    ("events", "hold"),
+    [
+        ((started(), WRONG), ("a",)),
+        ((started(), FAILED), ()),
+        ((started(), WRONG, started("b"), sealed("b")), ()),
+        ((started("b"), sealed("b"), started(), WRONG), ()),  # one was sealed before
+        ((started(), WRONG, started(attempt=2)), ()),  # a person asked for it again
+        ((started("b"), started(), WRONG, started("b", 2)), ("a",)),  # b had begun, and is only tried again
+        ((started(), WRONG, started("b")), ()),
+        ((started(), WRONG, RESEALING), ("a",)),
+        ((started(), WRONG, RESEALING, WRONG), ("a",)),
+        ((started(), WRONG, RESEALING, sealed()), ()),
+        ((started(), WRONG, DROPPED), ()),
+    ],
+)
+def test_the_first_cell_with_wrong_files_holds_those_that_have_not_begun(events: Any, hold: tuple[str, ...]) -> None:
+    found = parse_journal(journal(*events))
+    assert found.hold == hold
+    assert found.waits("c") == bool(hold)
+    assert not found.waits(str(events[0]["cell"]))
+
+
+def test_files_that_are_sealed_later_are_at_work_until_then() -> None:
+    before = parse_journal(journal(started(), WRONG)).cells["a"]
+    now = parse_journal(journal(started(), WRONG, RESEALING)).cells["a"]
+    assert (before.state, before.final, now.state, now.final, now.attempts) == ("failed", True, "running", False, 1)
+
+
 def test_retries_and_failure_classes_are_read() -> None:
     assert parse_journal(journal(started())).cells["a"].retry == 0
     failed = FAILED | {"class": "bug", "final": True}
