@@ -131,12 +131,7 @@ def test_b07_script_replaced_under_a_live_run(box: Box) -> None:
 def test_b04_disk_full_by_inodes(small_disk: Callable[..., SmallDisk]) -> None:
     """Two thirds of the bytes are free and no inode is: no cell starts, and the words are of inodes, not of bytes."""
     disk = small_disk(inodes=1000)
-    box, many = disk.box, disk.folder / "cache"
-    many.mkdir()
-    for number in range(os.statvfs(disk.folder).f_favail):
-        (many / str(number)).touch()
-        if os.statvfs(disk.folder).f_favail <= 90:  # the runner itself needs some: compiled modules, locks, the journal
-            break
+    box, many = disk.box, disk.use_up_inodes()
     box.add("a", f"touch {box.control}/trained; echo > {{out}}/result.json")
     runner = box.start()
     event = blocked(box)
