@@ -256,8 +256,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         judgement = teardown.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
             op.warn(teardown.gone_line(op, judgement))
-            if judgement.seen.note:  # close it now: a later look may not learn this again
-                teardown.close(op, judgement)
+            # Closed now: it leaves the state, and its queue and gate, whose deletes close it, too, may have left before
+            # (a provider was killed). Those record what was lost, unless a later look may not learn this again.
+            teardown.close(op, judgement, losses=bool(judgement.seen.note))
             return Gone()
         costs = teardown.with_costs(op, judgement.box, state, judgement.seen)
         line = teardown.lock_line(replace(judgement, box=box.about(costs)))

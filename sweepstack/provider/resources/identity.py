@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sweepstack.buckets.address import SCHEME, S3Address, evidence_uri
+from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.evidence.lazy import Evidence
@@ -19,7 +20,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCr
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.provider.models import IdentityInputs, IdentityState
-from sweepstack.provider.resources import before_renting, policy, volume_lifecycle, want_gone
+from sweepstack.provider.resources import before_renting, policy, teardown, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
@@ -191,6 +192,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             op.warn(f"{op.stack}: the records could not be closed: {error}")
             return
         held = None
+        births: list[Birth] = []
         with contextlib.suppress(EvidenceError):
             held = held_elsewhere(store)
         try:
@@ -207,6 +209,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if held is not None:
             op.info(f"{op.stack}: its records are left to the state in {held.backend}, which holds the sweep")
             return
+        _close_gone(op, state, births)
         try:
             store.write_teardown(None)
             store.release_lease()
@@ -216,6 +219,17 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             f"evidence stays at {state.evidence}. `pulumi stack rm {op.stack}` would delete the stack file, too: with "
             "--preserve-config it stays"
         )
+
+
+def _close_gone(op: Operation, state: IdentityState, births: Sequence[Birth]) -> None:
+    """Closes what is still open of boxes that are proved gone: nothing of the state is left that would do it later.
+    What is not known stays open."""
+    for birth in births:
+        if birth.ended_at is None and birth.native_id is not None:
+            evidence = Evidence(state.evidence)
+            judged = want_gone.judge_birth(evidence, birth, birth.native_id, None, _rules(state), full=False)
+            if judged.seen.existence is Existence.GONE:
+                teardown.close(op, judged)
 
 
 def _rules(inputs: IdentityInputs) -> want_gone.Rules:

@@ -187,8 +187,8 @@ def _locked_beside(box: BoxContext) -> list[str]:
         return []
 
 
-def close(op: Operation, judgement: Judgement) -> None:
-    """Closes the records of a box that is proved gone: what was lost with it, and its end.
+def close(op: Operation, judgement: Judgement, *, losses: bool = True) -> None:
+    """Closes the records of a box that is proved gone: what was lost with it (`losses`), and its end. Idempotent.
 
     The delete of any of its resources may do it first: a refresh may have taken the box itself out of the state. If the
     box was handed to its host or to a person, no loss is recorded, since the check that allowed its end covered its
@@ -200,7 +200,7 @@ def close(op: Operation, judgement: Judgement) -> None:
         op.warn(f"{facts.native_id} is no box; by the records box {facts.name} is {birth.native_id}: they stay open")
         return
     known = known_handover(box)
-    if known is None or known.way in ("", "abandoned"):
+    if losses and (known is None or known.way in ("", "abandoned")):
         record_loss(op, judgement, "its box is gone from the platform")
     with _closing(op, facts):
         close_gone(box.store, box=facts.name, generation=facts.generation, native_id=facts.native_id)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.billing.ledger import spent
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Approval, Waiver
 from sweepstack.core.verify_rules import artifacts_digest
@@ -304,6 +305,31 @@ def test_a_box_that_is_gone_needs_no_approval_and_its_losses_are_written_down(sw
     birth = sweep.store.birth("box-0", 1)
     assert birth is not None
     assert birth.ended_how == "gone"
+
+
+def test_a_provider_that_was_killed_before_its_record_leaves_no_bill(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The box had ended, its queue and gate had left the state, and its record stayed open: the bill went on for
+    ever."""
+    box = sweep.cleared()
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut:
+        cut.setattr(ending, "record_end", killed)
+        with pytest.raises(KeyboardInterrupt):
+            delete(sweep, box)
+    before = sweep.store.birth("box-0", 1)
+    assert before is not None
+    assert before.ended_at is None
+    assert isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    assert birth.ended_how == "gone"
+    assert spent(sweep.store, datetime.now(UTC)).bills[0].per_hour == 0.0
+    assert (sweep.store.losses(), sweep.store.teardown()) == ([], None)
 
 
 def test_a_state_with_another_id_closes_no_records(sweep: Sweep) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.billing.ledger import spent
 from sweepstack.buckets import client
 from sweepstack.core.records import Lease, Teardown
 from sweepstack.evidence.store import EvidenceStore
@@ -132,6 +133,22 @@ def test_a_box_that_the_state_forgot_holds_it(sweep: Sweep) -> None:
     assert f"box box-0: {box.native_id} on local still exists, $0.50/h" in str(refused.value)
     assert "pulumi up --stack sweep-t" in str(refused.value)
     assert sweep.store.lease() is not None
+
+
+def test_what_the_state_forgot_and_is_proved_gone_is_closed(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No entry of the state is left that would do it, and its bill went on. In another account nothing is known."""
+    sweep.vanish(sweep.box())
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+        sweep.platform.account()
+        with pytest.raises(TeardownRefused, match="may still bill: this belongs to"):
+            delete(sweep)
+    assert sweep.store.births()[0].ended_at is None
+    delete(sweep)
+    assert sweep.store.births()[0].ended_how == "gone"
+    assert spent(sweep.store, datetime.now(UTC)).bills[0].per_hour == 0.0
 
 
 def test_every_box_that_may_bill_is_named(sweep: Sweep) -> None:
