@@ -46,7 +46,7 @@ from sweepstack.onbox.host.box_folders import (
 from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
 from sweepstack.onbox.host.drills import drills
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.onbox.host.power import Switch, closed, phase_of
+from sweepstack.onbox.host.power import Switch, being_made, closed, phase_of
 from sweepstack.onbox.host.preflight import memory_lack
 from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
 
@@ -255,7 +255,8 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                         return self._without_folder(native_id, account, box)
                     raise ValueError(f"{FACTS} is not there")
                 if phase is Phase.RUNNING:
-                    phase = Phase.CREATING if now() < moment(facts["ready_at"]) else phase_of(box, now())
+                    starts = being_made(moment(facts["created_at"]), moment(facts["ready_at"]), now())
+                    phase = Phase.CREATING if starts else phase_of(box, now())
                 price = facts["price_per_hour"]
                 return BoxRecord(
                     native_id,

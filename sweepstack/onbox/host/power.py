@@ -35,10 +35,11 @@ _PHASES: dict[str, Phase] = {"running": Phase.RUNNING, "stopping": Phase.STOPPIN
 
 @dataclass(frozen=True)
 class Power:
-    """The file's content. `ready_at`: when a start is finished; None without a start."""
+    """The file's content. `at`: when it was written; `ready_at`: when a start is finished; None without a start."""
 
     phase: Phase = Phase.RUNNING
     ready_at: datetime | None = None
+    at: datetime | None = None
 
 
 def read_power(box: Path) -> Power:
@@ -48,8 +49,8 @@ def read_power(box: Path) -> Power:
     except FileNotFoundError:
         return Power()
     try:
-        ready = facts.get("ready_at")
-        return Power(_PHASES[facts["state"]], datetime.fromisoformat(ready) if ready else None)
+        ready, at = (datetime.fromisoformat(facts[name]) if facts.get(name) else None for name in ("ready_at", "at"))
+        return Power(_PHASES[facts["state"]], ready, at)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{POWER} does not read: {error!r}") from error
 
@@ -149,6 +150,12 @@ class Switch:
 def phase_of(box: Path, now: datetime) -> Phase:
     """The phase of a box that is not being destroyed. Raises ValueError when the file can't be read."""
     power = read_power(box)
-    if power.phase is Phase.RUNNING and power.ready_at is not None and now < power.ready_at:
-        return Phase.CREATING
+    if power.phase is Phase.RUNNING and power.ready_at is not None:
+        return Phase.CREATING if being_made(power.at or now, power.ready_at, now) else Phase.RUNNING
     return power.phase
+
+
+def being_made(begun: datetime, ready_at: datetime, now: datetime) -> bool:
+    """Whether a start that began at `begun` is not finished. Before `begun` it is: the clock was set back since, and
+    by it the box would not be ready for as long as that."""
+    return begun <= now < ready_at

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.host import box_folders
+from sweepstack.onbox.host import box_folders, folder_platform
 from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
@@ -641,6 +642,24 @@ def test_progress_is_said_and_the_lock_has_a_deadline(root: Path, platform: Loca
     finally:
         holder.kill()
         holder.communicate()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new", "started again"])
+def test_a_clock_that_was_set_back_leaves_no_box_creating(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """It was that for a day, and the `pulumi up` that would have cleared it hung."""
+    monkeypatch.setenv(BOOT_DRILL, "30")
+    record = platform.make(BoxRequest(tag=TAG, name="box-0"), wait=Wait(10))
+    if again:
+        platform.stop(record.native_id, record.account)
+        assert platform.turn_on(record.native_id, record.account).phase is Phase.CREATING
+    assert platform.get(record.native_id, record.account).phase is Phase.CREATING
+    honest = folder_platform.now
+    monkeypatch.setattr(folder_platform, "now", lambda: honest() - timedelta(days=1))
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+    monkeypatch.setattr(folder_platform, "now", lambda: honest() + timedelta(seconds=31))
+    assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
 
 
 def test_removed_while_it_was_being_made(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
