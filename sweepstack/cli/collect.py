@@ -20,7 +20,7 @@ from sweepstack.cli.box_telemetry import questions, with_telemetry
 from sweepstack.cli.egress import prices
 from sweepstack.cli.engine_mend import engine_mend, put_back
 from sweepstack.cli.forgotten_boxes import cells_of_forgotten
-from sweepstack.cli.held_by import adopt_command, held_by_another, lock_notes, renamed_from
+from sweepstack.cli.held_by import adopt_command, held_by_another, lock_left, renamed_from
 from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.roster_diff import rosters
@@ -49,6 +49,7 @@ from sweepstack.teardown.close_box import still_billed
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.launched import copied_journal
 from sweepstack.teardown.policy_check import binds
+from sweepstack.teardown.revocation import torn
 from sweepstack.teardown.signatures import sweep_of
 
 ValueT = TypeVar("ValueT")
@@ -109,7 +110,8 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         orphans = tuple(replace(one, next=one.next.replace("pulumi up", init, 1)) for one in orphans)
     needs_file = bool(state.boxes) and not target.file.path.exists()  # for the approval of a `finish`
     mend = engine_mend(sources)
-    why = [mend.why] if mend else []
+    lock = lock_left(target)
+    why = [found.why for found in (mend, lock) if found]
     return Snapshot(
         state=state,
         now=now,
@@ -145,8 +147,10 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         elsewhere=_safely(lambda: cells_of_forgotten(state, store, orphans), {}, notes),
         still_billed=tuple(_safely(lambda: still_billed(store, costs, births) if store and costs else [], [], notes)),
         engine_mend=mend.command if mend else "",
+        left_lock=lock.command if lock else "",
+        revocations_torn=store is not None and torn(store),
         # Last: what is read for the arguments above adds to them.
-        notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes, *lock_notes(target.stack)])),
+        notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes])),
     )
 
 

@@ -8,6 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.cli.engine_mend import Mend
+from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
 from sweepstack.core.paths import data_folder
 from sweepstack.evidence.backend_lease import engine_locks, file_folder, folder_here, is_local, named, same
@@ -21,21 +23,29 @@ def backend_of(root: Path) -> str:
     return named(backend_url(root))
 
 
-def lock_notes(stack: str, project: str = "sweepstack") -> list[str]:
-    """A note if a dead command still locks the state on this computer, with the command that removes the lock.
+def lock_left(target: Target) -> Mend | None:
+    """The engine's lock on the state, and what takes it away; None where it is free, or held by a process that runs
+    here. Whether one of another computer was left, no one can tell from here.
 
     Looks only at PULUMI_BACKEND_URL, or else at the default folder: a backend that only `pulumi login` or Pulumi.yaml
     names is left to `sweepctl doctor`.
     """
     url = os.environ.get("PULUMI_BACKEND_URL", "")
     folder = file_folder(url) if url else data_folder() / "state"
-    name = stack.rsplit("/", 1)[-1]
+    name = target.stack.rsplit("/", 1)[-1]
+    try:
+        project = project_name(target.root)
+    except SweepstackError:
+        return None
     if folder is None or not engine_locks(folder, name, project):
-        return []
+        return None
     from sweepstack.cli.commands.doctor.engine import lock  # imports much, and a lock is rare
 
     found = lock(folder, name, project)
-    return [f"the engine's lock is {found.found}. Next: {found.fix}"] if found.verdict == "fail" else []
+    if found.verdict in ("ok", "warn"):
+        return None
+    why = f"the engine's lock is {found.found}: each command of the engine is refused while it is there"
+    return Mend(why, f"pulumi cancel --stack {target.stack}    (only where that process has ended: it would be cut)")
 
 
 def adopt_command(stack: str) -> str:

@@ -11,7 +11,7 @@ from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import of_another_account, seen_ended, sure_first
+from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, sure_first
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
@@ -30,7 +30,15 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     mends that is the only one."""
     if snapshot.engine_mend:
         return [snapshot.engine_mend]
+    ways = _following(snapshot, view)
+    # Behind the first: whether that lock was left is not known, and a command that the engine refuses tells.
+    return [*ways[:1], *filter(None, [snapshot.left_lock]), *ways[1:]]
+
+
+def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     named = list(_ways_on(snapshot, view))
+    if snapshot.revocations_torn and any(not box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
+        named.insert(0, revoked_again(snapshot.state.stack))
     foreign = [problem for box_snapshot in snapshot.box_snapshots if (problem := box_snapshot.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []

@@ -289,6 +289,10 @@ class Snapshot:
     """Volumes that outlived all boxes of the sweep."""
     engine_mend: str = ""
     """The command without which the engine refuses every other one for this stack; "" where it does not."""
+    left_lock: str = ""
+    """The command that takes away the engine's lock on the state; "" where there is none, or its command runs here."""
+    revocations_torn: bool = False
+    """Whether the list of what was revoked does not read: then no approval counts until it is written again."""
 
     @property
     def not_rented(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from sweepstack.onbox.common.errors import ONLY_IF
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import CellLine, Verdict
+from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
 
 SHOWN = 12
@@ -89,6 +90,8 @@ def next_commands(
     destroy = f"pulumi destroy --stack {stack}"
     boxes = " ".join(f"--abandon {name}" for name in sorted({facts.name, *others}))
     abandon = f'sweepctl approve --stack {stack} {boxes} --reason "…" && {destroy}'
+    if any(WRITTEN_AGAIN in reason for reason in verdict.reasons):
+        return [("next", revoked_again(stack)), ("give up", abandon)]
     let_go = []
     if lock_reason(verdict.unclaimed, None):
         command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
@@ -123,6 +126,14 @@ def next_commands(
         done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
         rows.append(("accept", f"{done}    ({states})"))
     return [*rows, *let_go, ("give up", abandon)]
+
+
+def revoked_again(stack: str) -> str:
+    """The command where the list of what was revoked does not read, so that no approval counts: the rest comes after
+    it."""
+    return (
+        f"sweepctl approve --stack {stack} --revoke && sweepctl status --stack {stack}    (then approvals count again)"
+    )
 
 
 def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:

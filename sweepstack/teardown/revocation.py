@@ -18,6 +18,8 @@ from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, SweepstackError
 
 REVOKED = "revoked.json"
+WRITTEN_AGAIN = "`sweepctl approve --revoke` writes it again"
+"""What a reason says where the list of what was revoked is damaged."""
 
 
 class Revocation(Record):
@@ -58,7 +60,7 @@ def _on_record(store: RecordFiles, approval: Approval) -> str:
     try:
         found = store.record(REVOKED, Revocation)
     except EvidenceDamaged as error:
-        return f"whether the approval was revoked is not known: {error}; `sweepctl approve --revoke` writes it again"
+        return f"whether the approval was revoked is not known: {error}; {WRITTEN_AGAIN}"
     except EvidenceError as error:
         return f"whether the approval was revoked is not known: {error}"
     if found is None or (approval.at > found.at and approval_digest(approval) not in found.approvals):
@@ -73,6 +75,17 @@ def readable(store: RecordFiles) -> bool:
     except EvidenceError:
         return False
     return True
+
+
+def torn(store: RecordFiles) -> bool:
+    """Whether that list is there and damaged; False where that is not known."""
+    try:
+        store.record(REVOKED, Revocation)
+    except EvidenceDamaged:
+        return True
+    except EvidenceError:
+        pass
+    return False
 
 
 def _revoked(found: Revocation | Decision) -> str:

@@ -19,6 +19,7 @@ from sweepstack.status.engine.state import BoxEntry, parse_export
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
+from sweepstack.teardown.refusal import next_commands
 from tests.unit.cli.support import STACK, World
 
 GIVE_UP = ("approve", "--abandon", "box-0", "--reason", "the disk died")
@@ -169,6 +170,26 @@ def test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_kn
         assert ways(world) == ["abandoned"], "this computer's record counts by itself"
     world.run("approve", "--revoke")
     assert set(ways(world)) <= {None}
+
+
+def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) -> None:
+    """No `next` named what writes it again, and each other command was refused or led to one that was."""
+    _, _, receipt = world.verified()
+    first = world.run("status", "--json").json["next"]
+    assert world.run("approve", "--receipt", receipt).code == 0
+    world.up()
+    lose_the_list(world, writable=True)
+    again = f"sweepctl approve --stack {STACK} --revoke && sweepctl status --stack {STACK}"
+    revoke = f"{again}    (then approvals count again)"
+    assert world.run("status", "--json").json["next"][0] == revoke
+    box = BoxContext(entry(world).facts(), "local")
+    refused = may_end(box, entry(world).approval_in_state()[0], Observation(Existence.EXISTS), full=False)
+    assert dict(next_commands(box.facts, refused, stack=STACK))["next"] == revoke
+    result = world.run("approve", "--receipt", receipt, "--json")
+    assert (result.code, result.json["next"][0]) == (1, revoke)
+    assert world.run("approve", "--revoke").code == 0
+    world.up()
+    assert world.run("status", "--json").json["next"] == first
 
 
 def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(

@@ -776,6 +776,7 @@ def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, mo
     assert len(listed) == 2
 
 
+CANCEL = f"pulumi cancel --stack {STACK}    (only where that process has ended: it would be cut)"
 LOOKS = """
 import sys
 import sweepstack.status.engine.call
@@ -809,6 +810,22 @@ def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
     facts = {"pid": ended.pid, "hostname": socket.gethostname(), "timestamp": "2026-11-21T09:00:00Z"}
     (locks / "1.json").write_text(json.dumps(facts))
     assert asked() == (True, "True")
+
+
+def test_a_lock_of_another_computer_names_what_takes_it_away(world: World) -> None:
+    """A killed engine leaves it, and no other command of the engine gets through; no `next` said which one does."""
+    world.verified()
+    first = world.run("status", "--json").json["next"]
+    locks = world.folder / "backend/.pulumi/locks/organization/sweepstack" / STACK
+    locks.mkdir(parents=True)
+    world.monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{world.folder}/backend")
+    facts = {"pid": 4711, "hostname": "ci-7", "timestamp": "2026-11-21T09:00:00Z"}
+    (locks / "1.json").write_text(json.dumps(facts))
+    seen = world.run("status", "--json").json
+    assert seen["next"][:2] == [first[0], CANCEL], "first what fails harmlessly where it still holds"
+    assert any("held by process 4711 on ci-7 since 2026-11-21T09:00:00" in note for note in seen["notes"])
+    (locks / "1.json").write_text(json.dumps(facts | {"pid": os.getpid(), "hostname": socket.gethostname()}))
+    assert CANCEL not in world.run("status", "--json").json["next"], "it runs here"
 
 
 ASKS = """

@@ -29,7 +29,8 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.teardown.ownership import who
-from sweepstack.teardown.revocation import given_at
+from sweepstack.teardown.refusal import revoked_again
+from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 from sweepstack.teardown.signatures import signed_words
 from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
 from sweepstack.volumes.inventory import take_inventory
@@ -217,6 +218,8 @@ def _refusal(target: Target, refused: Sequence[Asked]) -> No:
     lines += [f"  volume {one.facts.name}: {reason}" for one in refused for reason in one.verdict.reasons]
     users = dict.fromkeys(user.stack for one in refused for user in one.verdict.users)
     following = [f"sweepctl finish --stack {user}    (pull, verify, approve, up, destroy)" for user in list(users)[:3]]
+    if any(WRITTEN_AGAIN in reason for one in refused for reason in one.verdict.reasons):
+        following = [revoked_again(stack)]
     name = refused[0].facts.name
     following.append(f'sweepctl approve --stack {stack} --abandon {name} --reason "…"    (what is on it may be lost)')
     return No("\n".join(lines), following)

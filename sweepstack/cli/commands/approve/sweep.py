@@ -40,8 +40,8 @@ from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.policy_check import binds, longest
-from sweepstack.teardown.refusal import of_another_account
-from sweepstack.teardown.revocation import given_at
+from sweepstack.teardown.refusal import of_another_account, revoked_again
+from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 from sweepstack.teardown.signatures import signed_words, sweep_of
 from sweepstack.teardown.stop_check import AtRisk
 
@@ -311,6 +311,8 @@ def _refusal(
             f'sweepctl approve --stack {stack} {" ".join(given)} --reason "…"    (the unclaimed bytes may be lost)'
         )
         following = [command, *following] if len(held) < len(refused) else [command]
+    if any(WRITTEN_AGAIN in reason for _, verdict in refused for reason in verdict.reasons):
+        following = [revoked_again(stack)]
     named = " ".join(f"--abandon {name}" for name in sorted({*options.abandon, *(s.box.name for s, _ in refused)}))
     following.append(f'sweepctl approve --stack {stack} {named} --reason "…"    (to give up the data on it)')
     return No("\n".join(lines), following)
