@@ -312,6 +312,42 @@ def test_a_file_that_is_written_all_the_time(world: World, links: bool, monkeypa
         world.owner.sets.copy(0.0, 0.0)
 
 
+def test_what_a_spoiled_copy_sent_is_not_taken_for_there(world: World) -> None:
+    """A file that was written anew before it was sent lies under the digest of what it was; later a file has that."""
+    world.save(world.owner, "rotate")
+    begin, how = world.store.calls, "in place"
+
+    def at(call: int, done: bool) -> None:
+        if call == begin + 1 and not done:
+            world.save(world.owner, how)
+
+    world.store.at = at
+    assert world.owner.sets.copy(0.0, 0.0)
+    world.store.at = lambda *_: None
+    fresh = TestBox(world)
+    fresh.sets.bring(claim=False)
+    assert fresh.content() == world.owner.content()
+
+
+def test_a_pointer_in_a_text_file_is_never_half(world: World) -> None:
+    """`latest.txt` has a name of what grows, and is written anew: 999, 1000."""
+    pointer = world.owner.folder / "latest.txt"
+    world.save(world.owner, "replace")
+    pointer.write_text("999")
+    begin = world.store.calls
+
+    def at(call: int, done: bool) -> None:
+        if call == begin + 1 and not done:
+            pointer.write_text("1000")
+
+    world.store.at = at
+    assert world.owner.sets.copy(0.0, 0.0)
+    world.store.at = lambda *_: None
+    fresh = TestBox(world)
+    fresh.sets.bring(claim=False)
+    assert (fresh.folder / "latest.txt").read_text() == "1000"
+
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "bucket-6f8d950f"
 
 

@@ -162,6 +162,8 @@ class Copies:
         if self._copies() or at < self._due or self._ending.is_set():
             return
         units = self._units()
+        if not units:
+            return
         first = any(unit.key[0] not in self._copied_at for unit in units)
         self._due = at + (seconds / FIRST_SOONER if first else seconds)
         self._begin(units, min(SETTLE_SECONDS, seconds / 2))

@@ -4,7 +4,10 @@ Below `<identity>/checkpoints/<cell>/<work>.sets/` lies a folder for each owner,
 
     owner                    the owner's claim. Its generation is one more than the highest that it found here
     files/<sha256>/<name>    what its sets consist of, each content once
-    lists/<number>           a set: path → sha256, size and time of each file. Written last: where it is, that is whole
+    lists/<number>           a set: path → sha256, size, time and object of each file. Written last: that is whole then
+
+A content counts as there only if a list names it: what a copy sent that was cut off, or whose file changed, may be
+wrong.
 
 The order of sets is generation, box, number: no clock is in it. A later owner's set is newer than all of an earlier
 one, whenever that arrives. An owner writes, and takes away, only what is its own or of an earlier owner, and its sets
@@ -46,7 +49,7 @@ TRIES = 3
 TICK_SECONDS = 0.05
 """Longer than a step of a file system's clock: what is written after it gets another time."""
 GROWING = ("*.log", "*.jsonl", "*.csv", "*.txt", "*.wandb", "events.out.tfevents.*")
-"""Files that a job appends to all the time. Of these a set has a copy as they were; they are not waited for."""
+"""Files that a job appends to all the time. A set has what was in them when it began; that they grow spoils none."""
 OWNER, FILES, LISTS = "owner", "files", "lists"
 _CLAIM = re.compile(r"(\d{6,})-(.+)")
 _NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._+=-]{1,100}")
@@ -126,8 +129,7 @@ class Look:
     def __init__(self, sets: Mapping[str, int], plain: Mapping[str, int]) -> None:
         self.plain = dict(plain)
         self.claims: list[Claim] = []
-        self.files: dict[Claim, dict[str, int]] = {}  # sha256 → size
-        self.names: dict[Claim, dict[str, str]] = {}  # sha256 → <sha256>/<name>
+        self.files: dict[Claim, dict[str, int]] = {}  # <sha256>/<name> → size
         self.ranks: list[Rank] = [OLDEST] if plain else []
         for path, size in sets.items():
             folder, _, rest = path.partition("/")
@@ -136,12 +138,11 @@ class Look:
                 continue
             claim = Claim(int(found[1]), found[2])
             if claim not in self.files:
-                self.files[claim], self.names[claim] = {}, {}
+                self.files[claim] = {}
                 self.claims.append(claim)
             kind, _, name = rest.partition("/")
             if kind == FILES:
-                sha256 = name.partition("/")[0]
-                self.files[claim][sha256], self.names[claim][sha256] = size, name
+                self.files[claim][name] = size
             elif kind == LISTS and name.isdigit():
                 self.ranks.append(Rank(claim, int(name)))
         self.claims.sort()
@@ -195,6 +196,7 @@ class Sets:
         self.look: Look | None = None
         self._plain: dict[str, int] | None = None
         self._lists: dict[Rank, dict[str, Any]] = {}
+        self._sent: dict[str, str] = {}  # sha256 → object, of files that were as they had been when all was sent
 
     # -- in
 
@@ -244,21 +246,21 @@ class Sets:
 
     def _is_older_here(self, newest: Rank) -> bool:
         """Whether what lies here is of an earlier owner than the newest set of the bucket."""
-        if newest == OLDEST or newest.claim.owner == self.owner:
-            return False
-        return self.local.claim is None or self.local.claim < newest.claim
+        if newest == OLDEST or self.local.claim is None:
+            return newest != OLDEST and newest.claim.owner != self.owner
+        return self.local.claim < newest.claim
 
     def _listed(self, rank: Rank, look: Look) -> dict[str, Any]:
         """A set's list. Raises Damaged."""
         if rank == OLDEST:
-            return {"files": {path: ["", size, 0] for path, size in look.plain.items()}, "links": {}}
+            return {"files": {path: ["", size, 0, path] for path, size in look.plain.items()}, "links": {}}
         if rank in self._lists:
             return self._lists[rank]
         path = f"{self.place}/{rank.claim.folder}/{LISTS}/{rank.number:06d}"
         try:
             listed: dict[str, Any] = json.loads(self.store.read(path))
-            for name, (sha256, size, _) in listed["files"].items():
-                if not _is_plain(name) or look.files[rank.claim].get(sha256) != size:
+            for name, (_, size, _, stored) in listed["files"].items():
+                if not _is_plain(name) or look.files[rank.claim].get(stored) != size:
                     raise Damaged(f"{path}: {name} is not there")
             if not all(map(_is_plain, listed["links"])):
                 raise ValueError("a link has no plain name")
@@ -274,12 +276,12 @@ class Sets:
         tree.mkdir(parents=True)
         if rank == OLDEST:
             self.store.take(source.plain, list(files), tree)
-            short = [name for name, (_, size, _) in files.items() if _size(tree / name) != size]
+            short = [name for name, (_, size, *_) in files.items() if _size(tree / name) != size]
             if short:
                 raise Damaged(f"{source.plain}/{short[0]} did not come whole")
         else:
-            content = self._fetched(source, look.names[rank.claim], rank, files)
-            for name, (sha256, _, mtime_ns) in files.items():
+            content = self._fetched(source, rank, files)
+            for name, (sha256, _, mtime_ns, _) in files.items():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 if os.stat(content[sha256]).st_nlink > 1 or not linked(content[sha256], tree / name):
                     shutil.copyfile(content[sha256], tree / name)  # of two names of one file, a write would change both
@@ -290,21 +292,22 @@ class Sets:
         for name in files:
             flush_and_forget(tree / name)
 
-    def _fetched(self, source: Sets, names: Mapping[str, str], rank: Rank, files: Mapping[str, Any]) -> dict[str, Path]:
+    def _fetched(self, source: Sets, rank: Rank, files: Mapping[str, Any]) -> dict[str, Path]:
         """Fetches what a set consists of: sha256 → the file. Raises Damaged where one is wrong twice."""
         folder, place = self.partial / FILES, f"{source.place}/{rank.claim.folder}/{FILES}"
         folder.mkdir(exist_ok=True)
-        content = {sha256: folder / names[sha256] for sha256, _, _ in files.values()}
-        wrong = sorted(content)
+        stored = {sha256: name for sha256, _, _, name in files.values()}
+        wrong = sorted(stored)
         for _ in range(2):
             if wrong:
-                self.store.take(place, [names[one] for one in wrong], folder)
+                self.store.take(place, [stored[one] for one in wrong], folder)
+            content = {sha256: folder / name for sha256, name in stored.items()}
             wrong = [one for one in wrong if _size(content[one]) < 0 or file_sha256(content[one]) != one]
             for one in wrong:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(content[one])
         if wrong:
-            raise Damaged(f"{place}/{names[wrong[0]]} is not what was copied there")
+            raise Damaged(f"{place}/{stored[wrong[0]]} is not what was copied there")
         return content
 
     def _put_in_place(self, rank: Rank, listed: Mapping[str, Any], copied: bool) -> str:
@@ -360,7 +363,7 @@ class Sets:
         while settle and found[0] and not self._is_copied(*found):
             cut(settle)
             before, found = found, scan(self.folder)
-            if time.monotonic() > until or not _changed(before[0], found[0]):
+            if time.monotonic() > until or not _changed(before[0], found[0], growth=True):
                 break
         return found
 
@@ -368,9 +371,9 @@ class Sets:
         known = {name: seen for name, (seen, _) in self.local.files.items()}
         return self.local.claimed and known == files and self.local.links == links
 
-    def _must_be(self, files: Mapping[str, Seen], links: Mapping[str, str]) -> None:
+    def _must_be(self, files: Mapping[str, Seen], links: Mapping[str, str], growth: bool = False) -> None:
         now, links_now = scan(self.folder)
-        changed = _changed(files, now) or _changed(links, links_now)
+        changed = _changed(files, now, growth) or _changed(links, links_now, growth)
         if changed:
             raise Changing(f"its files change while they are copied: {changed[0]}")
 
@@ -399,57 +402,76 @@ class Sets:
         for name, one in pinned.items():
             digests[name] = self.local.sha256(name, one.source) or file_sha256(one.file)
         claim = self._claim()
-        look = self.look
-        assert look is not None
         sizes = {digests[name]: one.seen.size for name, one in pinned.items()}
+        stored = self._contents(claim, sizes)
+        new = {digests[name]: name for name in sorted(pinned, reverse=True) if digests[name] not in stored}
+        for sha256, name in new.items():
+            own = PurePosixPath(name).name
+            stored[sha256] = f"{sha256}/{own if _NAME.fullmatch(own) else 'file'}"
+            target = self.sending / "up" / stored[sha256]
+            target.parent.mkdir(parents=True)
+            os.symlink(pinned[name].file, target)
         place = f"{self.place}/{claim.folder}"
-        missing = {sha256 for sha256, size in sizes.items() if look.files[claim].get(sha256) != size}
-        for other in reversed(look.claims):
-            known = sorted(one for one in missing if other != claim and look.files[other].get(one) == sizes[one])
-            if known:
-                with contextlib.suppress(OSError):  # its owner may have taken it away just now
-                    names = [look.names[other][one] for one in known]
-                    self.store.copy_there(f"{self.place}/{other.folder}/{FILES}", names, f"{place}/{FILES}")
-                    missing -= set(known)
-        up = self.sending / "up"
-        up.mkdir()
-        for name, one in pinned.items():
-            sha256, own = digests[name], PurePosixPath(name).name
-            if sha256 in missing and not (up / sha256).exists():
-                (up / sha256).mkdir()
-                os.symlink(one.file, up / sha256 / (own if _NAME.fullmatch(own) else "file"))
         try:
-            if missing:
-                self.store.send(up, f"{place}/{FILES}")
-        except OSError:
-            self._still(pinned, links)  # else that is why
-            raise
-        self._still(pinned, links)
+            if new:
+                self.store.send(self.sending / "up", f"{place}/{FILES}")
+        finally:
+            self._still(pinned, links)  # if it failed: else that is why
+            self._sent.update({sha256: stored[sha256] for sha256 in new})
         look = self._look()
         self._must_own(look, claim)
-        lacking = [one for one, size in sizes.items() if look.files.get(claim, {}).get(one) != size]
+        lacking = [name for one, name in stored.items() if look.files.get(claim, {}).get(name) != sizes[one]]
         if lacking:
+            self._sent.clear()
             raise OSError(f"{place}/{FILES}/{lacking[0]} is not there, or not whole, after it was copied")
         number = 1 + max((rank.number for rank in look.ranks if rank.claim == claim), default=0)
-        listed = {name: [digests[name], one.seen.size, one.seen.mtime_ns] for name, one in pinned.items()}
+        listed = {
+            name: [digests[name], one.seen.size, one.seen.mtime_ns, stored[digests[name]]]
+            for name, one in pinned.items()
+        }
         self._still(pinned, links)
         whole = {"schema": 1, "files": listed, "links": dict(links)}
         self.store.write(f"{place}/{LISTS}/{number:06d}", canonical_json(whole) + b"\n")
         look.ranks.insert(0, Rank(claim, number))
+        self._sent.clear()
         self._lists[Rank(claim, number)] = whole
         self._remember({name: (one.source, digests[name]) for name, one in pinned.items()}, dict(links))
 
+    def _contents(self, claim: Claim, sizes: Mapping[str, int]) -> dict[str, str]:
+        """Which of these contents this owner has in the bucket: sha256 → object. What an earlier one has, the store
+        copies."""
+        look = self.look
+        assert look is not None
+        stored = {one: name for one, name in self._sent.items() if look.files[claim].get(name) == sizes.get(one, -1)}
+        for rank in look.ranks:
+            known = {}
+            with contextlib.suppress(Damaged):
+                files = self._listed(rank, look)["files"] if rank != OLDEST else {}
+                known = {one: name for one, size, _, name in files.values() if sizes.get(one) == size}
+            known = {one: name for one, name in known.items() if one not in stored}
+            if known and rank.claim != claim:
+                try:
+                    place = f"{self.place}/{rank.claim.folder}/{FILES}"
+                    self.store.copy_there(place, sorted(known.values()), f"{self.place}/{claim.folder}/{FILES}")
+                except OSError:  # its owner may have taken it away just now
+                    continue
+            stored.update(known)
+        return stored
+
     def _still(self, pinned: Mapping[str, Pinned], links: Mapping[str, str]) -> None:
-        """Raises Changing unless each file of the set is what it was before its first byte was read."""
+        """Raises Changing unless each file of the set is what it was before its first byte was read; what grows may
+        have become longer since."""
         for name, one in pinned.items():
             try:
                 same = _seen(os.lstat(one.file)) == one.seen
+                if same and grows(name):
+                    same = _begins_with(self.folder / name, one.file)
             except FileNotFoundError:
                 same = False
             if not same:
                 raise Changing(f"its files change while they are copied: {name}")
         if any(one.file.parent != self.sending / "pins" for one in pinned.values()):
-            self._must_be({name: one.source for name, one in pinned.items()}, links)
+            self._must_be({name: one.source for name, one in pinned.items()}, links, growth=True)
 
     def _claim(self) -> Claim:
         """This box's claim, which is the highest; made now if it has none. Raises Superseded."""
@@ -497,11 +519,11 @@ class Sets:
         for claim in look.claims:
             place = f"{self.place}/{claim.folder}"
             mine = [rank for rank in kept if rank.claim == claim]
-            needed = {one[0] for rank in mine for one in self._listed(rank, look)["files"].values()}
+            needed = {one[3] for rank in mine for one in self._listed(rank, look)["files"].values()}
             lists = [f"{rank.number:06d}" for rank in old if rank.claim == claim]
             if lists:
                 self.store.remove(f"{place}/{LISTS}", lists)
-            unused = [name for sha256, name in look.names[claim].items() if sha256 not in needed]
+            unused = [name for name in look.files[claim] if name not in needed]
             if unused:
                 self.store.remove(f"{place}/{FILES}", unused)
             if not mine and claim != self.local.claim:
@@ -555,8 +577,24 @@ def empty(folder: Path) -> bool:
     return not files and not links
 
 
-def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    return sorted(name for name in {*before, *now} if not grows(name) and before.get(name) != now.get(name))
+def _changed(before: Mapping[str, object], now: Mapping[str, object], growth: bool) -> list[str]:
+    """What differs; `growth`: but for files that a job appends to."""
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    return [name for name in names if not (growth and grows(name))]
+
+
+def _begins_with(file: Path, start: Path) -> bool:
+    """Whether a file has the content of another one, and perhaps more after it. An empty one is no start: it may be
+    written anew."""
+    with open(file, "rb") as longer, open(start, "rb") as shorter:
+        if not os.fstat(shorter.fileno()).st_size:
+            return not os.fstat(longer.fileno()).st_size
+        while True:
+            chunk = shorter.read(CHUNK)
+            if longer.read(len(chunk)) != chunk:
+                return False
+            if not chunk:
+                return True
 
 
 def grows(name: str) -> bool:
