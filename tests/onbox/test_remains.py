@@ -25,7 +25,7 @@ code = {
     "group": TEN,
     "bare": TEN,
     "killed": TEN + "os.kill(os.getpid(), 9)\\n",
-    "endless": f"f = open({file!r}, 'a')\\ntime.sleep(60)\\n",
+    "endless": f"f = open({file!r}, 'a')\\ntime.sleep(600)\\n",
     "mapped": f"m = mmap.mmap(os.open({file!r}, os.O_RDWR), 2)\\nos.closerange(3, 99)\\ntime.sleep(60)\\n",
     "reopens": f"while True:\\n  with open({file!r}, 'a') as f: f.write('1\\\\n')\\n  time.sleep(0.05)\\n",
     "renames": f"while 1:\\n  open('{out}.n', 'w').write('2')\\n  os.rename('{out}.n', {file!r})\\n  time.sleep(.1)\\n",
