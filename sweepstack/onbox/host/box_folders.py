@@ -116,6 +116,16 @@ class LocalStore:
         was = "its registry here was lost" if host == self.host else f"this computer was called {host}"
         return f"    ({ONLY_IF} {was}: what is not here then counts as gone)"
 
+    def was(self, identifier: str) -> bool:
+        """Whether the registry or a mark has this id, by what can be read: these folders are that account's."""
+        found: set[str] = set()
+        for folder in (self.boxes, self.volumes):
+            with contextlib.suppress(OSError, ValueError):
+                found.add(_mark(folder))
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            found.add(_parse_registry(self._registry_bytes()).id)
+        return identifier in found
+
     def registry(self, account: str = "") -> Registry | None:
         """The registry; None only when this folder was never used. `account`: named in the message when the registry is
         lost. Raises Unreachable."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core import this_host
 from sweepstack.onbox.common import mount_points, processes
 from sweepstack.onbox.common.errors import (
     NotYetGone,
@@ -484,6 +485,30 @@ def test_on_another_host_both_are_named(root: Path, platform: LocalPlatform, mon
     monkeypatch.setenv("XDG_DATA_HOME", str(root.parent.parent))
     assert claim(["--also", record.account]) == 0  # the machine was renamed, says a person
     assert platform.get(record.native_id, record.account).phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["boxes of its own", "none"])
+def test_another_computer_can_t_call_a_box_gone(
+    tmp_path: Path,
+    platform: LocalPlatform,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    own: bool,
+) -> None:
+    """Typed on a second laptop it made the living box of the first one "gone", and its record ended."""
+    record = rent(platform)
+    host = record.account.partition("/")[0]
+    monkeypatch.setattr(socket, "gethostname", lambda: "laptop")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "laptop"))
+    here = LocalPlatform(tmp_path / "laptop" / "sweepstack" / "local")
+    if own:
+        rent(here)
+    assert claim(["--also", record.account]) == 1
+    assert f"names another computer, {host}" in capsys.readouterr().err
+    with pytest.raises(WrongAccount):
+        here.get(record.native_id, record.account)
+    this_host.also_known_as(host)
+    assert claim(["--also", record.account]) == 0, "this computer was renamed, a person says, and its registry lost"
 
 
 def test_a_fresh_machine_is_not_the_one_that_rented(tmp_path: Path, platform: LocalPlatform) -> None:
