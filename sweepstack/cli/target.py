@@ -14,9 +14,10 @@ from pathlib import Path
 from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
+from sweepstack.config.project import STACKS, stacks_in
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root
 
@@ -42,9 +43,13 @@ class Target:
     def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
         """The stack, in the project at or above the working folder.
 
-        Raises Unsure: no stack named; ConfigError: no project.
+        Raises Unsure: no stack named, or only its Pulumi.yaml is gone; ConfigError: no project.
         """
-        root = find_project_root((start or Path.cwd()).resolve())
+        start = (start or Path.cwd()).resolve()
+        try:
+            root = find_project_root(start)
+        except ConfigError as error:
+            raise _without_project(start, stack, error) from error
         if not stack:
             here = StackFile.stacks(root)
             named = f" Here are: {', '.join(here)}." if here else ""
@@ -204,3 +209,28 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(seconds=seconds_of(text))
     except ValueError:
         raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None
+
+
+def _without_project(start: Path, stack: str | None, error: ConfigError) -> SweepstackError:
+    """The error where no Pulumi.yaml is found: with what brings it back, where stack files say that one was here."""
+    folder = next((one for one in (start, *start.parents) if stacks_in(one) or stacks_in(one / STACKS)), None)
+    if folder is None:
+        return error
+    name = _project_on_record(stack) if stack else ""
+    what = f"; its name has to be {name} again" if name else ""
+    back = f"git -C {_path(str(folder))} checkout -- Pulumi.yaml    (or from a backup{what})"
+    return Unsure(
+        f"there is no Pulumi.yaml in {folder}, where stack files are: without it the engine runs no command. Boxes run "
+        "on, and bill",
+        [back],
+    )
+
+
+def _project_on_record(stack: str) -> str:
+    """The project of the last evidence that this computer remembers of a stack of this name; "" if there is none."""
+    from sweepstack.evidence.stack_copy import places_of
+    from sweepstack.evidence.store import EvidenceStore
+
+    with contextlib.suppress(EvidenceError):
+        return next((EvidenceStore.open(uri).marker.project for uri in reversed(places_of(stack))), "")
+    return ""

@@ -21,7 +21,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, LedgerPhase
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.agent.channel import Scheduled
+from sweepstack.onbox.agent.channel import Channel, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -129,6 +129,17 @@ def end_runner(platform: Platform, native_id: str, account: str, *, grace: float
         pids = [process.pid for process in channel.processes()]
     for pid in pids:
         channel.terminate(pid, grace=grace)
+
+
+def lock_holders(channel: Channel) -> list[int]:
+    """The processes that hold the runner's lock, by the box's kernel: the runner, or what it left behind. Empty where
+    none does, and where the kernel does not tell."""
+    looks = 'i=$(stat -c %i "$1") && sed -n "s/^.* FLOCK .* \\([0-9][0-9]*\\) [^ ]*:$i .*/\\1/p" /proc/locks'
+    try:
+        said = channel.run(["sh", "-c", looks, "sh", channel.absolute(box_layout.RUNNER_LOCK)], timeout=RUNNER_SECONDS)
+    except PlatformError:
+        return []
+    return sorted({int(pid) for pid in said.stdout.split() if pid.isdigit() and int(pid) > 1})
 
 
 def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:

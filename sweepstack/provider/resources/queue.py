@@ -30,7 +30,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.operations.lease import look
 from sweepstack.operations.observe import observe, read_journal
-from sweepstack.operations.power import end_runner
+from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import (
@@ -336,10 +336,15 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return
         op.progress("stopping the runner")
         end_runner(platform, state.box, state.account, grace=op.seconds(STOP_SECONDS))
-        if platform.channel(state.box, state.account).lock_held(box_layout.RUNNER_LOCK):
+        channel = platform.channel(state.box, state.account)
+        if channel.lock_held(box_layout.RUNNER_LOCK):
+            destroy = f"pulumi destroy --stack {op.stack}"
+            pids = " ".join(map(str, lock_holders(channel)))
+            kill = f"sweepctl exec --stack {op.stack} {state.box_name} -- kill {pids} && " if pids else ""
+            who = f" (process {pids} there, its runner or another one)" if pids else ""
             raise SweepstackError(
-                f"queue of {state.box_name}: its runner still holds {box_layout.RUNNER_LOCK}. "
-                f"Next: pulumi destroy --stack {op.stack}"
+                f"queue of {state.box_name}: its runner still holds {box_layout.RUNNER_LOCK}{who}. "
+                f"Next: {kill}{destroy}"
             )
 
 

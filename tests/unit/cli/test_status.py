@@ -611,6 +611,17 @@ def test_outside_a_project(world: World, tmp_path: Any) -> None:
     assert "no Pulumi.yaml" in result.err
 
 
+def test_a_project_without_its_pulumi_yaml_says_what_brings_it_back(world: World) -> None:
+    """It had no `next` at all, while boxes bill."""
+    world.verified()
+    keep_stack_file(world.uri, world.file.path)
+    (world.root / "Pulumi.yaml").unlink()
+    result = world.run("status", "--json")
+    assert result.code == 2
+    back = f"git -C {world.root} checkout -- Pulumi.yaml    (or from a backup; its name has to be sweepstack again)"
+    assert result.json["next"] == [back]
+
+
 def test_from_a_folder_below_and_by_the_environment(world: World) -> None:
     world.full()
     (world.root / "a/b").mkdir(parents=True)

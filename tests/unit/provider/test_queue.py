@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -640,6 +642,27 @@ def test_a_runner_whose_pid_is_not_known_is_stopped_with_all_that_runs(sweep: Sw
     path.unlink() if content is None else path.write_bytes(content)
     QUEUE.delete(sweep.op("Queue"), "q", queue)
     assert sweep.alive(box) == set()
+
+
+def test_another_process_that_holds_the_runner_s_lock_is_named(sweep: Sweep) -> None:
+    """No command ended it, and each named the next one that was refused: no pid was named."""
+    box = sweep.trained()
+    queue = state_of(sweep.queue_inputs(approved(box, approval_for(box, abandon=(abandonment(box),)))))
+    holds = (
+        "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    )
+    path = sweep.root(box) / box_layout.RUNNER_LOCK
+    with subprocess.Popen(
+        [sys.executable, "-c", holds, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(SweepstackError) as refused:
+            QUEUE.delete(sweep.op("Queue"), "q", queue)
+        assert f"runner.lock (process {other.pid} there" in str(refused.value)
+        assert f"exec --stack sweep-t box-0 -- kill {other.pid} && pulumi destroy --stack sweep-t" in str(refused.value)
+        other.kill()
+    QUEUE.delete(sweep.op("Queue"), "q", queue)
 
 
 def test_a_runner_that_does_not_end_is_an_error(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
