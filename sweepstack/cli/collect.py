@@ -6,6 +6,7 @@ Boxes are asked in parallel, each with a deadline. A box that does not answer is
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from sweepstack.core.records import Approval, Birth, Receipt
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.whereabouts import moved_to
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
@@ -136,6 +138,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         asked=() if target.is_store else target.file.running_boxes(),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
+        evidence_back=_moved_back(sources) if sources.problem else "",
         file_back=put_back(target, store) if store is not None and (plan.unreadable or needs_file) else "",
         finish_refused=store is not None and (read is None or bool(unwritable)),
         named_with=sources.named_with,
@@ -281,6 +284,14 @@ def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
     wanted = boxes.items() if isinstance(boxes, dict) else ()
     ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
     return tuple(str(name) for name, _ in wanted if name not in there | ends)
+
+
+def _moved_back(sources: Sources) -> str:
+    identity, target = sources.state.identity, sources.target
+    if identity is None:
+        return ""
+    found = moved_to(identity.evidence, identity.identity, [target.likely_evidence()])
+    return shlex.join(["mv", *map(str, found)]) if found is not None else ""
 
 
 def _weaker_policy(state: StackState, store: EvidenceStore | None) -> Approval | None:

@@ -1,14 +1,19 @@
-"""Whether the evidence lies on a box that is about to end: a copy there outlives nothing."""
+"""Where evidence lies: on a box that is about to end, where a copy outlives nothing; or moved to another folder."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from sweepstack.evidence import location
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import EvidenceError
+
+MOST_BESIDE = 200
+"""So many folders beside the place are looked at."""
 
 
 def evidence_on(channel: Channel, uri: str, tiers: tuple[str, ...]) -> tuple[str, str] | None:
@@ -30,6 +35,28 @@ def evidence_on(channel: Channel, uri: str, tiers: tuple[str, ...]) -> tuple[str
         below = _below(os.path.realpath(folder), roots)
         if below and _same(channel, below, folder):
             return below.split("/", 1)[0], folder
+    return None
+
+
+def moved_to(uri: str, identity: str, likely: Iterable[str | None]) -> tuple[Path, Path] | None:
+    """Where the evidence of this sweep lies that is not at `uri` any more, and where it belongs. `likely`: places to
+    look at; beside them each folder that lies beside `uri`. None if it is found nowhere, or is no folder of this host.
+    Reads markers alone; raises nothing."""
+    try:
+        objects = location.resolve(uri)
+    except EvidenceError:
+        return None
+    if not isinstance(objects, FolderStore) or os.path.lexists(objects.root):
+        return None
+    beside: list[str | None] = []
+    with contextlib.suppress(OSError):
+        beside = [f"{uri.rpartition('/')[0]}/{name}" for name in sorted(os.listdir(objects.root.parent))]
+    for place in dict.fromkeys([*likely, *beside[:MOST_BESIDE]]):
+        with contextlib.suppress(EvidenceError, OSError):
+            there = location.resolve(place or "")
+            marker = location.read_marker(there) if isinstance(there, FolderStore) else None
+            if marker is not None and marker.identity == identity and isinstance(there, FolderStore):
+                return there.root, objects.root
     return None
 
 

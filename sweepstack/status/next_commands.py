@@ -36,6 +36,8 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
 
 
 def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
+    if snapshot.evidence_back:  # no other way is named while this one loses nothing
+        return [f"{snapshot.evidence_back}    (the evidence was moved; nothing is lost)"]
     named = list(_ways_on(snapshot, view))
     if snapshot.revocations_torn and any(not box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
         named.insert(0, revoked_again(snapshot.state.stack))

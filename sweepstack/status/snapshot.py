@@ -265,6 +265,8 @@ class Snapshot:
     """Cells that `sweepctl retry` asked for, and that no `pulumi up` has brought to the boxes yet."""
     evidence: str | None = None
     evidence_problem: str = ""
+    evidence_back: str = ""
+    """The command that moves the evidence back to where the state has it; "" where it is found nowhere else."""
     file_back: str = ""
     """The command that puts the stack file back that was up last, and finishes; "" where the one that is there reads,
     where the state has no box, and where there is no copy."""

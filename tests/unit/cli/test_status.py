@@ -25,6 +25,7 @@ from sweepstack.cli.sources import open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
 from sweepstack.status.compose import SweepView, compose
@@ -756,7 +757,7 @@ def test_a_pulled_copy_of_a_box_that_is_gone_is_not_lost(world: World) -> None:
 
 def test_evidence_that_was_moved_away_leads_on(world: World) -> None:
     world.verified()
-    os.rename(world.evidence, world.evidence.with_name("away"))
+    os.rename(world.evidence, world.folder / "away")
     seen = world.run("status", "--json").json
     assert any("Put it back" in note for note in seen["notes"])
     (leads,) = seen["next"]
@@ -915,3 +916,27 @@ def test_what_a_runner_did_not_copy_before_it_ended_is_an_alarm(world: World) ->
     assert "lie on this box alone: lr0.1 (there was no time to copy it)" in told
     box.start("lr0.1", attempt=2)
     assert "on this box alone" not in str(world.run("status", "--json").json["boxes"][0]["alarms"])
+
+
+@pytest.mark.parametrize("how", ["beside it", "where the stack file says"])
+def test_evidence_that_was_moved_by_hand_is_moved_back_and_no_box_is_given_up(world: World, how: str) -> None:
+    """`approve --abandon` was the only line, and a person who followed it lost sealed cells."""
+    world.full()
+    there = world.evidence.with_name("kept") if how == "beside it" else world.root / "elsewhere" / "deep"
+    there.parent.mkdir(exist_ok=True)
+    os.rename(world.evidence, there)
+    if how != "beside it":
+        world.file.path.write_text(world.file.path.read_text().replace("results/sweep-t", "elsewhere/deep"))
+    found = world.run("status", "--json")
+    assert found.json["next"] == [f"mv {there} {world.evidence}    (the evidence was moved; nothing is lost)"]
+    os.rename(there, world.evidence)
+    assert "mv " not in " ".join(world.run("status", "--json").json["next"])
+
+
+def test_evidence_of_another_sweep_is_not_taken_for_one_that_was_moved(world: World) -> None:
+    world.full()
+    away = world.folder / "away"
+    os.rename(world.evidence, away)
+    other = f"file://{socket.gethostname()}{world.evidence.with_name('other')}"
+    EvidenceStore.found(other, "another000", "sweepstack", "other")
+    assert "mv " not in " ".join(world.run("status", "--json").json["next"])
