@@ -1,4 +1,4 @@
-"""Where evidence lies: on a box that is about to end, where a copy outlives nothing; or moved to another folder."""
+"""Where evidence lies: on a box that is about to end, or moved to another folder."""
 
 from __future__ import annotations
 
