@@ -50,7 +50,13 @@ MUTANTS = (
     ),
     Mutant(
         "end a volume under a box",
-        (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += seen.alive\n", ""),),
+        (
+            Patch(
+                "sweepstack/volumes/end_check.py",
+                "    verdict.reasons += [*judged.problems, *seen.alive]\n",
+                "    verdict.reasons += judged.problems\n",
+            ),
+        ),
         ("tests/unit/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
     ),
     Mutant(
@@ -81,7 +87,13 @@ MUTANTS = (
     ),
     Mutant(
         "ignore the expiry",
-        (Patch("sweepstack/teardown/check.py", "    if now < approval.ends:\n", "    if True:\n"),),
+        (
+            Patch(
+                "sweepstack/teardown/approval.py",
+                "    if now >= approval.ends and not begun(",
+                "    if False and not begun(",
+            ),
+        ),
         ("tests/engine/test_approvals.py::test_approval_expired",),
     ),
     Mutant(
@@ -111,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "seal beside a process that can't be ended",
-        (Patch("sweepstack/onbox/runner/ending.py", "            if left:\n", "            if False:\n"),),
+        (Patch("sweepstack/onbox/runner/ending.py", "            if remains.alive:\n", "            if False:\n"),),
         ("tests/onbox/test_artifacts.py::test_a_cell_whose_processes_can_not_be_ended_is_not_sealed",),
     ),
     Mutant(
@@ -173,8 +185,8 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/onbox/runner/sealing.py",
-                "    if missing:\n        problems.insert",
-                "    if False:\n        problems.insert",
+                "        if gone:\n            missing",
+                "        if False:\n            missing",
             ),
         ),
         ("tests/engine/test_artifacts.py::test_a02_job_left_something_else_behind",),
@@ -200,12 +212,18 @@ MUTANTS = (
     ),
     Mutant(
         "what no reader could tell is verified",
-        (Patch("sweepstack/evidence/verify.py", '"sealed" if untold else "verified"', '"verified"'),),
+        (Patch("sweepstack/evidence/verify.py", '"sealed" if untold else "suspect"', '"suspect"'),),
         ("tests/unit/evidence/test_verify.py::test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged",),
     ),
     Mutant(
         "ignore how much is unclaimed",
-        (Patch("sweepstack/teardown/unclaimed.py", "    if found.bytes <= ABOVE:\n", "    if True:\n"),),
+        (
+            Patch(
+                "sweepstack/teardown/unclaimed.py",
+                "    if found.bytes <= ABOVE and not found.artifacts:\n",
+                "    if True:\n",
+            ),
+        ),
         (
             "tests/unit/teardown/test_unclaimed.py::test_much_of_it_locks_a_box_that_would_be_cleared",
             "tests/engine/test_unclaimed.py::test_much_of_it_needs_a_word_by_name",

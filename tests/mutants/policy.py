@@ -141,7 +141,7 @@ POLICY = (
     ),
     Mutant(
         "policy: it is not asked about the end of a volume",
-        (Patch("sweepstack/volumes/end_check.py", "    verdict.reasons += policy.problems\n", ""),),
+        (Patch("sweepstack/volumes/end_check.py", "        lambda: policies(volume),\n", "        tuple,\n"),),
         ("tests/unit/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
     ),
     Mutant(
