@@ -115,6 +115,8 @@ def test_what_was_not_copied_at_the_end_is_said(make_box: Callable[..., Box], ur
     assert "a: its newest checkpoints are not in the bucket: " in box.log()
 
 
+# as test_a_late_copy_of_the_box_before_is_refused in tests/onbox/test_checkpoint_sets.py, which stays in make test
+@pytest.mark.proof
 def test_two_boxes_copy_only_their_own_cells(make_box: Callable[..., Box], uri: str, server: S3Server) -> None:
     mount = {"path": "/ckpt", "source": uri, "mode": "MOUNT_CACHED"}
     one, two = make_box(mount, upload_seconds=1), make_box(mount, folder="two", upload_seconds=1)
