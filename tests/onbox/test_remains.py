@@ -128,9 +128,11 @@ def test_a_wait_that_is_cut_short_seals_nothing(box: Box, how: str) -> None:
 
 
 def test_the_slot_is_free_when_all_of_it_are_gone(box: Box) -> None:
-    leave(box, "endless", grace_seconds=1)
+    box.add("before")  # cells that have not begun would wait for the first one's verdict
+    box.run("before")
+    leave(box, "endless", grace_seconds=4)
     runner = box.start()
-    wait_for(lambda: "it is waited for up to 1 s" in box.log(), box.log)
+    wait_for(lambda: "it is waited for up to 4 s" in box.log(), box.log)
     box.add("next")
     assert runner.ended() == 0
     left, began = box.events("cell-left-running", "endless")[0], box.events("cell-started", "next")[0]
