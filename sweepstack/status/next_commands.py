@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
@@ -247,11 +247,11 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             f"pulumi up --stack {stack}    (puts its queue back)",
             give_up(stack, [box_snapshot.box.name for box_snapshot in locked]),
         ]
-    bad = next((cell.name for cell in view.cells if cell.state == "failed"), None)
-    if bad is not None:
+    failed = [cell.name for cell in view.cells if cell.state == "failed"]
+    if failed:
         return [
-            f"sweepctl logs --stack {stack} {bad}",
-            *_other_checkpoints(snapshot, view),
+            f"sweepctl logs --stack {stack} {failed[0]}",
+            *out_of_checkpoint(snapshot, by_checkpoint(snapshot, failed)),
             f"sweepctl finish --stack {stack}",
         ]
     return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
@@ -314,22 +314,20 @@ def out_of_hung(stack: str, cell: str) -> list[str]:
     ]
 
 
-def _other_checkpoints(snapshot: Snapshot, view: SweepView) -> list[str]:
-    """The ways on for cells that may have failed at a checkpoint which a kill cut; none where none did."""
-    found = {
-        cell.name: (holder, progress.checkpoint)
-        for cell in view.cells
-        if cell.state == "failed"
-        and (holder := snapshot.holder_of(cell.name)) is not None
-        and (progress := holder.progress(cell.name)) is not None
-        and progress.checkpoint
-    }
+def by_checkpoint(snapshot: Snapshot, cells: Iterable[str]) -> dict[str, str]:
+    """Those of these failed cells that may have failed at a checkpoint which a kill cut, and its path."""
+    found = {name: holder.progress(name) for name in cells if (holder := snapshot.holder_of(name)) is not None}
+    return {name: one.checkpoint for name, one in found.items() if one is not None and one.checkpoint}
+
+
+def out_of_checkpoint(snapshot: Snapshot, found: Mapping[str, str]) -> list[str]:
+    """The ways on for what `by_checkpoint` found; none where that is nothing."""
     if not found:
         return []
     stack, names = snapshot.state.stack, " ".join(list(found)[:MOST_NAMED])
-    holder, first = next(iter(found.values()))
+    first = next(iter(found.values()))
     retry, up = f"sweepctl retry --stack {stack} {names}", f"pulumi up --stack {stack}"
-    bucket = all(has_set_before(one, cell) for cell, (one, _) in found.items())
+    bucket = all((holder := snapshot.holder_of(name)) is not None and has_set_before(holder, name) for name in found)
     before = [f"{retry} --from-set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
     return [*before, f"{retry} --from-start && {up}    (begins at 0: {first} may be cut, and is kept)"]
 

@@ -210,6 +210,17 @@ def test_next_names_the_way_without_a_cut_checkpoint(world: World) -> None:
     assert not any("--from-set" in line for line in told), "there is no bucket"
 
 
+def test_verify_names_the_way_without_a_cut_checkpoint(world: World) -> None:
+    """As `status` does; to train it again from the same checkpoint would fail again."""
+    cut(world)
+    assert world.run("pull").code == 0
+    logs, begin, accept = world.run("verify", "--json").json["next"]
+    assert logs == f"sweepctl logs --stack {STACK} lr0.3"
+    retry = f"sweepctl retry --stack {STACK} lr0.3 --from-start && pulumi up --stack {STACK}"
+    assert begin == f"{retry}    (begins at 0: {CUT} may be cut, and is kept)"
+    assert "--waive lr0.3" in accept
+
+
 def test_next_names_the_set_before_where_there_is_a_bucket(world: World) -> None:
     cut(world, uploads=uploads({"lr0.3": {"age": 5.0, "bytes": 7, "sets": 2, "behind": ""}}))
     told = world.run("status", "--json").json["next"]

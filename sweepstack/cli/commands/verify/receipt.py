@@ -26,7 +26,14 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.next_commands import by_files, first_hung, out_of_files, run_again
+from sweepstack.status.next_commands import (
+    by_checkpoint,
+    by_files,
+    first_hung,
+    out_of_checkpoint,
+    out_of_files,
+    run_again,
+)
 from sweepstack.teardown.launched import signs_of_a_launch
 
 
@@ -267,9 +274,13 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
         return [f"pulumi up --stack {stack}    (runs what was lost again)"]
     if outcome.differing:
         return [f"{again}    (copies again what differs)", accept]
-    alone = "failed" in states and "running" not in states
-    if alone and (wrong := by_files(look(sources, files=False), [cell.name for cell in bad])):
-        return out_of_files(stack, wrong)
+    cut, begin = dict[str, str](), list[str]()
+    if "failed" in states and "running" not in states:
+        seen = look(sources, files=False)
+        if wrong := by_files(seen, [cell.name for cell in bad]):
+            return out_of_files(stack, wrong)
+        cut = by_checkpoint(seen, [cell.name for cell in bad if cell.state == "failed"])
+        begin = out_of_checkpoint(seen, cut)
     if states & {"running", "pending"}:
         if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
@@ -287,8 +298,12 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
     helps = [f"{READER_VARIABLE}=torch sweepctl verify --stack {stack}    (reads what torch reads)"] * by_torch
     if len(unsupported) == len(bad):  # to train again gives the same file
         return [*helps, judge, accept]
-    again = run_again(stack, [cell.name for cell in bad if cell.state != "unsupported"])
+    first_ways = [f"sweepctl logs --stack {stack} {first}", *begin, *helps]
+    others = [cell.name for cell in bad if cell.state != "unsupported" and cell.name not in cut]
+    if not others:
+        return [*first_ways, accept]
+    again = run_again(stack, others)
     if not outcome.as_sealed:
-        return [f"sweepctl logs --stack {stack} {first}", *helps, accept, again]
+        return [*first_ways, accept, again]
     mended = again.replace("    (", "    (once the job is mended, or it writes the same: ")
-    return [f"sweepctl logs --stack {stack} {first}", *helps, judge, accept, mended]
+    return [*first_ways, judge, accept, mended]
