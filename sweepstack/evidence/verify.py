@@ -346,8 +346,10 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
             notes.append(f"left out: {some([f'{path} is a {what}' for path, what in manifest.skipped])}")
         notes += [_hollow(file, manifest.sparse[file.path]) for file in manifest.files if _is_hollow(file, manifest)]
     doubted = [printable(doubt, DOUBT) for doubt in manifest.doubts[:DOUBTS]] if manifest is not None else []
-    if manifest is not None and manifest.left_running and copy.standing is None:
-        notes.append(f"left running at its end: {printable(', '.join(manifest.left_running[:DOUBTS]), DOUBT)}")
+    if manifest is not None and copy.standing is None:
+        left = [one for one in manifest.left_running if not any(one in doubt for doubt in manifest.doubts)]
+        if left:
+            notes.append(f"left running at its end: {printable(', '.join(left[:DOUBTS]), DOUBT)}")
     # Damaged is what was proved to be so. What could not be found out is as it was: sealed, and not verified.
     state: CellState = "sealed" if untold else "suspect" if doubted else "verified"
     state = "damaged" if reasons else "unsupported" if unsupported else state

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.onbox.common.processes import scan
+from sweepstack.onbox.runner.remains import let_go
 from tests.onbox.harness import Box, alive, around, wait_for
 
 JOB = """
@@ -110,6 +114,18 @@ def test_what_had_to_be_ended_is_suspect(box: Box) -> None:
         assert why in doubts(box, mode)
         assert box.manifest(mode).schema_ == 2
         assert not alive(pid(box, mode))
+
+
+def test_what_has_the_same_file_open_is_told_in_one_line(tmp_path: Path) -> None:
+    with open(tmp_path / "t.txt", "w") as file:
+        both = [subprocess.Popen(["sleep", "60"], stdout=file) for _ in range(2)]
+    pids = [one.pid for one in both]
+    remains = let_go(lambda: [one for one in scan() if one.pid in pids], tmp_path, 0.2, lambda: False)
+    for one in both:
+        one.wait()
+    first, second = sorted(f"sleep (pid {one})" for one in pids)
+    ended = "have t.txt open for writing, 0.2 s after exit code 0, and were ended; job.grace gives them longer"
+    assert remains.doubts == (f"{first}, {second} {ended}",)
 
 
 @pytest.mark.parametrize("how", ["drop", "stop"])

@@ -30,7 +30,7 @@ KILL_SECONDS = 5.0
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 """The pauses between two looks grow from one to the other."""
 ZOMBIE_SECONDS = 10.0
-"""An ended child that was not asked for in this time is no one's: what this process started itself, it asks at once."""
+"""An ended child that was not asked for in this time was adopted: this process asks for its own at once."""
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
 NAMED, NAME_CHARS = 3, 60
@@ -40,12 +40,11 @@ INTERPRETERS = ("python", "sh", "bash", "node", "perl", "ruby")
 
 class Remains(NamedTuple):
     """How what was left behind ended. `left`: what it was, a sentence each. `doubts`: why the results may not be all,
-    or not whole. `alive`: pids that can't be ended. `cut`: the wait was cut short, so that nothing is known."""
+    or not whole. `alive`: pids that can't be ended."""
 
     left: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     alive: tuple[int, ...] = ()
-    cut: bool = False
 
 
 class Children:
@@ -117,7 +116,8 @@ def let_go(
 ) -> Remains:
     """Waits for those processes that write to `out`, up to `grace` seconds, and ends what is left then. Blocks.
 
-    `find`: the live processes of the cell. `cut`: whether to wait no longer. `tell`: gets a line when it waits.
+    `find`: the live processes of the cell. `cut`: whether to wait no longer; what was left then is no result. `tell`:
+    gets a line when it waits.
     """
     watch = _Watch(find, out)
     while watch.look() and not cut():
@@ -129,7 +129,7 @@ def let_go(
     else:
         if not watch.found:
             return Remains(watch.named, watch.doubts())
-        return Remains(watch.named, (), end(find, KILL_SECONDS), True)
+        return Remains(watch.named, (), end(find, KILL_SECONDS))
     doubts = watch.doubts(grace)
     alive = end(find, KILL_SECONDS if watch.writing else LET_GO_SECONDS)
     late = watch.late()
@@ -222,8 +222,12 @@ class _Watch:
             tell(f"exit code 0, and it is waited for up to {grace:g} s: {self._who()}")
 
     def _who(self) -> str:
+        by_files: dict[tuple[str, ...], list[str]] = {}
+        for key, files in sorted(self.writing.items()):
+            by_files.setdefault(files, []).append(self._names[key])
         return "; ".join(
-            f"{self._names[key]} has {_list(files)} open for writing" for key, files in sorted(self.writing.items())
+            f"{_list(names)} {'has' if len(names) == 1 else 'have'} {_list(files)} open for writing"
+            for files, names in by_files.items()
         )
 
     def doubts(self, grace: float | None = None) -> tuple[str, ...]:
@@ -232,7 +236,8 @@ class _Watch:
         if grace is None:
             return tuple(found)
         if self.writing:
-            found.append(f"{self._who()}, {grace:g} s after exit code 0, and was ended; job.grace gives it longer")
+            was, it = ("was", "it") if len(self.writing) == 1 else ("were", "them")
+            found.append(f"{self._who()}, {grace:g} s after exit code 0, and {was} ended; job.grace gives {it} longer")
         if self._blamed:
             found.append(f"{_list(self._blamed)} changed after exit code 0, while {self._living} ran on, and was ended")
         unclear = [self._names[key] for key in map(_key, self.found) if key in self._unclear]

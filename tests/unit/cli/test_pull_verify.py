@@ -289,21 +289,22 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     doubt = "writer (pid 7) still had metrics.json open for writing when it was ended"
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
-    box.seal("lr0.1", schema=2, doubts=[doubt])
+    box.seal("lr0.1", schema=2, doubts=[doubt], left_running=["writer (pid 7)", "tensorboard (pid 8)"])
     box.seal("lr0.3")
     box.seal("lr0.9")
     world.run("pull")
     result = world.run("verify", "--json")
     assert result.code == 1
     cells = by_name(result.json["cells"])
-    assert (cells["lr0.1"]["state"], cells["lr0.1"]["reasons"]) == ("suspect", [doubt])
+    reasons = [doubt, "left running at its end: tensorboard (pid 8)"]
+    assert (cells["lr0.1"]["state"], cells["lr0.1"]["reasons"]) == ("suspect", reasons)
     assert (cells["lr0.3"]["state"], result.json["verified"]) == ("verified", 2)
     logs, accept, again = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
     assert "--waive lr0.1" in accept
     assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
     seen = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
-    assert (seen["state"], seen["note"]) == ("suspect", doubt)
+    assert (seen["state"], seen["note"]) == ("suspect", "; ".join(reasons))
     assert world.run("wait", "--for", "done", "--timeout", "1s").code == 0, "it ran to its end"
     refused = world.run("approve", "--receipt", result.json["receipt"])
     assert refused.code == 1
