@@ -1,6 +1,5 @@
 """Writes copies of what may still change, and keeps what such a copy replaces.
 
-
 What is there and is not how the new bytes begin (a log that was truncated, a file that was written anew) is kept under
 `superseded/`, by its digest, and a later copy that another computer wrote meanwhile stays.
 """

@@ -28,6 +28,7 @@ SETTLE_SECONDS, PATIENCE_SECONDS = 2.0, 10.0
 BRING_SECONDS = 600.0
 """A cell waits for its bucket for so long before it starts; then it is left to the next runner."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Between two tries while the bucket does not answer."""
 AT_ONCE = 4
 FOLDER = re.compile(r"[0-9a-f]{16}")
 OPEN = ("started", "retry", "failed")

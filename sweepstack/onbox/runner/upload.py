@@ -18,7 +18,7 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import file_sha256, sha256_hex
 from sweepstack.onbox.common.processes import end_all, scan
-from sweepstack.onbox.runner.checkpoint_copies import Copies
+from sweepstack.onbox.runner.checkpoint_copies import FIRST_PAUSE, LONGEST_PAUSE, Copies
 from sweepstack.onbox.runner.mounts import mounts_of
 from sweepstack.onbox.runner.rclone import Remote, RemoteFailed, RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
@@ -26,7 +26,6 @@ from sweepstack.onbox.runner.sealing import MANIFEST, publish
 
 FLUSH_SECONDS = 24 * 3600.0
 """An ended cell waits for its bucket for so long; then it counts as failed."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 OWNER = "SWEEPSTACK_COPIES"
 """In the environment of an rclone of this box: one that a killed runner left would write what is not the newest."""
 
