@@ -39,7 +39,7 @@ from typing import Any, NamedTuple, Protocol
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import canonical_json, file_sha256, fsync_directory, write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.runner.sealing import CHUNK, flush_and_forget
+from sweepstack.onbox.runner.sealing import CHUNK, flush_and_forget, linked
 
 ROOT = "checkpoints"
 KEEP = 2
@@ -391,9 +391,9 @@ class Sets:
                     os.utime(pin, ns=(seen.mtime_ns, seen.mtime_ns))
                 elif not linked(source, pin):
                     pin = source
+                found[name] = Pinned(pin, _seen(os.lstat(pin)), seen)
             except FileNotFoundError as error:
                 raise Changing(f"its files change while they are copied: {name}") from error
-            found[name] = Pinned(pin, _seen(os.lstat(pin)), seen)
         self._must_be(files, links)
         return found
 
@@ -600,17 +600,6 @@ def _begins_with(file: Path, start: Path) -> bool:
 def grows(name: str) -> bool:
     """Whether a job only appends to files of such a name."""
     return any(fnmatch.fnmatchcase(PurePosixPath(name).name, pattern) for pattern in GROWING)
-
-
-def linked(source: Path, target: Path) -> bool:
-    """Whether a hard link could be made. Raises FileNotFoundError."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
-    return True
 
 
 def copy_start(source: Path, target: Path, size: int) -> None:
