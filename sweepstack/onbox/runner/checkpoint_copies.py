@@ -119,7 +119,8 @@ class Copies:
             return ""
         pause, until, said = FIRST_PAUSE, time.monotonic() + BRING_SECONDS, ""
         with self._lock_of(folder):
-            self._sets.pop(folder, None)
+            with self._lock:
+                self._sets.pop(folder, None)
             while True:
                 try:
                     other = Sets(store, self._identity, cell, folder.with_name(of), self._owner) if of else None
