@@ -41,27 +41,28 @@ class Binding:
 
 @dataclass(frozen=True)
 class InState:
-    """The policies that entries of the engine's state have, each once; `problems`: why an entry can't be read."""
+    """The policies that entries of the engine's state have: the chains of each entry, like entries once. `problems`: why
+    an entry can't be read."""
 
-    chains: tuple[PolicyChain, ...] = ()
+    entries: tuple[tuple[PolicyChain, ...], ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
     def policies(self) -> tuple[PolicyText, ...]:
         """Those that bind. More than one while a change came through half-way, or in a state of an older version."""
-        return tuple({chain.policy.digest: chain.policy for chain in self.chains}.values())
+        return tuple({chain.policy.digest: chain.policy for chains in self.entries for chain in chains}.values())
 
 
 def in_state(texts: Iterable[str | None]) -> InState:
     """What these entries have (their property `policy`). Raises nothing."""
-    chains: dict[PolicyChain, None] = {}
+    entries: dict[tuple[PolicyChain, ...], None] = {}
     problems: dict[str, None] = {}
     for text in texts:
         try:
-            chains |= dict.fromkeys(read_copy(text).chains if text is not None else ())
+            entries |= dict.fromkeys([read_copy(text).chains] if text is not None else ())
         except ValueError as error:
             problems[f"the policy in {STATE} can't be read: {error}"] = None
-    return InState(tuple(chains), tuple(problems))
+    return InState(tuple(entries), tuple(problems))
 
 
 def binding(texts: Iterable[str | None], named: Iterable[str], root: Path) -> tuple[Binding, ...]:
@@ -197,10 +198,14 @@ def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
 
 
 def asked(held: InState, file: PolicyText) -> tuple[PolicyText, ...]:
-    """The policies whose people are asked before `file` may follow those of the state. Only chains of older versions
-    can differ: where one of them has the file, another that has not may have come from a copy that a job wrote."""
-    ours = [chain for chain in held.chains if any(link.policy == file for link in chain.links)] or held.chains
-    return tuple(dict.fromkeys(chain.asks_under(file) for chain in ours if what_is_lost(chain.policy, file)))
+    """The policies whose people are asked before `file` may follow those of the state. Each entry asks for itself: one
+    that was edited takes no people away from the others. Only the chains of one entry, of an older version, can differ:
+    where one of them has the file, another that has not may have come from a copy that a job wrote."""
+    found: dict[PolicyText, None] = {}
+    for chains in held.entries:
+        ours = [chain for chain in chains if any(link.policy == file for link in chain.links)] or chains
+        found |= dict.fromkeys(chain.asks_under(file) for chain in ours if what_is_lost(chain.policy, file))
+    return tuple(found)
 
 
 def missing_consent(held: InState, new: PolicyText, approval: Approval | None, identity: str) -> list[str]:

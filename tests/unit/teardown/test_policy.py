@@ -276,6 +276,17 @@ def test_a_state_that_6f8d950f_left_is_read_and_can_be_left(
     assert after(project, situation, *entries, given=given) == [first]
 
 
+def test_an_entry_that_was_edited_asks_no_less_people(project: Path, situation: Situation) -> None:
+    """One entry of an export was edited to what the file says. The entries beside it still ask ana."""
+    people = "approvers: [ana]\n"
+    (project / "allowed_signers").write_text(ANA + BEN)
+    file(project, WEAK)
+    for edited in (written(source(WEAK)), copy_of(WEAK, people), copy_of(people, WEAK, approved=consent(people, WEAK))):
+        given = consent(people, WEAK)
+        assert people in after(project, situation, edited, written(source(people)), given=given), edited
+        assert people in after(project, situation, written(source(people)), edited, given=given), edited
+
+
 def test_a_chain_beside_that_of_the_file_asks_no_person(project: Path, situation: Situation) -> None:
     """A state that was lost could take over a copy that had been begun anew."""
     links = [PolicyChain(links=(PolicyLink(policy=source(text)),)) for text in (STRICT, "approvers: [ana]\n")]
