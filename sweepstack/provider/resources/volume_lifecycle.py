@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -31,6 +32,7 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.error_context import became
+from sweepstack.provider.resources.teardown import policies_of_state
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
@@ -261,6 +263,8 @@ def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     """
     op.progress("asking every stack whether it uses the volume")
     users = _all_users(op, volume)
+    facts = replace(volume.facts, policies=policies_of_state(op))  # its own entry may have been edited
+    volume = VolumeContext(facts, volume.adapter)
     verdict = _judge(volume, state.approval, users, full=True)
     if not verdict.allowed:
         cleared = _clearance_on_record(volume)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
@@ -47,6 +48,7 @@ class Keeper:
         for place in (
             "sweepstack.volumes.users.read_state",
             "sweepstack.provider.resources.volume_lifecycle.read_state",
+            "sweepstack.provider.resources.teardown.read_state",
         ):
             monkeypatch.setattr(place, lambda name, root: self.states[name])
         (sweep.project / "Pulumi.yaml").write_text("name: project\nstackConfigDir: stacks\n")
@@ -230,6 +232,18 @@ def test_what_nobody_on_record_left_there_keeps_it(keeper: Keeper) -> None:
     (keeper.sweep.platform_root / "volumes" / keeper.volume.native_id / "content" / "imagenet").mkdir()
     with pytest.raises(TeardownRefused, match="imagenet is on it, and no sweep on record left it there"):
         keeper.delete(keeper.approve())
+
+
+def test_an_entry_without_its_policy_ends_by_that_of_the_other_entries(keeper: Keeper) -> None:
+    """An export was edited, and the file is not here."""
+    there = keeper.states["keep"].identity
+    assert there is not None
+    there = there.model_copy(update={"policy": written(PolicyText(text="max_expiry: 1s\n"))})
+    keeper.states["keep"] = StackState("keep", there, (there,))
+    given_up = Abandonment(box="abl", native_id=keeper.volume.native_id, reason="not needed", verb="destroy")
+    with pytest.raises(TeardownRefused, match="may hold for 1s at most"):
+        keeper.delete(keeper.approve(abandon=(given_up,)))
+    assert keeper.there
 
 
 def test_a_state_edited_to_another_volume_ends_nothing(keeper: Keeper) -> None:
