@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
 
 
+MENDED = "or, where no commit ever had it, pulumi up, which takes it out of the birth record"
 BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopts it), and approve and sign there"
 
 
@@ -42,7 +43,12 @@ def binds(facts: BoxFacts, store: EvidenceStore | None) -> tuple[Binding, ...]:
     birth = None
     with suppress(EvidenceError):
         birth = store.birth(facts.name, facts.generation) if store is not None else None
-    return binding(facts.policies, [birth] if birth is not None and birth.native_id == facts.native_id else [])
+    found = binding(facts.policies, [birth] if birth is not None and birth.native_id == facts.native_id else [])
+    if not found:
+        return ()
+    from sweepstack.teardown.policy_in_force import RECORDS
+
+    return tuple(replace(one, problem=f"{one.problem}; {MENDED}") if one.where == RECORDS else one for one in found)
 
 
 def births_in(stores: Iterable[EvidenceStore]) -> list[Birth]:

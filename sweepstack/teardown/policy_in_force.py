@@ -25,7 +25,7 @@ FROM, TO = "end-policy", "begin-policy"
 """The two actions of an approval of a weaker policy: `box` is the sweep's identity, `native_id` a digest."""
 PROPOSED = "policy/proposed.json"
 """The approval of a weaker policy, among the records of the evidence. It counts until it expires."""
-STATE = "the engine's state"
+STATE, RECORDS = "the engine's state", "the records"
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Binding:
 
 @dataclass(frozen=True)
 class InState:
-    """The policies that entries of the engine's state have: the chains of each entry, like entries once. `problems`: why
-    an entry can't be read."""
+    """What entries of the engine's state have: the chains of each, like entries once. `problems`: why an entry can't be
+    read."""
 
     entries: tuple[tuple[PolicyChain, ...], ...] = ()
     problems: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def binding(texts: Iterable[str | None], named: Iterable[str], root: Path) -> tu
         found.append(Binding(FILE, file or NONE, problem=f"{error}. Next: mend {FILE}, or take it out"))
     found += [_of_state(policy) for policy in held.policies if policy != file]
     here = {one.policy.digest for one in found}
-    found += [Binding("the records", NONE, problem=missing_words(digest)) for digest in named if digest not in here]
+    found += [Binding(RECORDS, NONE, problem=missing_words(digest)) for digest in named if digest not in here]
     return tuple(found)
 
 

@@ -284,6 +284,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
         problem = stop.deviation(box, state, record, judgement.seen)
+        if not problem and policy.is_stray(op, box, state.policy):
+            problem = f"box {state.name}: its birth record names a policy that is not here; `pulumi up` mends that"
         return Seen(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
@@ -317,7 +319,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         box = box.about(teardown.facts_of(state))
-        if store is not None and new.policy != old.policy:
+        if store is not None and (new.policy != old.policy or policy.is_stray(op, box, new.policy)):
             policy.keep_birth(store, box, new.policy)
         if store is not None and price != old.price_per_hour:
             box_records.keep_price(store, state, running=old.phase == "running")

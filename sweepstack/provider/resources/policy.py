@@ -15,13 +15,14 @@ from sweepstack.buckets.address import SCHEME
 from sweepstack.config.project import has_policy
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement, birth_of, policies_of_state, policy_digest
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import StackMissing
 from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.policy_check import births_in
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
@@ -74,11 +75,8 @@ def seen_identity(op: Operation) -> None:
 
 def without_text(evidence: Evidence, copy: str | None) -> str:
     """Why a state that is new may not take over what lives: its records name a policy that `copy` does not have. ""
-    where it may, or where the records can't be read: the end of a box asks again."""
-    try:
-        births = evidence.store.births()
-    except EvidenceError:
-        return ""
+    where it may, or as far as the records can't be read: the end of a box asks again."""
+    births = births_in([store]) if (store := evidence.usable) is not None else []
     named = {birth.policy for birth in births if birth.ended_at is None and birth.policy} - {policy_digest(copy)}
     if not named:
         return ""
@@ -217,6 +215,22 @@ def require_volume(op: Operation, evidence: Evidence, inputs: VolumeInputs) -> N
     failures = volume_problems(bound(op, evidence, inputs.policy, inputs.identity), inputs.model_dump(mode="json"))
     if failures:
         raise SweepstackError("\n".join(f"volume {inputs.name} is not made: {failure.reason}" for failure in failures))
+
+
+def is_stray(op: Operation, box: BoxContext, entry: str | None) -> bool:
+    """Whether the birth record of a box of this state names a policy of which no text is here. Then an `up` names the
+    policy of `entry` in its place: else who writes the evidence could lock the box in for ever. False where that is not
+    known. Asks the engine for its state where the entry has another policy than the record. Raises nothing."""
+    birth = birth_of(box)
+    if birth is None or birth.native_id != box.facts.native_id or birth.policy in ("", policy_digest(entry)):
+        return False
+    from sweepstack.teardown.policy_in_force import RECORDS, binding
+
+    try:
+        found = binding(policies_of_state(op), [birth.policy], op.session.project_root)
+    except SweepstackError:
+        return False
+    return any(one.where == RECORDS for one in found)
 
 
 def keep_birth(store: EvidenceStore, box: BoxContext, copy: str | None) -> None:

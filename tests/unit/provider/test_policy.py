@@ -14,6 +14,7 @@ from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.models import BoxState, QueueState, VolumeInputs
 from sweepstack.provider.resources import stop, teardown
+from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.status.engine.state import IdentityEntry, StackState
@@ -244,6 +245,33 @@ def test_with_no_place_left_the_birth_record_keeps_the_box(sweep: Sweep, monkeyp
     with pytest.raises(TeardownRefused, match="no text of it is here"):
         BOX.delete(sweep.op(), box.native_id, given)
     assert sweep.listed() == [box.native_id]
+
+
+def test_a_policy_that_was_written_into_the_birth_record_locks_no_box_for_good(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes the evidence could write it there. An `up` takes it out, unless an entry of the state has it."""
+    box = sweep.box()
+    birth = sweep.store.birth(box.name, box.generation)
+    assert birth is not None
+    planted = PolicyText(text="max_expiry: 1s\n")
+    sweep.store.write_birth(birth.model_copy(update={"policy": planted.digest}))
+    known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence}
+    there = IdentityEntry(urn="u", project="p", stack="s", policy=written(planted), **known)
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
+    up(sweep, box)
+    assert sweep.store.births()[0].policy == planted.digest, "it is no stray one"
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s"))
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    with pytest.raises(TeardownRefused, match="where no commit ever had it, pulumi up"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    seen = BOX.read(sweep.op(), box.native_id, box)
+    assert isinstance(seen, Seen)
+    assert "`pulumi up` mends that" in seen.unhealthy[0], "so that the engine asks for an update"
+    up(sweep, box)
+    assert sweep.store.births()[0].policy == ""
+    BOX.delete(sweep.op(), box.native_id, given)
+    assert sweep.listed() == []
 
 
 def test_a_new_state_takes_nothing_over_without_the_policy_that_the_records_name(sweep: Sweep) -> None:
