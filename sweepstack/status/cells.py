@@ -74,14 +74,14 @@ def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, 
     x, total = (point.x, timing.total(cell, holder)) if point else (None, None)
     if x is None or (total is not None and total < x):
         total = None
-    suspect = "" if running else timing.suspect(holder, name)
+    quick = "" if running else timing.quick(holder, name)
     resumed = holder.times.resumed.get(name)
     notes = [
         f"{doing.verdict.upper() if doing.verdict == 'hung' else doing.verdict}: {doing.why or 'no output'}"
         if doing and doing.verdict in ("hung", "slow")
         else "",
         f"NaN since step {point.nan_since}" if point and point.nan_since else "",
-        suspect,
+        quick,
         note,
         f"resumed from step {resumed}" if resumed else "",
     ]
@@ -95,7 +95,7 @@ def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, 
         "elapsed_seconds": timing.elapsed(holder, name) if running else holder.times.took.get(name),
         "eta_seconds": timing.left(holder, name) if running and holder.seen.runner_alive else None,
         "verdict": doing.verdict if doing else "",
-        "suspect": bool(suspect),
+        "suspect": bool(quick),
         "resumed_from": resumed,
     }
 

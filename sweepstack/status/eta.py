@@ -74,7 +74,7 @@ class Timing:
                 return float(value)
         return self._ends
 
-    def suspect(self, box_snapshot: BoxSnapshot, name: str) -> str:
+    def quick(self, box_snapshot: BoxSnapshot, name: str) -> str:
         """Why a sealed cell finished too fast to be believed, or nothing. What went on from a checkpoint never is."""
         state = box_snapshot.times
         seconds = state.took.get(name)
@@ -123,7 +123,7 @@ class Timing:
             point.x
             for box_snapshot in self._snapshot.box_snapshots
             for name, point in box_snapshot.points.items()
-            if point.x is not None and name in box_snapshot.times.took and not self.suspect(box_snapshot, name)
+            if point.x is not None and name in box_snapshot.times.took and not self.quick(box_snapshot, name)
         }
         return ends.pop() if len(ends) == 1 else None
 

@@ -38,7 +38,7 @@ class CellView:
     verdict: str = ""
     """How the box's patrol judges a running cell: starting, working, slow, hung; empty where it says nothing."""
     suspect: bool = False
-    """Sealed too fast to be believed."""
+    """Sealed too fast to be believed: noted as `quick`. The state `suspect` is another thing."""
     resumed_from: int | None = None
     earlier: bool = False
     """Its result is the verified copy of an earlier run, until there is one of a later run."""
