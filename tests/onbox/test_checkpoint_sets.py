@@ -257,6 +257,22 @@ def test_a_set_that_is_damaged_in_the_bucket_is_left_out(world: World) -> None:
         TestBox(world).sets.bring()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ['{"files": [], "links": {}}', '{"files": {}, "links": []}', '{"files": {"a": [[], 1, 2, "x"]}, "links": {}}'],
+)
+def test_a_list_of_another_form_is_left_out(world: World, wrong: str) -> None:
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    saved = world.owner.content()
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    max(world.store.root.rglob("lists/*")).write_text(wrong)
+    fresh = TestBox(world)
+    assert "can't be read" in fresh.sets.bring()
+    assert fresh.content() == saved
+
+
 def test_a_fetch_that_was_cut_goes_on_and_counts_only_whole(world: World) -> None:
     world.save(world.owner, "rotate")
     world.copy(world.owner)

@@ -259,12 +259,14 @@ class Sets:
         path = f"{self.place}/{rank.claim.folder}/{LISTS}/{rank.number:06d}"
         try:
             listed: dict[str, Any] = json.loads(self.store.read(path))
-            for name, (_, size, _, stored) in listed["files"].items():
+            for name, (sha256, size, mtime_ns, stored) in listed["files"].items():
+                if not (isinstance(sha256, str) and isinstance(mtime_ns, int)):
+                    raise ValueError(f"{name} has no SHA-256 or no time")
                 if not _is_plain(name) or look.files[rank.claim].get(stored) != size:
                     raise Damaged(f"{path}: {name} is not there")
-            if not all(map(_is_plain, listed["links"])):
-                raise ValueError("a link has no plain name")
-        except (ValueError, KeyError, TypeError) as error:
+            if not all(_is_plain(name) and isinstance(target, str) for name, target in listed["links"].items()):
+                raise ValueError("a link has no plain name, or no target")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"{path} can't be read: {error}") from error
         self._lists[rank] = listed
         return listed
