@@ -189,14 +189,20 @@ def policies(volume: VolumeContext) -> tuple[Binding, ...]:
 
 
 def orphan_policy(
-    stores: Sequence[EvidenceStore], identity: str, native_id: str, *, given_up: bool, now: datetime | None = None
+    stores: Sequence[EvidenceStore],
+    users: Sequence[EvidenceStore],
+    identity: str,
+    native_id: str,
+    *,
+    given_up: bool,
+    now: datetime | None = None,
 ) -> tuple[str, ...]:
     """Why the policy does not let a person end a volume that no state has, without an approval. `stores`: the evidence
-    of the stack that made it, as far as it could be opened. The records of the last box that mounted it may name the
-    policy. Raises nothing."""
+    of the stack that made it, as far as it could be opened; `users`: that of the sweeps that mounted it. The record of
+    the last box that did may name the policy. Raises nothing."""
     now = now or datetime.now(UTC)
     given = approvals_on_record(stores, native_id, VERB, given_up=given_up, now=now)
-    mounted = [birth for birth in births_in(stores) if native_id in birth.mounts.values()]
+    mounted = [birth for birth in births_in([*stores, *users]) if native_id in birth.mounts.values()]
     last = max(mounted, key=lambda birth: birth.begun_at, default=None)
     binds = binding((), [last] if last is not None else [])
     return orphan_problems(binds, identity, given, given_up=given_up, now=now)

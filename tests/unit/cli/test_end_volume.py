@@ -377,3 +377,15 @@ def test_a_volume_whose_records_name_a_policy_keeps_to_its_text(world: World) ->
     assert is_there(world)
     under_policy(world, TWO)
     assert "the signature of 2 of ana, ben" in " ".join(end(world, *ABANDON).err.split())
+
+
+def test_a_volume_of_another_stack_keeps_to_the_policy_of_the_sweep_that_mounted_it(world: World) -> None:
+    """The stack that kept it has no boxes, so no record of its own names a policy."""
+    destroyed(world)
+    other = world.platform.ensure_volume("sweepstack-kkkkkkkkkk-volume-abl", "abl").native_id
+    for birth in world.store.births():
+        world.store.write_birth(birth.model_copy(update={"policy": TWO.digest, "mounts": {"/durable": other}}))
+    refused = world.run("audit", "--end", f"local:{other}", "--yes", other, *ABANDON, stack=None, fresh=False)
+    assert refused.code == 1, refused
+    assert f"the records name the policy {TWO.short}, and no text of it is here" in " ".join(refused.err.split())
+    assert world.platform.get_volume(other) is not None

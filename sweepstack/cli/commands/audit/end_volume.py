@@ -87,7 +87,7 @@ def assess_volume(
     words = f"{holds}; {takes_words(price, size, used, more=more)}"
     owners = other_backends(known.stores_of(identity), root, known)
     others = tuple(dict.fromkeys([*owners, *other_backends(stores, root, known)]))
-    policy = orphan_policy(known.stores_of(identity), identity, native_id, given_up=given_up)
+    policy = orphan_policy(known.stores_of(identity), stores, identity, native_id, given_up=given_up)
     return VolumeAssessed(mounted, tuple(dict.fromkeys(reasons)), stores, words, others, owners, policy)
 
 
