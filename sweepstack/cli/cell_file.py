@@ -9,7 +9,7 @@ from datetime import datetime
 from sweepstack.cli.output import No, Unsure, count
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Manifest
-from sweepstack.evidence.cell_store import Copies
+from sweepstack.evidence.cell_store import Copies, find_seal
 from sweepstack.evidence.unsealed import of_cell
 from sweepstack.evidence.unsealed import read as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
@@ -196,6 +196,8 @@ class PulledCopy:
     def file(self, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
         """A file of it; or None, and why."""
         try:
+            if self.cell != self.manifest.cell and not self._is_right(file):
+                return None, f"the copy in {self.copies.shown(self.cell)} has no {file} as it was sealed"
             size = self.copies.size(self.cell, file)
         except (OSError, ValueError):
             return None, ""
@@ -211,14 +213,29 @@ class PulledCopy:
 
         return CellFile("the pulled copy", read, lambda: size, self.manifest.attempt), ""
 
+    def _is_right(self, file: str) -> bool:
+        """Of a copy that was put aside, which no index knows: its bytes are compared each time."""
+        sealed = {one.path: one for one in self.manifest.files}.get(file)
+        facts = self.copies.look(self.cell).files.get(file)
+        return (
+            sealed is not None
+            and facts is not None
+            and self.copies.unchanged(self.cell, sealed, facts, None, full=True)
+        )
 
-def pulled_copy(sources: Sources, cell: str) -> tuple[PulledCopy | None, str]:
-    """The pulled copy of a cell; or None, and why, if that is known."""
+
+def pulled_copy(sources: Sources, cell: str, seal: str | None = None) -> tuple[PulledCopy | None, str]:
+    """The pulled copy of a cell; or None, and why, if that is known. `seal`: the one with this manifest, if only put
+    aside."""
     if sources.store is None:
         return None, sources.problem
     try:
-        data = sources.store.copies.manifest(cell)
-        return (PulledCopy(cell, sources.store.copies, Manifest.model_validate_json(data)) if data else None), ""
+        copies = sources.store.copies
+        if seal is None:
+            data = copies.manifest(cell)
+            return (PulledCopy(cell, copies, Manifest.model_validate_json(data)) if data else None), ""
+        found = find_seal(copies, cell, seal)
+        return (PulledCopy(found[1], found[0], Manifest.model_validate_json(found[2])) if found else None), ""
     except (OSError, ValueError):
         return None, ""
     except EvidenceError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, PulledCopy, find_copy, find_file, find_pulled, in_memory, pulled_copy
+from sweepstack.cli.output import Unsure
 from sweepstack.cli.sources import Sources
 from sweepstack.core.metrics import last_row
 from sweepstack.core.records import ArtifactSpec, Cell
@@ -49,8 +50,10 @@ class CellFiles:
 
     @cached_property
     def copy(self) -> PulledCopy | None:
-        """The verified copy here."""
-        return pulled_copy(self._sources, self.cell)[0] if self.verified else None
+        """The verified copy here; of an earlier run, it may be one that was put aside."""
+        if not self.verified:
+            return None
+        return pulled_copy(self._sources, self.cell, self._snapshot.result_of(self.cell) if self.earlier else None)[0]
 
     @property
     def code(self) -> str | None:
@@ -77,6 +80,11 @@ class CellFiles:
             return find_file(self._sources, self._snapshot, self.cell, None, path)
         if not self.verified:
             return find_pulled(self._sources, self.cell, None, path)
+        if self.earlier:  # and nothing else: what its box or a volume has is of the later run
+            found, problem = self.copy.file(None, path) if self.copy is not None else (None, "")
+            if found is None:
+                raise Unsure(problem)
+            return found
         file = find_copy(self._sources, self.cell, None, path, self.copy)
         if file.size() <= self._hold:
             return in_memory(file.words, file.whole(self._hold), file.attempt)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +31,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
+from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
 from sweepstack.evidence.store import EvidenceStore
@@ -130,6 +131,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         receipt=receipt,
         receipt_digest=digest,
         broken=broken,
+        aside=_safely(lambda: _aside(store, receipt, broken), frozenset(), notes),
         saved=frozenset(
             name for box_snapshot in box_snapshots if box_snapshot.lost for name in _saved(box_snapshot, store)
         ),
@@ -342,6 +344,15 @@ def _receipt(store: EvidenceStore | None, notes: list[str]) -> tuple[str | None,
     except EvidenceError as error:
         notes.append(f"the latest receipt can't be used: {error}")
         return None, None, {}
+
+
+def _aside(store: EvidenceStore | None, receipt: Receipt | None, broken: Mapping[str, str]) -> frozenset[str]:
+    """Of the cells whose copy is not what the receipt says: those that have that copy still, put aside."""
+    if store is None or receipt is None or not broken:
+        return frozenset()
+    seals = {cell.name: cell.result for cell in receipt.cells}
+    held = ((name, seals[name]) for name in broken)
+    return frozenset(name for name, seal in held if seal and find_seal(store.copies, name, seal, aside=True))
 
 
 def _waived(digest: str | None, approvals: Iterable[Approval | None]) -> dict[str, str]:

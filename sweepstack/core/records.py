@@ -292,6 +292,7 @@ class ReceiptCell(Record):
 
     `earlier`: it was started once more since this copy was sealed, and has no later one. The copy was found good, and
     stays the cell's result until a later one is verified. It opens no gate: the state is that of the later run.
+    `aside`: the same, of the manifest of a copy that a pull put aside since; all else here is of the later run's copy.
     """
 
     name: str
@@ -304,15 +305,21 @@ class ReceiptCell(Record):
     files: tuple[ReceiptFile, ...]
     reasons: tuple[str, ...]
     earlier: bool = False
+    aside: Digest | None = None
 
     @property
     def has_result(self) -> bool:
         """Whether the copy of this manifest is the cell's result: as verified, or as that of an earlier run."""
         return self.state == "verified" or self.earlier
 
+    @property
+    def result(self) -> str | None:
+        """The manifest of the copy that is the cell's result; None where it has none."""
+        return self.manifest if self.has_result else self.aside
+
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"earlier": False})
+        return without_defaults(serialize(self), {"earlier": False, "aside": None})
 
 
 class ReceiptBox(Record):

@@ -16,6 +16,9 @@ from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
 
+SUPERSEDED = ".superseded"
+"""The folder beside the copies, where a pull puts one that it replaces: as `<cell>-N`."""
+
 Stamp = int | tuple[str, ...]
 """What tells that a file is untouched: mtime_ns in a folder; what the server says of an object."""
 Facts = tuple[int, Stamp]
@@ -53,6 +56,10 @@ class Copies(Protocol):
 
     def cells(self) -> list[str]:
         """Names of everything that lies where copies do."""
+        ...
+
+    def aside(self, cell: str) -> list[tuple[Copies, str]]:
+        """The copies of a cell that pulls put aside, each as the copy of that name; other cells' may be among them."""
         ...
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
@@ -137,6 +144,10 @@ class FolderCopies:
             return []
         except OSError as error:
             raise EvidenceError(f"{self.root} can't be read: {error.strerror}") from error
+
+    def aside(self, cell: str) -> list[tuple[Copies, str]]:
+        kept = FolderCopies(self.root.parent / SUPERSEDED)
+        return [(kept, name) for name in kept.cells() if name.rpartition("-")[0] == cell]
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
         return read_folder(self._at(cell))
@@ -240,6 +251,19 @@ def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]
 
     with ThreadPoolExecutor(copies.parallel) as pool:
         return iter(list(pool.map(ask, items)))
+
+
+def find_seal(copies: Copies, cell: str, digest: str, *, aside: bool = False) -> tuple[Copies, str, bytes] | None:
+    """The copy that has this manifest, in its place or put aside: where, under which name, and the manifest's bytes;
+    None where there is none. `aside`: only one that was put aside. Raises EvidenceError."""
+    for place, name in (*(() if aside else ((copies, cell),)), *copies.aside(cell)):
+        try:
+            data = place.manifest(name)
+        except OSError as error:
+            raise EvidenceError(f"{place.shown(name)} can't be read: {error.strerror}") from error
+        if data is not None and manifest_digest(data) == digest:
+            return place, name, data
+    return None
 
 
 def read_folder(root: Path | str) -> Folder:

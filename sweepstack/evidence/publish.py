@@ -17,7 +17,7 @@ from pathlib import Path
 from sweepstack.buckets.client import PARALLEL
 from sweepstack.core.records import Record
 from sweepstack.evidence import file_index, location
-from sweepstack.evidence.cell_store import FolderCopies, Known
+from sweepstack.evidence.cell_store import SUPERSEDED, FolderCopies, Known
 from sweepstack.evidence.location import MARKER, MOVED, PUBLISHED, Marker, Moved, Published, parse_record
 from sweepstack.evidence.manifest import MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT, FolderStore
@@ -31,7 +31,6 @@ from sweepstack.onbox.common.errors import EvidenceError
 
 UNDER_WAY = f"{location.RECORDS}/publishing.json"
 _OWN = (MARKER, MOVED)
-_SUPERSEDED = ".superseded"
 
 Progress = Callable[[str, int, int], None]
 """Gets the key that was found right, and bytes so far and in all."""
@@ -199,7 +198,7 @@ class _Work:
             yield from self._cell(copies, cell)
         for path in self._files(root):
             key = path.relative_to(root).as_posix()
-            kept = key.startswith(f"{_SUPERSEDED}/")
+            kept = key.startswith(f"{SUPERSEDED}/")
             hidden = any(part.startswith(".") for part in Path(key).parts) and not kept
             index = key.startswith(f"{location.RECORDS}/files-")  # of this folder's times: it means nothing there
             if not hidden and not index and key not in _OWN and not key.startswith(f"{location.CELLS}/"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.records import FileEntry, Manifest
-from sweepstack.evidence.cell_store import read_folder, read_manifest_bytes
+from sweepstack.evidence.cell_store import SUPERSEDED, read_folder, read_manifest_bytes
 from sweepstack.evidence.check_files import FileCheck
 from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNow, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel
 
 PARTIAL = ".partial"
-SUPERSEDED = ".superseded"
 SMALL_BYTES = 1 << 20
 """Files up to this are brought together, and from their beginning after a cut."""
 MOST_WALKED = 100_000

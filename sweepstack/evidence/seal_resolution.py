@@ -57,25 +57,13 @@ class BoxJournal:
                 found.setdefault(entry["cell"], {}).setdefault(entry["manifest"], entry.get("attempt"))
         return found
 
-    @cached_property
-    def last_seals(self) -> dict[str, tuple[int, str]]:
-        """cell → retry and manifest of its last seal here, whatever became of the cell since."""
-        found: dict[str, tuple[int, str]] = {}
-        retries: dict[str, int] = {}
-        for entry in self.journal.entries:
-            if entry["event"] == "cell-started":
-                retries[entry["cell"]] = entry.get("retry", 0)
-            elif entry["event"] in ("cell-sealed", "cell-found-sealed"):
-                found[entry["cell"]] = entry.get("retry", retries.get(entry["cell"], 0)), entry["manifest"]
-        return found
-
 
 @dataclass(frozen=True)
 class Standing:
     """A state that is not `verified`, and why.
 
-    `earlier`: the cell was started once more since the copy here was sealed, and nothing was sealed since: the copy
-    stays its result, if it is good. The box stays locked all the same: a person asked for the new run.
+    `earlier`: the cell was started once more since the copy here was sealed: the copy stays its result, if it is good,
+    until a later one is verified. The box stays locked all the same: a person asked for the new run.
     """
 
     state: CellState
@@ -113,19 +101,14 @@ class SweepJournals:
         for one in same if not later else ():
             if not any(o.box == one.box and o.generation > one.generation for o in other):
                 return None
+        earlier = any(digest in one.seals.get(cell, {}) for one in self.boxes)
         if other:
-            return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again")
-        earlier = self._is_last_seal(cell, digest)
+            return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again", earlier)
         for one, progress in sorted(said, key=lambda known: not known[0].live):
             if progress.state in ("running", "failed") and (one.live or earlier):
                 standing = _standing(one, progress)
                 return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}", earlier)
         return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
-
-    def _is_last_seal(self, cell: str, digest: str) -> bool:
-        """Whether no journal at hand has a later seal of the cell than this one."""
-        seals = [one.last_seals[cell] for one in self.boxes if cell in one.last_seals]
-        return (max((retry for retry, _ in seals), default=0), digest) in seals
 
     def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: BoxJournal) -> str:
         """What the journals prove of a copy that is not the seal that they record last."""

@@ -13,6 +13,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import tee
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from sweepstack.core.records import (
     ReceiptFile,
 )
 from sweepstack.core.verify_rules import artifacts_digest
-from sweepstack.evidence.cell_store import Folder, Known, each
+from sweepstack.evidence.cell_store import Copies, Folder, Known, each
 from sweepstack.evidence.check_sandbox import CheckCode
 from sweepstack.evidence.doubts import doubts
 from sweepstack.evidence.file_index import write_index
@@ -123,9 +124,14 @@ class VerifyOutcome:
 
 @dataclass
 class _Copy:
-    """A pulled copy on its way to a verdict. `standing` is set when it is not the copy of the cell's last run."""
+    """A pulled copy on its way to a verdict. `standing` is set when it is not the copy of the cell's last run.
+
+    `place`, `name`: where it lies.
+    """
 
     cell: Cell
+    place: Copies
+    name: str
     folder: Folder
     manifest: Manifest | None = None
     digest: str | None = None
@@ -167,17 +173,19 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     copies: list[_Copy] = []
 
     def looked() -> Iterator[_Copy]:
+        store = request.store.copies
         for copy in each(
-            request.store.copies, lambda cell: _look(request, cell, journals, specs), request.roster.cells
+            store, lambda cell: _look(request, cell, store, cell.name, journals, specs), request.roster.cells
         ):
             copies.append(copy)
             yield copy
 
     _read(request, looked(), reader, clock, progress)
     clock.lap("read")
-    cells = sorted((_verdict(request, copy) for copy in copies), key=lambda cell: cell.name)
+    found = sorted((_verdict(request, copy) for copy in copies), key=lambda cell: cell.name)
+    cells = _with_aside(request, found, journals, specs, reader)
     receipt = Receipt(
-        schema=LATER if any(cell.state in LATER_STATES or cell.earlier for cell in cells) else SCHEMA,
+        schema=LATER if any(cell.state in LATER_STATES or cell.earlier or cell.aside for cell in cells) else SCHEMA,
         identity=request.identity,
         stack=request.stack,
         roster_digest=request.roster.digest,
@@ -231,16 +239,62 @@ def _differing(
     )
 
 
-def _look(request: VerifyRequest, cell: Cell, journals: SweepJournals, specs: dict[str, ArtifactSpec]) -> _Copy:
+def _with_aside(
+    request: VerifyRequest,
+    cells: Sequence[ReceiptCell],
+    journals: SweepJournals,
+    specs: dict[str, ArtifactSpec],
+    reader: Reader,
+) -> list[ReceiptCell]:
+    """The same cells; where one has no result, and a copy of it that a pull put aside is good, with that: the newest
+    one. It is judged as any copy is, and a journal must record its seal."""
+    settled = {cell.name for cell in cells if cell.has_result}
+    left = {
+        cell.name: sorted(
+            (
+                copy
+                for place, name in request.store.copies.aside(cell.name)
+                if (copy := _look(request, cell, place, name, journals, specs)).standing and copy.counts
+            ),
+            key=lambda copy: copy.manifest.sealed_at if copy.manifest else datetime.min.replace(tzinfo=UTC),
+        )
+        for cell in request.roster.cells
+        if cell.name not in settled
+    }
+    good: dict[str, ReceiptCell] = {}
+    while tried := [left[name].pop() for name in left if left[name] and name not in good]:
+        _read(request, tried, reader, Clock(), None)
+        good |= {one.name: one for one in (_verdict(request, copy) for copy in tried) if one.earlier}
+    words = "a copy of attempt {}, put aside by a pull, is good, and stays the result until a later one is verified"
+    return [
+        one.model_copy(
+            update={
+                "aside": good[one.name].manifest,
+                "reasons": (*one.reasons, words.format(good[one.name].attempt)),
+            }
+        )
+        if one.name in good
+        else one
+        for one in cells
+    ]
+
+
+def _look(
+    request: VerifyRequest,
+    cell: Cell,
+    copies: Copies,
+    name: str,
+    journals: SweepJournals,
+    specs: dict[str, ArtifactSpec],
+) -> _Copy:
     """All that can be said of a copy without reading its files."""
-    copies = request.store.copies
-    copy = _Copy(cell, copies.look(cell.name))
+    copy = _Copy(cell, copies, name, copies.look(name))
     if not copy.folder.exists:
         copy.standing = journals.without_copy(cell.name)
         return copy
     copy.reasons += copy.folder.problems
     try:
-        data = copies.manifest(cell.name) if MANIFEST in copy.folder.files else None
+        data = copies.manifest(name) if MANIFEST in copy.folder.files else None
         if data is None:
             raise ManifestRefused(f"has no {MANIFEST}")
         manifest = parse_manifest(data, request.identity, cell.name)
@@ -292,7 +346,7 @@ def _read(
     def here(copy: _Copy) -> dict[str, str]:
         name, files = copy.cell.name, _wanted(copy)
         said.to_fetch += sum(file.size for file in files)
-        return request.store.copies.here(name, files, lambda _, count: said.fetched(name, count)) if files else {}
+        return copy.place.here(copy.name, files, lambda _, count: said.fetched(name, count)) if files else {}
 
     def work() -> Iterator[Job]:
         ours, theirs = tee(looked)

@@ -29,17 +29,19 @@ def cell_view(snapshot: Snapshot, timing: Timing, cell: Cell, verdict: ReceiptCe
     known: dict[str, Any] = {"note": note}
     if holder is not None and state not in ("pending", "lost"):
         known = _measured(cell, state, attempts, note, timing, holder)
-    if state != "verified" and _has_earlier(snapshot, cell, verdict, progress):
-        word = f"the verified copy of attempt {verdict.attempt} stays its result" if verdict else ""
+    if state != "verified" and _has_earlier(snapshot, cell, verdict):
+        aside = verdict is None or verdict.aside is not None  # the attempt that stands there is a later one
+        which = "an earlier attempt" if verdict is None or aside else f"attempt {verdict.attempt}"
+        word = f"the verified copy of {which} stays its result"
         known |= {"earlier": True, "note": "; ".join(filter(None, (known["note"], word)))}
     return CellView(cell.name, state, attempts, box, cell.config_digest, **known)
 
 
-def _has_earlier(snapshot: Snapshot, cell: Cell, verdict: ReceiptCell | None, progress: CellProgress | None) -> bool:
-    """Whether a copy of this cell that was found good is here, as it was then, and its later run sealed none."""
-    later = progress is not None and progress.manifest is not None
-    whole = verdict is not None and verdict.has_result and verdict.config_digest == cell.config_digest
-    return whole and not later and cell.name not in snapshot.broken
+def _has_earlier(snapshot: Snapshot, cell: Cell, verdict: ReceiptCell | None) -> bool:
+    """Whether a copy of this cell that was found good is here as it was then, if only put aside."""
+    if verdict is None or verdict.result is None or verdict.config_digest != cell.config_digest:
+        return False
+    return verdict.aside is not None or cell.name not in snapshot.broken or cell.name in snapshot.aside
 
 
 def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:

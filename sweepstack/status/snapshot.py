@@ -252,6 +252,8 @@ class Snapshot:
     receipt_digest: str | None = None
     broken: Mapping[str, str] = field(default_factory=dict)
     """Verified cells of the receipt whose copy is not there as it was: name → reason."""
+    aside: frozenset[str] = frozenset()
+    """Those whose verified copy a pull put aside for one that is not verified yet."""
     saved: frozenset[str] = frozenset()
     """Cells that were sealed on a box which is gone, and whose copy is here or on a volume that outlived it. Where that
     can't be asked, it counts as being there."""
@@ -339,6 +341,11 @@ class Snapshot:
             if not box_snapshot.gone and box_snapshot.journal is not None:
                 settled |= {name for name, progress in box_snapshot.journal.cells.items() if started(progress)}
         return tuple(cell.name for cell in self.roster if cell.name not in settled)
+
+    def result_of(self, cell: str) -> str | None:
+        """The manifest of the copy that the receipt calls the cell's result, as digest; None where there is none."""
+        cells = self.receipt.cells if self.receipt else ()
+        return next((one.result for one in cells if one.name == cell), None)
 
     def meant_for(self, cell: str) -> str:
         """The box whose queue the program gives this cell; one that is not rented yet has none in the state, so it is

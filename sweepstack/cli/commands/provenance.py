@@ -13,6 +13,7 @@ from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Manifest
+from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
@@ -29,7 +30,7 @@ def command(
     sources = open_sources(target)
     store = usable(sources, f"provenance {cell}")
     manifest, digest = _sealed(sources, store, cell)
-    verified = _verified(store, cell, digest)
+    verified = _result(store, cell) == digest
     following = [f"sweepctl results {target.named()}"]
     if not verified and target.evidence is None:
         following = [f"sweepctl pull --stack {target.stack} --verify"]
@@ -70,10 +71,13 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
 
 
 def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest, str]:
-    """The manifest of the copy, and its digest. Raises No if there is none that can be read."""
+    """The manifest of the copy that is the cell's result, else of the one in its place, and its digest. Raises No if
+    there is none that can be read."""
     stack = sources.target.stack
     known = [entry.name for entry in rosters(sources.target, sources.state).cells]
     data = store.copies.manifest(cell) if cell in known or cell in store.copies.cells() else None
+    if data is not None and (seal := _result(store, cell)) and (found := find_seal(store.copies, cell, seal)):
+        data = found[2]  # it may be one that was put aside for one that is not verified
     if data is None:
         if cell not in known:
             raise sources.target.no_cell(cell, known)
@@ -84,13 +88,14 @@ def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest
         raise No(f"{cell}: {error}", [f"sweepctl pull --stack {stack} --verify"]) from error
 
 
-def _verified(store: EvidenceStore, cell: str, digest: str) -> bool:
+def _result(store: EvidenceStore, cell: str) -> str | None:
+    """The manifest of the copy that the latest receipt calls its result."""
     try:
         latest = store.latest_receipt()
         cells = store.receipt(latest).cells if latest else ()
     except EvidenceError:
-        return False
-    return any(found.name == cell and found.has_result and found.manifest == digest for found in cells)
+        return None
+    return next((found.result for found in cells if found.name == cell), None)
 
 
 def _git(git: Any) -> str:

@@ -20,7 +20,7 @@ from sweepstack.buckets.client import PARALLEL, NotThere
 from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
-from sweepstack.evidence.cell_store import Facts, Fetching, Folder, Known, Sealed, Stamp, each
+from sweepstack.evidence.cell_store import Copies, Facts, Fetching, Folder, Known, Sealed, Stamp, each
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.object_store import Item, S3Store
@@ -67,6 +67,9 @@ class S3Copies:
 
     def cells(self) -> list[str]:
         return self.objects.names(location.CELLS)
+
+    def aside(self, cell: str) -> list[tuple[Copies, str]]:
+        return []  # the files of an earlier seal stay, but not its manifest: that was written over
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
         return self._listed(cell, self.objects.items(_folder(cell)), manifest)

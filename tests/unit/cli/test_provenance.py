@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from sweepstack.cli.output import plain
 from sweepstack.core.printable import visible
 from tests.unit.cli.support import CODE, World
@@ -24,6 +26,9 @@ def test_a_copy_that_nobody_verified(world: World) -> None:
     first, _, _ = world.verified()
     first.seal("lr0.1", attempt=2, files={"metrics.json": b'{"loss": 0.5}'})
     world.run("pull")
+    before = world.run("provenance", "lr0.1", "--json").json
+    assert (before["verified"], before["attempt"]) == (True, 1), "that one is the result until then"
+    shutil.rmtree(world.evidence / ".superseded")
     found = world.run("provenance", "lr0.1", "--json")
     assert found.code == 1
     assert found.json["verified"] is False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 
 import pytest
 
@@ -41,6 +42,10 @@ def test_only_what_is_verified_counts_and_the_rest_is_listed(world: World) -> No
     result = world.run("results")
     assert result.code == 1
     assert "9.5" not in result.out
+    assert "earlier  lr0.1: sealed" in result.out
+    shutil.rmtree(world.evidence / "cells/lr0.1")  # and now there is none of before
+    result = world.run("results")
+    assert "9.5" not in result.out
     assert "missing  lr0.1: sealed" in result.out
     assert [cell["name"] for cell in world.run("results", "--json").json["missing"]] == ["lr0.1"]
     every = world.run("results", "--all")
@@ -71,6 +76,7 @@ def test_as_csv(world: World) -> None:
 def test_as_markdown_with_the_missing_on_stderr(world: World) -> None:
     seeds(world)
     world.boxes[0].seal("lr0.1", attempt=2)
+    shutil.rmtree(world.evidence / "cells/lr0.1")
     result = world.run("results", "--markdown")
     assert result.out.splitlines()[:3] == ["| cell | lr | loss |", "| --- | --- | --- |", "| lr0.3 | 0.3 | 0.25 |"]
     assert "missing  lr0.1" in result.err

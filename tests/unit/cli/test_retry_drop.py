@@ -12,7 +12,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.roster import expand
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import ConfigError
-from tests.unit.cli.support import CODE, IDENTITY, STACK, World, by_name
+from tests.unit.cli.support import ARTIFACT, CODE, IDENTITY, STACK, World, by_name
 
 
 def mixed(world: World) -> None:
@@ -178,6 +178,46 @@ def test_a_waiver_settles_a_sweep_with_the_copy_of_before(world: World) -> None:
     assert after["lr0.1"]["values"] == {"loss": 0.25}
     again = by_name(world.run("verify", "--json").json["cells"])["lr0.1"]
     assert again["state"] == "failed", "its copy is good, and nothing calls it damaged"
+
+
+def test_the_verified_copy_stays_the_result_until_the_one_of_the_retry_is_verified(world: World) -> None:
+    """Seen: `pull` put it aside for a copy that `verify` refused, `results` said missing, and nothing took it back."""
+    world.verified()
+    box = world.boxes[0]
+    manifest = world.run("provenance", "lr0.1", "--json").json["manifest"]
+    assert world.run("retry", "lr0.1", "--reason", "a doubt").code == 0
+    digest = world.cell("lr0.1").config_digest
+    box.log("cell-started", cell="lr0.1", attempt=2, config_digest=digest, code=CODE, argv=[], slot=0, retry=1)
+    box.seal("lr0.1", attempt=2, files={ARTIFACT.path: b'{"loss": 9.0}'}, schema=2, doubts=["still written to"])
+
+    def shown(state: str) -> None:
+        cell = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
+        assert (cell["state"], cell["earlier"]) == (state, True)
+        found = world.run("results", "--json").json
+        assert by_name(found["cells"])["lr0.1"]["values"] == {"loss": 0.25}
+        assert found["missing"] == []
+        assert "earlier  lr0.1:" in world.run("results").out
+        told = world.run("provenance", "lr0.1", "--json")
+        assert (told.json["manifest"], told.json["verified"]) == (manifest, True)
+
+    shown("sealed")
+    assert world.run("pull").code == 0
+    shown("sealed")
+    receipt = world.run("verify", "--json").json["receipt"]
+    shown("suspect")
+    gates = {gate["box"]: gate["state"] for gate in world.run("status", "--json").json["gates"]}
+    assert gates["box-0"] == "locked"
+    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.1", "--reason", "the first run is good").code == 0
+    world.up()
+    shown("waived")
+    for one in list(world.boxes):
+        one.vanish()
+        world.store.write_birth(one.birth(ended_at=datetime.now(UTC)))
+    world.boxes.clear()
+    shown("waived")
+    kept = world.store.root / ".superseded" / "lr0.1-1" / ARTIFACT.path
+    kept.write_bytes(b'{"loss": 0.01}')
+    assert by_name(world.run("results", "--json").json["cells"])["lr0.1"]["values"] == {}, "it is not what was sealed"
 
 
 # with other checkpoints

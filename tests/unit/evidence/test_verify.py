@@ -401,6 +401,47 @@ def test_a_retry_that_fails_on_another_box_locks_that_box(world: World) -> None:
         assert (cell.state, cell.earlier) == ("failed", True)
 
 
+def sealed_again(world: World, **more: object) -> None:
+    """GOOD was verified, a person asked for it once more, and that run sealed a copy that is doubted."""
+    good_sweep(world)
+    world.box.start(world.cells[1], attempt=2, retry=1)
+    world.box.seal(world.cells[1], outputs(world.folder, 7), attempt=2, **more)
+
+
+def test_the_copy_of_before_stays_the_result_until_the_copy_of_the_retry_is_verified(world: World) -> None:
+    """Seen: the copy was put aside by the pull, and no command took it back."""
+    sealed_again(world, schema=2, doubts=["a process still wrote to t.csv"])
+    before = cell_of(world.verify(), GOOD)
+    assert (before.state, before.earlier, before.attempt) == ("damaged", True, 1), "it is not pulled"
+    world.pull()
+    outcome = world.verify()
+    cell = cell_of(outcome, GOOD)
+    assert (cell.state, cell.earlier, cell.attempt) == ("suspect", False, 2)
+    assert cell.aside == cell.result == before.manifest
+    assert cell.reasons[-1].startswith("a copy of attempt 1, put aside by a pull, is good")
+    assert outcome.receipt.schema_ == 2
+    world.box.start(world.cells[1], attempt=3, retry=2)
+    assert cell_of(world.verify(), GOOD).aside == before.manifest
+    world.box.seal(world.cells[1], outputs(world.folder, 8), attempt=3)
+    world.pull()
+    cell = cell_of(world.verify(), GOOD)
+    assert (cell.state, cell.aside) == ("verified", None)
+    assert world.verify().ok
+
+
+def test_a_copy_that_was_put_aside_counts_only_as_it_was_sealed(world: World) -> None:
+    sealed_again(world, schema=2, doubts=["a process still wrote to t.csv"])
+    world.pull()
+    kept = world.store.root / ".superseded" / f"{GOOD}-1"
+    metrics = (kept / "metrics.json").read_bytes()
+    (kept / "metrics.json").write_bytes(metrics + b" ")
+    assert cell_of(world.verify(), GOOD).aside is None
+    (kept / "metrics.json").write_bytes(metrics)
+    assert cell_of(world.verify(), GOOD).aside is not None
+    (kept / "manifest.json").write_bytes((kept / "manifest.json").read_bytes() + b" ")
+    assert cell_of(world.verify(), GOOD).aside is None, "no journal records that seal"
+
+
 def test_a_seal_that_no_journal_records_does_not_count(world: World) -> None:
     world.run(world.cells[0])
     world.box.seal(world.cells[1], outputs(world.folder, 1), journaled=False)
