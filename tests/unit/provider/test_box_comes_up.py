@@ -14,6 +14,7 @@ from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import restart, teardown, wait_running
+from sweepstack.provider.resources.policy import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import waiting_cost
@@ -43,6 +44,7 @@ class Spot:
                 act()
 
         session = Session(self.sweep.project, emit, self.sweep.cancelled)
+        session.shared[IDENTITY_SEEN] = True
         return Operation(session, f"urn:pulumi:{STACK}::project::sweepstack:index:Box::box-0", timeout)
 
     def inputs(self, **changes: Any) -> Any:
@@ -179,6 +181,7 @@ def test_a_create_that_is_cut_off_has_let_the_key_in(sweep: Sweep, tmp_path: Pat
                 sweep.cancelled.set()
 
         session = Session(sweep.project, emit, sweep.cancelled)
+        session.shared[IDENTITY_SEEN] = True
         op = Operation(session, f"urn:pulumi:{STACK}::project::sweepstack:index:Box::box-0")
         wanted = sweep.box_inputs(adapter="vastai", mounts={}, price_per_hour=None, teardown=TEARDOWN)
         error = still_creating(lambda: BOX.create(op, wanted))
