@@ -18,6 +18,7 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.provider import dispatch, host
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
+from sweepstack.provider.resources.policy import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity
 from sweepstack.provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, to_python, to_struct
 from tests.screens import too_long
@@ -36,7 +37,9 @@ def serving(service: Any, add: Any) -> tuple[grpc.Server, str]:
 
 @pytest.fixture
 def session(sweep: Sweep) -> Session:
-    return Session(sweep.project, sweep.said.emit, sweep.cancelled)
+    made = Session(sweep.project, sweep.said.emit, sweep.cancelled)
+    made.shared[IDENTITY_SEEN] = True
+    return made
 
 
 @pytest.fixture
