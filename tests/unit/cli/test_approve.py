@@ -439,7 +439,9 @@ def test_revoking_needs_no_backend(world: World) -> None:
     word = approval(world)
     (world.engine / "error").write_text("error: the backend does not answer")
     assert world.run("approve", "--revoke").code == 0
-    assert "was revoked at" in revocation_problem(world.store, word)
+    (action, *_) = word.actions
+    store = world.store
+    assert "was revoked at" in revocation_problem(store, word, action.native_id, store.marker.identity, given_up=False)
 
 
 def test_revoking_goes_alone(world: World) -> None:
