@@ -14,6 +14,7 @@ import pytest
 from sweepstack.buckets import client
 from sweepstack.buckets.address import S3Address
 from sweepstack.core.records import Receipt
+from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
 from sweepstack.evidence.s3.object_store import S3Store
@@ -329,3 +330,24 @@ def test_an_outage_is_unknown_and_passes(world: World, server: S3Server) -> None
     client.forget()
     assert check_files(fresh(world).store, receipt, names, full=True) == []
     assert world.verify().receipt == receipt
+
+
+def test_the_earlier_seal_stays_the_result_until_the_later_one_is_verified(world: World, elsewhere: Elsewhere) -> None:
+    """As in a folder: its files stay where they are, and its manifest is kept where the later one takes its place."""
+    before = verified(world)
+    (good,) = (cell for cell in before.cells if cell.name == NAME)
+    later = outputs(world.folder, 0) | {"metrics.json": b'{"loss": 0.5}'}
+    world.box.seal(world.cells[0], later, attempt=2, schema=2, doubts=["a process still wrote to t.csv"])
+    fresh(world).pull()
+    elsewhere()
+    cell = cell_of(fresh(world).verify(), NAME)
+    assert cell.state == "suspect"
+    assert cell.aside == cell.result == good.manifest
+    found = find_seal(world.store.copies, NAME, good.manifest or "", aside=True)
+    assert found is not None
+    copies, name, _ = found
+    assert copies.read(name, "metrics.json") == outputs(world.folder, 0)["metrics.json"]
+    world.box.seal(world.cells[0], outputs(world.folder, 0), attempt=3)
+    fresh(world).pull()
+    cell = cell_of(fresh(world).verify(), NAME)
+    assert (cell.state, cell.aside) == ("verified", None)

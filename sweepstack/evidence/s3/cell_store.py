@@ -2,6 +2,7 @@
 
     cells/<cell>/manifest.json          which seal counts; written last, so that a cut leaves the one before
     cells/<cell>/<seal>/<path>          `seal`: the first 16 digits of the manifest's digest
+    superseded/cells/<cell>/<seal>      the manifest of a seal that another one took the place of; its files stay
 
 Files are read through a cache on this machine: each is used only when its SHA-256 is that of the manifest, and the
 object is proved to be the same by the checksum that the server took when it came. Nothing is downloaded twice.
@@ -21,6 +22,7 @@ from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, Facts, Fetching, Folder, Known, Sealed, Stamp, each
+from sweepstack.evidence.kept import SUPERSEDED, keep
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.object_store import Item, S3Store
@@ -47,15 +49,18 @@ class Put:
 
 class S3Copies:
     """`cache` is a folder of this user for this sweep; it may be deleted at any time. `known`: what the last verifying
-    wrote down of the objects whose bytes it had hashed; asked once, when a checksum alone can't tell.
+    wrote down of the objects whose bytes it had hashed; asked once, when a checksum alone can't tell. `kept`: the seal
+    of a copy that a pull put aside, which is the only copy then.
     """
 
     parallel = PARALLEL
 
-    def __init__(self, objects: S3Store, cache: Path, known: Callable[[], Mapping[str, Known]] = dict) -> None:
+    def __init__(
+        self, objects: S3Store, cache: Path, known: Callable[[], Mapping[str, Known]] = dict, kept: str = ""
+    ) -> None:
         self.objects = objects
         self.cache = cache
-        self._ask_known = known
+        self._ask_known, self._kept = known, kept
         self._known: Mapping[str, Known] | None = None
         self._read: dict[tuple[str, str], Path | None] = {}
         self._lock = threading.Lock()
@@ -69,7 +74,8 @@ class S3Copies:
         return self.objects.names(location.CELLS)
 
     def aside(self, cell: str) -> list[tuple[Copies, str]]:
-        return []  # the files of an earlier seal stay, but not its manifest: that was written over
+        seals = self.objects.names(_aside(cell))
+        return [(S3Copies(self.objects, self.cache, self._ask_known, seal), cell) for seal in seals]
 
     def look(self, cell: str, manifest: str | None = None) -> Folder:
         return self._listed(cell, self.objects.items(_folder(cell)), manifest)
@@ -83,7 +89,7 @@ class S3Copies:
         return {cell: self._listed(cell, items, cells[cell]) for cell, items in found.items()}
 
     def manifest(self, cell: str) -> bytes | None:
-        held = self.objects.read(_pointer(cell))
+        held = self.objects.read(f"{_aside(cell)}/{self._kept}" if self._kept else _pointer(cell))
         with self._lock:
             if held is None:
                 self._manifests.pop(cell, None)
@@ -204,6 +210,8 @@ class S3Copies:
             upload(self.objects, key, right, file.sha256, say)
             files, sent = files + 1, sent + file.size
         held = self.objects.read(_pointer(cell))
+        if held is not None and held.data != data:
+            keep(self.objects, f"{_aside(cell)}/{seal_of(manifest_digest(held.data))}", held.data)
         if held is None or held.data != data:
             self.objects.write(_pointer(cell), data, over=held.tag if held else ABSENT)
             files += 0 if files else 1
@@ -269,7 +277,7 @@ class S3Copies:
         seal = seal_of(manifest_digest(data) if data is not None else manifest or "")
         if pointer is not None:
             folder.exists = True
-            folder.files[MANIFEST] = (pointer.size, (pointer.etag,))
+            folder.files[MANIFEST] = (pointer.size, (pointer.etag,))  # of one that was put aside it is not asked
         for name, item in sorted(named.items()):
             first, _, path = name.partition("/")
             if not path or not _SEAL.fullmatch(first):
@@ -307,3 +315,8 @@ def _folder(cell: str) -> str:
 
 def _pointer(cell: str) -> str:
     return f"{_folder(cell)}/{MANIFEST}"
+
+
+def _aside(cell: str) -> str:
+    """Where the manifests are of seals that others took the place of."""
+    return f"{SUPERSEDED}/{_folder(cell)}"
