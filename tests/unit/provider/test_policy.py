@@ -250,7 +250,7 @@ def test_with_no_place_left_the_birth_record_keeps_the_box(sweep: Sweep, monkeyp
 def test_a_policy_that_was_written_into_the_birth_record_locks_no_box_for_good(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes the evidence could write it there. An `up` takes it out, unless an entry of the state has it."""
+    """Who writes the evidence could write it there. An `up` takes it out, unless an entry of the state has it."""
     box = sweep.box()
     birth = sweep.store.birth(box.name, box.generation)
     assert birth is not None

@@ -228,7 +228,7 @@ def test_the_last_link_of_an_older_state_binds(project: Path, situation: Situati
 def test_a_link_that_no_file_said_asks_for_no_consent_of_the_one_who_wrote_it(
     project: Path, situation: Situation
 ) -> None:
-    """A job wrote it on its box, or whoever writes the evidence, and an `up` carried it into the state."""
+    """A job wrote it on its box, or a person into the evidence, and an `up` carried it into the state."""
     evil = STRICT + "approvers: [ana]\n"
     planted = copy_of(STRICT, evil)
     file(project, STRICT)
