@@ -42,7 +42,9 @@ class Gpu(Shape):
 
     anchor: ClassVar[str] = "gpu"
     name: Names = ()
-    """one name, or a list of names that will do: `[A100, H100]`"""
+    """one name, or a list of names that will do: `[A100, H100]`. A whole card is meant; a part of one (MIG, vGPU) only
+    where the name says it: `H100 MIG`. A card of AMD is rented for an image whose name has `rocm` in it, or by its name
+    for one that is not CUDA's"""
     count: Count = 1
     """how many, 1 by default"""
     memory: BoundText | None = None

@@ -113,6 +113,11 @@ class Harness(Protocol):
         """Where spot boxes are: another customer bids more than this one until `repair`."""
         ...
 
+    def odd_cards(self) -> tuple[str, ...]:
+        """Where the platform has such: lists cheap parts of cards (MIG), and cards of makers whose images are others.
+        Their names."""
+        ...
+
     def slow_boot(self, seconds: float) -> None:
         """New boxes take so long to be ready."""
         ...

@@ -11,6 +11,7 @@ from sweepstack.platforms.runpod.api import FRESH_SECONDS
 from tests.conformance.rental_harness import FOREVER, KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
+from tests.simulators.runpod.catalog import ODD
 from tests.simulators.runpod.spot import SPOT_CREATE
 
 REGION = "EU-RO-1"
@@ -57,6 +58,10 @@ class Harness(RentalHarness):
 
     def volume(self, platform: Platform, tag: str) -> VolumeRecord:
         return platform.ensure_volume(tag, "durable", size_gb=10, region=REGION)
+
+    def odd_cards(self) -> tuple[str, ...]:
+        self.sim.stock.add(*ODD)
+        return tuple(gpu.name for gpu in ODD)
 
     def slow_boot(self, seconds: float) -> None:
         self.sim.pods.boot = Boot(reads=0, seconds=seconds)

@@ -87,6 +87,13 @@ class Harness(RentalHarness):
             self.sim.act("set", {"bid_refused_status": 200 if times is None else 400})
         super().inject(fault, verb, times=times)
 
+    def odd_cards(self) -> tuple[str, ...]:
+        part = Machine(101, 111, gpu_name="H100 MIG 1g.10gb", dph=0.02, gpu_ram=9856)
+        amd = Machine(102, 112, gpu_name="RX 7900 XTX", gpu_arch="amd", dph=0.01)
+        for machine in (part, amd):
+            self.sim.world.market.add(machine)
+        return part.gpu_name, amd.gpu_name
+
     def slow_boot(self, seconds: float) -> None:
         self.sim.act("set", {"boot_seconds": seconds})
 

@@ -168,6 +168,9 @@ class RentalHarness:
         if verb in self.late:
             self.outlive()
 
+    def odd_cards(self) -> tuple[str, ...]:
+        return ()
+
     def outbid(self, native_id: str) -> None:
         self.sim.act("outbid", {"id": native_id})
         self.outlive()

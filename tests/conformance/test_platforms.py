@@ -353,6 +353,32 @@ def test_offers_are_what_is_asked_for_cheapest_first(platform: Platform, harness
 
 
 @able(HasMarket)
+@pytest.mark.parametrize("spot", [False, True])
+def test_a_part_of_a_card_and_another_maker_s_card_are_offered_by_name_alone(
+    platform: Platform, harness: Any, spot: bool
+) -> None:
+    """Found on 6f8d950f: `RTX PRO 6000` was a MIG slice, and 140 GB for a CUDA image a card of AMD."""
+    if spot and not isinstance(platform, RentsSpot):
+        return
+    odd = harness.odd_cards()
+    if not odd:
+        return
+
+    def shown(gpu: dict[str, Any], image: str = "") -> set[str]:
+        resources = {"gpu": gpu, "spot": spot}
+        return {offer.gpu for offer in platform.offers(Constraints.of(resources, image=image))}
+
+    for gpu in ({}, {"memory": "9GB+"}, {"cuda": "12.4+"}, {"name": ["H100", "PRO 6000", "RTX 4090"]}):
+        for image in ("", "me/train:1", "pytorch/pytorch:2.8.0-cuda12.8"):
+            assert shown({"count": 1, **gpu}, image).isdisjoint(odd), (gpu, image)
+    for name in odd:
+        assert shown({"count": 1, "name": [name]}) == {name}
+    amd = next(name for name in odd if "MIG" not in name)
+    assert shown({"count": 1, "name": [amd]}, "nvcr.io/nvidia/pytorch:24.10-py3") == set()
+    assert shown({"count": 1}, "rocm/pytorch:latest") == {amd}
+
+
+@able(HasMarket)
 def test_a_price_ceiling_holds_at_create(platform: Platform, harness: Any, rent: Renter) -> None:
     with pytest.raises(PlatformError):
         rent(max_price=0.0001)

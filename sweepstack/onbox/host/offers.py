@@ -5,6 +5,7 @@ Prices come from the platform at the moment of asking; we keep no price table. A
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,11 @@ from sweepstack.onbox.common.errors import NoCapacity
 from sweepstack.onbox.common.units import parse_size
 
 GB = 10**9
+NVIDIA, AMD = "nvidia", "amd"
+_SLICE = re.compile(r"MIG|\d+G\.\d+GB|\d+[ABCQ]")
+"""A word that only a part of a card has in its name: `MIG`, `1g.24gb`, a vGPU's `10C`."""
+_ROCM, _CUDA = re.compile(r"rocm", re.I), re.compile(r"cuda|nvidia|cu\d{2,3}(?!\d)", re.I)
+_AMD_WORDS = re.compile(r"AMD|RADEON|INSTINCT|MI\d{2,3}[AX]?")
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Constraints:
     `gpu_memory_gb`: of each GPU. `memory_gb`: RAM of the whole box, at least. `disk_gb`: of the container disk.
     `regions`: the platform's own names (data centers, countries), one of which must match. `max_price`: USD per hour of
     the whole box with its disk. `volume`: the native id of a volume that the box must be able to mount. `bid`: USD per
-    hour of the whole spot box; None: the least that is accepted.
+    hour of the whole spot box; None: the least that is accepted. `maker`: whose cards the image is for. `parts`: parts
+    of cards (MIG) will do, too.
     """
 
     gpu_names: tuple[str, ...] = ()
@@ -52,6 +59,8 @@ class Constraints:
     min_reliability: float | None = None
     volume: str = ""
     bid: float | None = None
+    maker: str = ""
+    parts: bool = False
 
     @classmethod
     def of(
@@ -61,8 +70,10 @@ class Constraints:
         max_price: float | None = None,
         volume: str = "",
         bid: float | None = None,
+        image: str = "",
     ) -> Constraints:
-        """The constraints in a box's `resources` input (`sweepstack.config.model.Resources.as_inputs`)."""
+        """The constraints in a box's `resources` input (`sweepstack.config.model.Resources.as_inputs`), with those of
+        its container `image`."""
         gpu = resources.get("gpu") or {}
         memory = parse_size(gpu["memory"]) if gpu.get("memory") else None
         cuda = str(gpu.get("cuda") or "")
@@ -82,6 +93,7 @@ class Constraints:
             min_reliability=resources.get("reliability"),
             volume=volume,
             bid=bid if resources.get("spot") else None,
+            maker=_maker_for(image, gpu),
         )
 
 
@@ -91,7 +103,8 @@ class Offer:
 
     `key`: the platform's own handle, opaque to other code, and short enough for a stack config. `price_per_hour`: USD
     of the whole running box with the requested disk; `stopped_per_hour`: the same while it is stopped (None: unknown,
-    or it can't be stopped). `stock`: a text for people. `single`: it can be rented only once.
+    or it can't be stopped). `stock`: a text for people. `single`: it can be rented only once. `maker`: of its cards;
+    "" where the platform does not say.
     """
 
     key: str
@@ -109,6 +122,7 @@ class Offer:
     cuda: str = ""
     stock: str = ""
     single: bool = False
+    maker: str = ""
 
     @property
     def price_per_gpu_hour(self) -> float:
@@ -141,13 +155,51 @@ def cheapest_first(offers: Iterable[Offer], constraints: Constraints) -> list[Of
 
 
 def same_gpu(asked: str, offered: str) -> bool:
-    """Whether the platform's GPU name `offered` matches the name `asked`: it has all words of it.
+    """Whether the platform's GPU name `offered` matches the name `asked`: it has all words of it, and is a part of a
+    card (MIG, vGPU) only where `asked` says so.
 
     `A100` admits `NVIDIA A100 80GB PCIe` and not `NVIDIA A10`; `RTX 4090` admits `NVIDIA GeForce RTX 4090`; `L4` does
-    not admit `L40S`.
+    not admit `L40S`; `H100` does not admit `NVIDIA H100 80GB HBM3 MIG 1g.20gb`, and `H100 MIG` does.
     """
-    words = _words(offered)
-    asked_words = _words(asked)
+    return _named(asked, offered) and (is_part(asked) or not is_part(offered))
+
+
+def is_part(name: str) -> bool:
+    """Whether the name is that of a part of a card."""
+    return any(_SLICE.fullmatch(word) for word in _words(name))
+
+
+def made_by(told: Any, *names: str) -> str:
+    """The maker of a card: as its platform says (`told`), else as its names do; "" where neither does. A maker that the
+    platform itself does not know is one of its own, which no image is for."""
+    said = told.strip().lower() if isinstance(told, str) else ""
+    if said not in (NVIDIA, AMD) and any(_AMD_WORDS.fullmatch(word) for name in names for word in _words(name)):
+        return AMD
+    return said
+
+
+def is_meant(wanted: Constraints, *names: str, maker: str = "") -> bool:
+    """Whether a card that its platform calls by these `names` is asked for: its name, or any whole card where none is
+    asked for; and of the maker that the image is for, where the platform says whose it is."""
+    if wanted.maker and maker not in ("", wanted.maker):
+        return False
+    part = any(map(is_part, names)) and not wanted.parts
+    if not wanted.gpu_names:
+        return not part
+    asked = [name for name in wanted.gpu_names if not part or is_part(name)]
+    return any(_named(one, name) for one in asked for name in names)
+
+
+def _maker_for(image: str, gpu: Mapping[str, Any]) -> str:
+    """Whose cards an image is for, by its name. One that does not say it gets the cards that most are for, unless a
+    card is asked for by its name."""
+    if _ROCM.search(image):
+        return AMD
+    return NVIDIA if _CUDA.search(image) or gpu.get("cuda") or not gpu.get("name") else ""
+
+
+def _named(asked: str, offered: str) -> bool:
+    words, asked_words = _words(offered), _words(asked)
     return bool(asked_words) and all(word in words for word in asked_words)
 
 

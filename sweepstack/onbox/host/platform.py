@@ -91,7 +91,7 @@ class BoxRequest:
     def constraints(self) -> Constraints:
         """The request as constraints for the platform's market."""
         volume = next(iter(self.mounts.values()), "")
-        return Constraints.of(self.resources, max_price=self.max_price, volume=volume, bid=self.bid)
+        return Constraints.of(self.resources, max_price=self.max_price, volume=volume, bid=self.bid, image=self.image)
 
 
 @dataclass(frozen=True)

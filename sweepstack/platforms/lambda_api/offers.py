@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unsupported
-from sweepstack.onbox.host.offers import GB, Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.onbox.host.offers import GB, Constraints, Offer, cheapest_first, is_meant
 from sweepstack.platforms.common.json_values import number
 
 GIB_IN_GB = 2**30 / GB
@@ -82,7 +82,7 @@ def _fits(wanted: Constraints, name: str, text: str, memory: float | None, gpus:
     """Whether a type has all that is wanted. `text`: its card, as Lambda describes it; `memory`: GB of each card."""
     plain = text.replace("(", " ").replace(")", " ")
     spellings = (f"{plain} {name}", f"{plain.replace(' GB', 'GB')} {name}")
-    if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in spellings):
+    if not is_meant(wanted, *spellings):
         return False
     if wanted.gpu_count and gpus != wanted.gpu_count:
         return False

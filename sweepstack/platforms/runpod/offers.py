@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unsupported
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, made_by
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import bodies
 
@@ -61,7 +61,8 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
     most = _secure(gpu, "maxCount")
     if most is not None and most < count:
         return None
-    if not fits([key, name], memory, wanted):
+    maker = made_by(gpu.get("manufacturer"), key)
+    if not fits([key, name], memory, wanted, maker):
         return None
     stock = gpu.get("availability")
     if stock == NOWHERE:
@@ -83,14 +84,14 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
         disk_gb=wanted.disk_gb,
         cuda=wanted.cuda,
         stock=stock.lower() if isinstance(stock, str) else "",
+        maker=maker,
     )
     return Candidate(offer, there if regions else (), key)
 
 
-def fits(names: Sequence[Any], memory: float | None, wanted: Constraints) -> bool:
-    """Whether a GPU with one of these names, and so much memory (GB), is asked for."""
-    texts = [text for text in names if isinstance(text, str)]
-    if wanted.gpu_names and not any(same_gpu(asked, text) for asked in wanted.gpu_names for text in texts):
+def fits(names: Sequence[Any], memory: float | None, wanted: Constraints, maker: str) -> bool:
+    """Whether a GPU with these names, so much memory (GB) and this maker is asked for."""
+    if not is_meant(wanted, *(text for text in names if isinstance(text, str)), maker=maker):
         return False
     bound = wanted.gpu_memory_gb
     return not bound or (memory is not None and bound.admits(memory, slack=0.02))

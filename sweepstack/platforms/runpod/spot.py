@@ -24,7 +24,7 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unsupported,
 )
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, made_by
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import identifier, number
@@ -102,7 +102,7 @@ def resume(session: Session, native_id: str, bid: float, count: int) -> None:
 
 def floor(session: Session, gpu_id: str, count: int) -> float | None:
     """The least bid for so many of these GPUs now, USD per hour of the whole box; None where it is not known."""
-    wanted = Constraints(gpu_count=count, spot=True)
+    wanted = Constraints(gpu_count=count, spot=True, parts=True)
     try:
         found = {one.gpu_id: one.offer.price_per_hour for one in candidates(session, wanted)}
     except PlatformError:
@@ -130,7 +130,7 @@ def _query(count: int, centers: list[str]) -> str:
         "{ minimumBidPrice stockStatus }"
         for place, center in enumerate(centers)
     ]
-    fields = "id displayName memoryInGb secureCloud maxGpuCount secureSpotPrice"
+    fields = "id displayName manufacturer memoryInGb secureCloud maxGpuCount secureSpotPrice"
     return f"gpuTypes {{ {fields} {' '.join(asked)} }}"
 
 
@@ -145,7 +145,8 @@ def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constrai
     lowest = gpu.get(place)
     if not isinstance(key, str) or not key or gpu.get("secureCloud") is not True or not isinstance(lowest, dict):
         return None
-    if (most is not None and most < count) or not fits([key, name], memory, wanted):
+    maker = made_by(gpu.get("manufacturer"), key)
+    if (most is not None and most < count) or not fits([key, name], memory, wanted, maker):
         return None
     stock, least = lowest.get("stockStatus"), number(lowest.get("minimumBidPrice"))
     if not least or stock in (None, "None", "NONE"):
@@ -168,6 +169,7 @@ def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constrai
         cuda=wanted.cuda,
         spot=True,
         stock=str(stock).lower(),
+        maker=maker,
     )
     return Candidate(offer, (center,) if center else (), key)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, same_gpu
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, made_by
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
@@ -58,6 +58,8 @@ def query_for(constraints: Constraints, *, machine: int | None = None, broad: bo
         "num_gpus": {"eq": constraints.gpu_count} if constraints.gpu_count else {"gte": 1},
         "direct_port_count": {"gte": 1},
     }
+    if constraints.maker:
+        query["gpu_arch"] = {"eq": constraints.maker}
     if constraints.gpu_names and not broad:
         query["gpu_name"] = {"in": _spellings(constraints.gpu_names)}
     if memory := constraints.gpu_memory_gb:
@@ -104,9 +106,10 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         price = total
     ram, cuda = number(row.get("gpu_ram")), number(row.get("cuda_max_good"))
     network = [cost for name in ("inet_up_cost", "inet_down_cost") if (cost := number(row.get(name))) is not None]
+    name = str(row.get("gpu_name") or "")
     offer = Offer(
         key=str(ask_id),
-        gpu=str(row.get("gpu_name") or ""),
+        gpu=name,
         gpu_count=int(number(row.get("num_gpus")) or 0),
         price_per_hour=price,
         region=str(row.get("geolocation") or ""),
@@ -120,6 +123,7 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         cuda="" if cuda is None else f"{cuda:g}",
         stock="1 of 1",
         single=True,
+        maker=made_by(row.get("gpu_arch"), name),
     )
     if constraints.memory_gb is not None and _memory_of(row) < constraints.memory_gb:
         return None
@@ -136,7 +140,7 @@ def _memory_of(row: Row) -> float:
 
 def _fits(offer: Offer, constraints: Constraints) -> bool:
     """Whether the offer fits, also in what the search did not ask for or may have understood in another way."""
-    if constraints.gpu_names and not any(same_gpu(name, offer.gpu) for name in constraints.gpu_names):
+    if not is_meant(constraints, offer.gpu, maker=offer.maker):
         return False
     if constraints.gpu_count and offer.gpu_count != constraints.gpu_count:
         return False

@@ -19,7 +19,6 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
-from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.common.rate_limit import paced
@@ -171,7 +170,7 @@ def _request(
     places: dict[str, dict[str, Any]],
     asking: Asking,
 ) -> BoxRequest:
-    most = market.ceiling(op, inputs, Constraints.of(inputs.resources, max_price=inputs.max_price, bid=inputs.bid))
+    most = market.ceiling(op, inputs)
     return BoxRequest(
         tag=birth.tag,
         name=inputs.name,

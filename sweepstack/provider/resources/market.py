@@ -81,7 +81,13 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         return []
     raw = inputs.get("placed")
     placed = Placed.model_validate(raw) if isinstance(raw, dict) else None
-    constraints = Constraints.of(resources, max_price=inputs.get("max_price"), bid=inputs.get("bid"))
+    image = inputs.get("image")
+    constraints = Constraints.of(
+        resources,
+        max_price=inputs.get("max_price"),
+        bid=inputs.get("bid"),
+        image=image if isinstance(image, str) else "",
+    )
     volume = _mounted(adapter, inputs)
     try:
         found = offers_for(adapter, replace(constraints, volume=volume.native_id) if volume else constraints)
@@ -145,14 +151,19 @@ def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
 NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl place, which asks the other candidates"
 
 
-def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float | None:
+def constraints_of(inputs: BoxInputs) -> Constraints:
+    """What is asked of the market for this box, but for its volume."""
+    return Constraints.of(inputs.resources, max_price=inputs.max_price, bid=inputs.bid, image=inputs.image or "")
+
+
+def ceiling(op: Operation, inputs: BoxInputs) -> float | None:
     """USD per hour that this box may cost: the least of `max_price`, the placed offer's price, and what a preview
     showed. None: no limit."""
     limits = [inputs.max_price]
     if inputs.placed is not None:
         limits.append(inputs.placed.price_per_hour)
     else:
-        limits.append(_shown(op, constraints))
+        limits.append(_shown(op, constraints_of(inputs)))
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 
@@ -160,9 +171,8 @@ def ceiling(op: Operation, inputs: BoxInputs, constraints: Constraints) -> float
 def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: NoCapacity, most: float | None) -> str:
     """The message when nothing could be rented: what was tried, what could be had instead, and the next command. Asks
     the market once more."""
-    constraints = Constraints.of(inputs.resources, max_price=inputs.max_price, bid=inputs.bid)
     try:
-        found = need(platform, HasMarket).offers(constraints)
+        found = need(platform, HasMarket).offers(constraints_of(inputs))
     except PlatformError:
         found = []
     dearer = [offer for offer in found if most is not None and offer.price_per_hour > most + 1e-9]

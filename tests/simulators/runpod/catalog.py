@@ -29,7 +29,7 @@ class GpuType:
     pool: str | None = None
     most: int = 8
     cuda: tuple[str, ...] = ("12.4", "12.8")
-    manufacturer: str = "Nvidia"
+    manufacturer: str = "NVIDIA"  # or AMD, UNKNOWN
 
     def price(self, cloud: str) -> float | None:
         """USD an hour for one of them."""
@@ -68,6 +68,11 @@ GPUS = (
     GpuType("NVIDIA H100 80GB HBM3", "H100 SXM", 80, 2.99, 2.69, "HOPPER_80"),
     GpuType("NVIDIA H200", "H200 SXM", 141, 3.99, None, "HOPPER_141"),
 )
+ODD = (  # listed like all others: a part of a card (MIG), and cards that no CUDA runs on
+    GpuType("NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb", "PRO 6000 MIG 24GB", 24, 0.12, None),
+    GpuType("AMD Instinct MI300X OAM", "MI300X", 192, 0.11, None, manufacturer="AMD"),
+    GpuType("Someone X1", "X1", 192, 0.10, None, manufacturer="UNKNOWN"),
+)
 CENTERS = (
     DataCenter("US-TX-3", "US-TX-3", "NORTH_AMERICA", ("STANDARD", "HIGH_PERFORMANCE"), ("SOC_2_TYPE_2",)),
     DataCenter("US-KS-2", "US-KS-2", "NORTH_AMERICA", ("STANDARD",)),
@@ -100,6 +105,13 @@ class Stock:
         """The least bid that holds now, USD an hour for a single GPU; None where the cloud has no such GPU."""
         price = self.gpus[gpu].price(cloud)
         return None if price is None else self.floors.get((gpu, cloud), round(price / 2, 4))
+
+    def add(self, *gpus: GpuType, count: int = 400) -> None:
+        """More types, so many of each in every data centre."""
+        for gpu in gpus:
+            self.gpus[gpu.id] = gpu
+            self.free |= {(gpu.id, SECURE, center): count for center in self.centers}
+            self.free[gpu.id, COMMUNITY, None] = 0
 
     def places(self, gpu: str, cloud: str, count: int, wanted: list[str]) -> list[str | None]:
         """Where so many are free together, fullest first; `wanted`: data centres, none for any."""

@@ -166,7 +166,7 @@ class Instance:
             "onstart": self.onstart,
             "jupyter_token": "0" * 64,
             "gpu_name": machine.gpu_name,
-            "gpu_arch": "nvidia",
+            "gpu_arch": machine.gpu_arch,
             "num_gpus": self.gpus,
             "gpu_ram": machine.gpu_ram,
             "gpu_totalram": machine.gpu_ram * self.gpus,

@@ -27,6 +27,7 @@ class Machine:
     id: int
     host_id: int
     gpu_name: str = "RTX 4090"
+    gpu_arch: str = "nvidia"  # or amd
     gpus: int = 1
     gpu_ram: int = 24564  # MB, of each GPU
     dph: float = 0.40
@@ -102,7 +103,7 @@ def offer_row(offer: Offer, storage: float, now: float, volume_offer: int | None
         "ask_contract_id": offer.id,
         "bundle_id": machine.id * 10 + gpus,
         "gpu_name": machine.gpu_name,
-        "gpu_arch": "nvidia",
+        "gpu_arch": machine.gpu_arch,
         "num_gpus": gpus,
         "gpu_ram": machine.gpu_ram,
         "gpu_total_ram": machine.gpu_ram * gpus,
@@ -222,7 +223,7 @@ class Market:
                 "reliability": machine.reliability,
                 "verified": machine.verified,
                 "datacenter": machine.datacenter,
-                "gpu_arch": "nvidia",
+                "gpu_arch": machine.gpu_arch,
                 "vms_enabled": False,
                 "storage_total_cost": storage * machine.storage_cost / HOURS_A_MONTH,
                 "score": machine.reliability / machine.storage_cost,

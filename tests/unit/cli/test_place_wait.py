@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.place import command, looks, near, placing, waiting
+from sweepstack.cli.commands.place.choice import Choice
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
@@ -26,7 +27,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
 )
 from sweepstack.onbox.host.capabilities import HasMarket
-from sweepstack.onbox.host.offers import Constraints, Offer
+from sweepstack.onbox.host.offers import Constraints, Offer, is_meant
 from tests.unit.cli.test_place import BOXES
 from tests.unit.config.helpers import write
 
@@ -233,6 +234,36 @@ def test_a_box_that_was_rented_meanwhile_is_not_placed(
     assert set(placed(target) or {}) == {"a"}
 
 
+def test_where_every_box_is_rented_nothing_is_to_be_placed(
+    target: Target, clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found on 6f8d950f: it said that no offer fits, exit 1, and `--wait` looked in vain until its end."""
+    write(target.root, BOXES.replace("b: {}", "b: {want: stopped}"))
+    there = SimpleNamespace(box="a", platform="local", native_id="n", ended_at=None, price_per_hour=0.1, generation=1)
+    monkeypatch.setattr(placing, "read_records", lambda _target: looks.Records(None, [there]))  # type: ignore[list-item]
+    before, asked = target.file.path.read_text(), answers(monkeypatch, [OFFER])
+    assert run(target) == 0
+    ways = {"next_one": False, "clear": False}
+    assert placing.place(target, Out(as_json=False), show=True, **ways) == 0
+    assert not asked
+    assert not clock.slept
+    assert target.file.path.read_text() == before
+    words = "nothing is to be placed: a: rented already; b: not wanted to run"
+    assert capsys.readouterr().out.count(words) == 2
+
+
+def test_where_the_last_box_was_rented_meanwhile_the_wait_ends(
+    target: Target, clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = SimpleNamespace(box="a", platform="local", native_id="n", ended_at=None, price_per_hour=0.1, generation=1)
+    read = [looks.Records(None, []), looks.Records(None, [there])]  # type: ignore[list-item]
+    monkeypatch.setattr(placing, "read_records", lambda _target: read.pop(0))
+    assert answers(monkeypatch, [], [OFFER]) == []
+    assert run(target) == 0
+    assert len(clock.slept) == 1
+    assert "nothing is to be placed: a: rented already" in capsys.readouterr().out
+
+
 def test_a_wait_needs_something_to_write() -> None:
     with pytest.raises(Unsure, match="leave --show out"):
         command(wait="6h", show=True)
@@ -302,3 +333,34 @@ def test_what_fits_and_went_to_another_box_is_not_near(monkeypatch: pytest.Monke
 def test_what_is_near_comes_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(Offer("dear", "A100", 1, 1.5, "US"), fails=lambda wanted: not wanted.regions)
     assert [key for key, _, _ in near_to(shop, monkeypatch)] == ["dear"], "what was known before the outage"
+
+
+class CardShop(Shop):
+    """It looks at the cards alone."""
+
+    @staticmethod
+    def _fits(offer: Offer, wanted: Constraints) -> bool:
+        return is_meant(wanted, offer.gpu, maker=offer.maker)
+
+
+def test_cheaper_cards_that_were_left_out_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found on 6f8d950f: MI300X and MIG slices were chosen without a word."""
+    chosen = Offer("h200", "NVIDIA H200", 1, 3.59, "US", maker="nvidia")
+    shop = CardShop(
+        Offer("mig", "H100 MIG 1g.20gb", 1, 0.5, "US", maker="nvidia"),
+        Offer("amd", "MI300X", 1, 1.99, "US", maker="amd"),
+        chosen,
+        Offer("dear", "MI355X", 1, 5.0, "US", maker="amd"),
+    )
+    monkeypatch.setattr(near, "load_platform", lambda _name: shop)
+    monkeypatch.setattr(near, "load_profile", lambda _name: SimpleNamespace(adapter="shop"))
+    wanted = Constraints(maker="nvidia")
+    market = Market("shop", offers={"a": shop.offers(wanted)}, asked={"a": wanted})
+    assert [offer.key for offer in market.offers["a"]] == ["h200"]
+    assert [one.words for one in near.left_out([market], Choice("shop", {"a": chosen}))] == [
+        "shop: H100 MIG 1g.20gb in US at $0.500/h; it is a part of a card (MIG or vGPU), which is taken only if "
+        "gpu.name says so",
+        "shop: MI300X in US at $1.990/h; it is a card of amd, and job.image is taken to be for those of nvidia",
+    ]
+    market.offers = {"a": []}
+    assert [one.offer.key for one in near.nearest([market], None)][:2] == ["mig", "amd"]

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sweepstack.onbox.host.offers import Bound, Constraints, Offer, cheapest_first, no_offer_left, same_gpu
+from sweepstack.onbox.host.offers import (
+    Bound,
+    Constraints,
+    Offer,
+    cheapest_first,
+    made_by,
+    no_offer_left,
+    same_gpu,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +30,15 @@ from sweepstack.onbox.host.offers import Bound, Constraints, Offer, cheapest_fir
         ("H100", "NVIDIA H100 80GB HBM3", True),
         ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3", False),
         ("", "NVIDIA L4", False),
+        ("H100", "NVIDIA H100 80GB HBM3 MIG 1g.20gb", False),
+        ("RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb", False),
+        ("RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition", True),
+        ("H100 MIG", "NVIDIA H100 80GB HBM3 MIG 1g.20gb", True),
+        ("h100 1g.20gb", "NVIDIA H100 80GB HBM3 MIG 1g.20gb", True),
+        ("H100 MIG", "NVIDIA H100 80GB HBM3", False),
+        ("a100", "nvidia_a100_1g.5gb", False),
+        ("A10", "NVIDIA A10-4Q", False),
+        ("A10-4Q", "NVIDIA A10-4Q", True),
     ],
 )
 def test_a_card_is_meant_by_all_the_words_of_its_name(asked: str, offered: str, same: bool) -> None:
@@ -49,9 +68,42 @@ def test_constraints_are_read_from_the_boxes_input() -> None:
         max_price=2.1,
         min_reliability=0.98,
         volume="vol-1",
+        maker="nvidia",
     )
     assert Constraints.of({"gpu": {"cuda": "12.4+"}}).cuda_at_least
-    assert Constraints.of({}) == Constraints()
+    assert Constraints.of({}) == Constraints(maker="nvidia")
+
+
+@pytest.mark.parametrize(
+    ("image", "gpu", "maker"),
+    [
+        ("runpod/pytorch:2.8.0-cuda12.8.1", {"name": ["MI300X"]}, "nvidia"),
+        ("nvcr.io/nvidia/pytorch:24.10-py3", {}, "nvidia"),
+        ("me/train:2.4-cu124", {"name": ["A100"]}, "nvidia"),
+        ("me/train:1", {}, "nvidia"),
+        ("me/train:1", {"name": ["MI300X"]}, ""),
+        ("me/train:1", {"name": ["A100"], "cuda": "12.4+"}, "nvidia"),
+        ("rocm/pytorch:rocm6.4", {}, "amd"),
+        ("rocm/pytorch:rocm6.4", {"name": ["H100"]}, "amd"),
+    ],
+)
+def test_an_image_says_whose_cards_it_is_for(image: str, gpu: dict[str, Any], maker: str) -> None:
+    assert Constraints.of({"gpu": gpu}, image=image).maker == maker
+
+
+@pytest.mark.parametrize(
+    ("told", "name", "maker"),
+    [
+        ("AMD", "AMD Instinct MI300X OAM", "amd"),
+        ("NVIDIA", "NVIDIA H200", "nvidia"),
+        ("UNKNOWN", "AMD Instinct MI325X", "amd"),
+        ("UNKNOWN", "Someone X1", "unknown"),
+        (None, "MI300X", "amd"),
+        (7, "RTX 4090", ""),
+    ],
+)
+def test_the_maker_is_what_is_told_else_what_the_name_says(told: Any, name: str, maker: str) -> None:
+    assert made_by(told, name) == maker
 
 
 def test_a_bound_admits_what_is_enough() -> None:

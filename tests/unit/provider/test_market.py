@@ -52,7 +52,7 @@ def _ceiling(op: Operation, name: str) -> float | None:
     known = {"identity": "i", "evidence": "e", "adapter": "vastai", "name": name, "roster_digest": f"sha256:{0:064}"}
     facts = {"verb": "destroy", "kills": ("data",), "keeps": ()}
     inputs = BoxInputs.model_validate({**known, "resources": {"gpu": {"count": 1}}, "teardown": facts})
-    return market.ceiling(op, inputs, Constraints.of(inputs.resources))
+    return market.ceiling(op, inputs)
 
 
 def test_each_box_is_shown_an_offer_of_its_own_and_all_can_be_rented(

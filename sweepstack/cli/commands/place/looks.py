@@ -39,6 +39,11 @@ class Look:
     choice: Choice | None
 
     @property
+    def boxes(self) -> list[str]:
+        """Those that are to be rented. Where there is none, nothing is to be placed, and no candidate was asked."""
+        return to_place(self.config, self.rented)
+
+    @property
     def complete(self) -> bool:
         """Whether each box that is to be rented has an offer."""
         return self.choice is not None and not self.choice.lacking
@@ -57,6 +62,8 @@ def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) ->
     """Reads the stack file and asks every candidate. Reads only. Raises ConfigError."""
     config = StackConfig.load(target.root, target.stack)
     parts = parts_of(config)
+    if not to_place(config, rented):
+        return Look(config, rented, [], None)
     if len(parts) == 1:
         markets = [ask_market(config, name, rented) for name in config.candidates]
         return Look(config, rented, markets, choose(config, markets, next_one=next_one))

@@ -83,7 +83,11 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         for box in to_place(config, rented):
             resources = resources_of(config, box).as_inputs()
             wanted = market.asked[box] = Constraints.of(
-                resources, max_price=config.max_price, volume=volume, bid=config.bid
+                resources,
+                max_price=config.max_price,
+                volume=volume,
+                bid=config.bid,
+                image=(config.job.image or "") if profile.uses_image else "",
             )
             if wanted not in known:
                 known[wanted] = platform.offers(wanted)

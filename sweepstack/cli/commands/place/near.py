@@ -16,7 +16,7 @@ from sweepstack.cli.commands.place.choice import Choice
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.capabilities import HasMarket
-from sweepstack.onbox.host.offers import Constraints, Offer
+from sweepstack.onbox.host.offers import Constraints, Offer, is_part
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 
@@ -77,6 +77,44 @@ def nearest(markets: Sequence[Market], choice: Choice | None) -> list[Near]:
     return found
 
 
+def left_out(markets: Sequence[Market], choice: Choice) -> list[Near]:
+    """The offers that are cheaper than the chosen ones and were left out for their cards: parts of cards, and those of
+    a maker that the image is not for. Reads only; never raises. Blocks for `SECONDS` and one more request at most."""
+    end = time.monotonic() + SECONDS
+    found: list[Near] = []
+    for market in markets:
+        if market.refusals or time.monotonic() > end:
+            continue
+        with contextlib.suppress(SweepstackError):
+            platform = need(load_platform(load_profile(market.platform).adapter), HasMarket)
+            for wanted, box in {wanted: box for box, wanted in reversed(market.asked.items())}.items():
+                if box in choice.offers:
+                    known = {offer.key for offer in market.offers.get(box, ())}
+                    most = choice.offers[box].price_per_hour
+                    cards = [one for one in _cards(platform, wanted) if one.key not in known]
+                    cheaper = [one for one in cards if one.price_per_hour < most]
+                    found += [_of_card(market.platform, box, wanted, one) for one in cheaper[:SHOWN]]
+    return found
+
+
+def _cards(platform: HasMarket, wanted: Constraints) -> list[Offer]:
+    """The offers that have all that is asked for, but parts of cards, or cards that the image is not for."""
+    found = platform.offers(replace(wanted, parts=True, maker=""))
+    return [offer for offer in found if is_part(offer.gpu) or _of_another(wanted, offer)]
+
+
+def _of_another(wanted: Constraints, offer: Offer) -> bool:
+    return bool(offer.maker and wanted.maker) and offer.maker != wanted.maker
+
+
+def _of_card(name: str, box: str, wanted: Constraints, offer: Offer) -> Near:
+    if _of_another(wanted, offer):
+        why = f"it is a card of {offer.maker}, and job.image is taken to be for those of {wanted.maker}"
+        return Near(name, box, offer, ("job.image",), why)
+    why = "it is a part of a card (MIG or vGPU), which is taken only if gpu.name says so"
+    return Near(name, box, offer, ("gpu.name",), why)
+
+
 def _near(name: str, box: str, wanted: Constraints, end: float) -> list[Near]:
     """Without one constraint; where that brings nothing, without the price and one more. What was found before an
     error, or before `end`: the next look says what is wrong with the platform."""
@@ -85,6 +123,7 @@ def _near(name: str, box: str, wanted: Constraints, end: float) -> list[Near]:
     both = [(f"max_price {key}", replace(loose, max_price=None)) for key, loose in one if key != "max_price"]
     with contextlib.suppress(SweepstackError):
         platform = need(load_platform(load_profile(name).adapter), HasMarket)
+        found += [_of_card(name, box, wanted, offer) for offer in _cards(platform, wanted)[:SHOWN]]
         for steps in (one, both if wanted.max_price is not None else []):
             for keys, loose in steps:
                 if time.monotonic() > end:

@@ -10,7 +10,7 @@ from sweepstack.billing.forecast import Outlook, hours_left
 from sweepstack.cli.commands.place.choice import Choice, as_placement
 from sweepstack.cli.commands.place.looks import Look, Records, look_once, read_records
 from sweepstack.cli.commands.place.market import resources_of
-from sweepstack.cli.commands.place.near import nearest
+from sweepstack.cli.commands.place.near import left_out, nearest
 from sweepstack.cli.commands.place.screen import candidates, render
 from sweepstack.cli.commands.place.waiting import Waiting
 from sweepstack.cli.output import YES, No, Out, complain
@@ -46,6 +46,8 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
     else:
         with Progress("asking the candidates"):
             seen = look_once(target, records.rented, next_one=next_one)
+    if not seen.boxes:
+        return _no_box(target, seen, out)
     config, choice = seen.config, seen.choice
     if not out.as_json:
         _first_contacts(seen, out)
@@ -54,6 +56,7 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
         "rented": sorted(seen.rented),
         "candidates": candidates(seen.markets),
         "near": [],
+        "left_out": [],
         "balance": None,
         "placement": None,
         "changed": False,
@@ -66,10 +69,13 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
             out.line(f"near     {one.words}")
         out.document(document | {"near": [one.as_json() for one in near]})
         raise _nothing(target, seen, waiting)
-    with Progress("asking for the balance"):
-        lasts = balance_for(seen, records)
+    with Progress("asking for the balance, and for cards that were left out"):
+        lasts, passed = balance_for(seen, records), left_out(seen.markets, choice)
     document["balance"] = lasts.as_json() if lasts is not None else None
+    document["left_out"] = [one.as_json() for one in passed]
     render(seen.markets, choice, config, out)
+    for one in passed:
+        out.line(f"left out {one.words}")
     if lasts is not None:
         out.line(lasts.text(), style="yellow" if lasts.short or lasts.left.usd is None else None)
     if show:
@@ -88,6 +94,27 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
     out.document(document | {"placement": placement, "changed": changed})
     out.line(f"{target.file.shown}: {'written' if changed else 'nothing changed'}")
     out.next([f"pulumi preview --stack {target.stack}"])
+    return YES
+
+
+def _no_box(target: Target, seen: Look, out: Out) -> int:
+    """Says that every box is rented, or not to be. Returns the exit code: nothing is wrong."""
+    rented = sorted(seen.rented)
+    rest = sorted(name for name, box in seen.config.boxes.items() if name not in seen.rented and box.want != "running")
+    why = [f"{', '.join(rented)}: rented already"] if rented else []
+    why += [f"{', '.join(rest)}: not wanted to run"] if rest else []
+    nothing: dict[str, Any] = {
+        "candidates": [],
+        "near": [],
+        "left_out": [],
+        "balance": None,
+        "placement": None,
+        "changed": False,
+    }
+    out.document({"stack": target.stack, "rented": rented, **nothing})
+    out.line(f"nothing is to be placed: {'; '.join(why) or 'the stack file has no boxes'}")
+    out.line(f"{target.file.shown} was left as it is")
+    out.next([f"sweepctl status --stack {target.stack}"])
     return YES
 
 

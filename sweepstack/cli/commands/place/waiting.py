@@ -39,7 +39,8 @@ class Waiting:
         return f"within {span(self.limit)} ({count(self.looks, 'look')})"
 
     def until(self, look: Callable[[], Look]) -> Look:
-        """Looks until each box has an offer, no candidate can ever have one, or the time is up. Returns the last look.
+        """Looks until each box has an offer or is rented, no candidate can ever have one, or the time is up. Returns
+        the last look.
 
         An outage of a platform does not end it: it is told, and so is its end. Raises what `look` raises, so a mistake
         in the stack file, which is read for each look, ends the wait; KeyboardInterrupt at any moment.
@@ -50,7 +51,7 @@ class Waiting:
             self._tell_troubles(seen.markets)
             left = self._end - time.monotonic()
             self.useless = not seen.complete and not self._may_come(seen.markets)
-            if seen.complete or self.useless or left <= 0:
+            if not seen.boxes or seen.complete or self.useless or left <= 0:
                 return seen
             now = time.monotonic()
             if self.looks == 1 or now - self._told_at >= TELL_SECONDS:
