@@ -265,8 +265,16 @@ def _box_snapshot(
         approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now),
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
-        bare=record is not None and record.gpu_count == 0 and bool(queue and queue.job.gpus),
+        bare=_bare(record, queue.job.gpus or 0 if queue else 0),
+        said=record.note if record else "",
+        told=record.told if record else None,
     )
+
+
+def _bare(record: BoxRecord | None, promised: int) -> str:
+    if record is None or record.gpu_count is None or record.gpu_count >= promised:
+        return ""
+    return f"{record.gpu_count} of {promised}"
 
 
 def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ from sweepstack.core.own_stop import BEGINS
 from sweepstack.events.event import Event
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.compose import BoxView, CellView, SweepView
 from sweepstack.status.next_commands import out_of_files, out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-
-PREEMPTED = "preempted"
-"""With this word an adapter begins its note on a box whose place another customer has taken."""
+from sweepstack.status.unexplained import stopped_by_us, unexplained_stop
 
 
 def of_box(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> Iterator[Event]:
@@ -23,14 +22,14 @@ def of_box(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> It
         yield from _gone(snapshot, view, box_snapshot)
         return
     box = box_snapshot.box
-    if box_snapshot.seen.note.startswith(PREEMPTED):
+    if preempted := _preempted(snapshot, box_snapshot):
         last = box_snapshot.journal.last_at if box_snapshot.journal is not None else None
         yield _event(
             snapshot,
             box_snapshot,
             "preempted",
             last.isoformat() if last is not None else "",  # it may be taken again, once it has run on
-            f"box {box.name} ({box.native_id}) was {box_snapshot.seen.note}",
+            preempted,
             f"sweepctl status --stack {view.stack}",
         )
     for cell in view.cells:
@@ -70,6 +69,16 @@ def _gone(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> Ite
     with_it = f", and with it {lost} cell{'' if lost == 1 else 's'} without a copy" if lost else ""
     sentence = f"box {box.name} ({box.native_id}) is gone from {box.adapter}{with_it}"
     yield _event(snapshot, box_snapshot, "gone", "", sentence, f"pulumi up --stack {view.stack}")
+
+
+def _preempted(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> str:
+    """That another customer has its place, or may have: its platform does not tell, and no stop of ours explains it."""
+    box, bill = box_snapshot.box, snapshot.spent.of(box_snapshot.box.native_id) if snapshot.spent else None
+    if box_snapshot.told is Told.PREEMPTED and not stopped_by_us(box_snapshot, bill):
+        return f"box {box.name} ({box.native_id}) was {box_snapshot.said}"
+    if box_snapshot.told is Told.TAKEN_OR_STOPPED and (why := unexplained_stop(box_snapshot, bill, snapshot.now)):
+        return f"{why}. {box_snapshot.said}"
+    return ""
 
 
 def _of_cell(snapshot: Snapshot, box_snapshot: BoxSnapshot, cell: CellView) -> Iterator[Event]:

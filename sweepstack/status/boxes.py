@@ -36,9 +36,10 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
         age_seconds=age,
         where=_where(box_snapshot),
         idle=thing.idle,
+        told=box_snapshot.told,
         note=box_snapshot.seen.account_problem
         or _handed(box_snapshot)
-        or box_snapshot.seen.note
+        or _said(box_snapshot)
         or (stranded_words(box_snapshot) if box_snapshot.by_hand and box_snapshot.stranded else "")
         or skew_words(box_snapshot.seen.skew),
         idle_seconds=idle_seconds(box_snapshot, now, setting_up=_setup(box_snapshot) == "running"),
@@ -54,6 +55,12 @@ def box_view(box_snapshot: BoxSnapshot, now: datetime, spent: Spent | None = Non
         workers=box_snapshot.seen.workers,
         bucket=None if box_snapshot.gone else bucket_view(box_snapshot, now),
     )
+
+
+def _said(box_snapshot: BoxSnapshot) -> str:
+    """What its platform says of it, and what was in the way of knowing more; once, where one is in the other."""
+    said, note = box_snapshot.said, box_snapshot.seen.note
+    return note if said in note else said if note in said else f"{said}; {note}"
 
 
 def _setup(box_snapshot: BoxSnapshot) -> str:
@@ -76,6 +83,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
     if box_snapshot.setup is not None and _setup(box_snapshot) in ("failed", "cut off"):
         reason = box_snapshot.setup.reason
         yield f"set-up {_setup(box_snapshot)}" + (f": {reason}" if reason else "")
+    elif box_snapshot.bare and not alive:
+        yield f"it came up with {box_snapshot.bare} GPUs: nothing is started on it, and it bills"
     elif box_snapshot.stranded and not box_snapshot.by_hand:
         yield stranded_words(box_snapshot)
     alive = alive and not box_snapshot.by_hand  # what a person brings back may be minutes old

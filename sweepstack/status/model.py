@@ -70,6 +70,8 @@ class BoxView:
     age_seconds: float | None
     where: str
     idle: bool | None
+    told: str | None = None
+    """`preempted`, `taken-or-stopped` or `frozen`, where its platform says so."""
     note: str = ""
     idle_seconds: float | None = None
     disk_used: float | None = None

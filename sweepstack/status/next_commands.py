@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
+from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, sure_first
@@ -204,7 +206,11 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(snapshot, locked, "tries it again")]
         if box.blocked and "running" not in states:
             return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
+    alive = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
     stranded = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded]
+    bare = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.bare]
+    if bare and not alive and (stranded or "pending" in states) and all(one.bare for one in stranded):
+        return _out_of_bare(stack, bare)
     if stranded:
         hand = all(box_snapshot.by_hand for box_snapshot in stranded)
         told = [way for box_snapshot in stranded for way in _named_in(box_snapshot.seen.note)]
@@ -219,25 +225,15 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if hung is not None:
         gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])  # the shortest way to no bill
         return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung), gives_up]
-    if "running" in states or (
-        "pending" in states and any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
-    ):
+    if "running" in states or ("pending" in states and alive):
         return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     if wrong := by_files(snapshot, [cell.name for cell in view.cells if cell.state == "failed"]):
         names = [box_snapshot.box.name for box_snapshot in locked]
         ends = give_up(stack, names) if "pending" in states else f"sweepctl finish --stack {stack}"
         return [*out_of_files(stack, wrong), ends]
-    resting = sorted({cell.box for cell in view.cells if cell.box and "which is stopped" in cell.note})
-    if resting and not any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
-        wanted = ", ".join(f"boxes.{name}.want" for name in resting)
-        return [f"pulumi up --stack {stack}    (after {wanted} is set to running: its cells wait with it)"]
-    bare = next((box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.bare), None)
-    if bare is not None and not any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
-        up = f"pulumi up --stack {stack}"
-        return [
-            f"{up}    (after boxes.{bare}.want is set to stopped, then once more with running: it has no GPU now)",
-            f"{up}    (with a further name below boxes: cells that did not start move there)",
-        ]
+    resting = [one for one in snapshot.box_snapshots if one.seen.stopped and _wait_with(one, view)]
+    if resting and not alive:
+        return [wakes(stack, [(one.box, one.told) for one in resting])]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
         return _resumes(snapshot, locked)
     if view.settled:
@@ -371,6 +367,34 @@ def _resumes(snapshot: Snapshot, locked: Sequence[BoxSnapshot], what: str = "res
     if any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
         return [up]
     return [up, give_up(stack, [box_snapshot.box.name for box_snapshot in locked])]
+
+
+def wakes(stack: str, boxes: Sequence[tuple[BoxEntry, Told | None]]) -> str:
+    """The command that starts boxes which stand still, each with what its platform tells, and what it needs before."""
+    names = ", ".join(box.name for box, _ in boxes)
+    kept = ", ".join(f"boxes.{box.name}.want" for box, _ in boxes if box.want == "stopped")
+    first = f"after {kept} is set to running: " if kept else ""
+    taken = any(told is not None and box.want == "running" for box, told in boxes)
+    more = "; where another customer has its place, a higher `bid` may help" if taken else ""
+    return f"pulumi up --stack {stack}    ({first}starts {names}, with which cells wait{more})"
+
+
+def _wait_with(box_snapshot: BoxSnapshot, view: SweepView) -> bool:
+    """Whether cells wait with a box: to run, or, where it can't be read, to be pulled."""
+    states = {cell.state for cell in view.cells if cell.box == box_snapshot.box.name}
+    return "pending" in states or (not box_snapshot.reachable and "sealed" in states)
+
+
+def _out_of_bare(stack: str, bare: Sequence[BoxSnapshot]) -> list[str]:
+    """The ways on for boxes without the GPUs that were promised. An `up` alone is refused each time: only a stop and a
+    start may get them back. What is sealed there can be pulled without a GPU."""
+    up, names = f"pulumi up --stack {stack}", [box_snapshot.box.name for box_snapshot in bare]
+    wants = ", ".join(f"boxes.{name}.want" for name in names)
+    return [
+        f"{up}    (after {wants} is set to stopped, then once more with running: it has {bare[0].bare} GPUs now)",
+        f"{up}    (with a further name below boxes: cells that did not start move there)",
+        f"sweepctl pull --stack {stack} && {give_up(stack, names, 'keeps what is sealed there, gives the rest up')}",
+    ]
 
 
 def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:

@@ -19,6 +19,7 @@ from sweepstack.core.metrics import Point
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweepstack.launch.entries import finished
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.close_box import StillBilled
@@ -53,8 +54,13 @@ class BoxSnapshot:
     claims_cleared: bool = False
     handed: Handover | None = None
     """An end that was begun, and that a person or a host's command has to finish; None where there is none."""
-    bare: bool = False
-    """Whether it came up without the GPUs that its cells were promised: nothing is started on it."""
+    bare: str = ""
+    """So many GPUs it has of those that its cells were promised (`0 of 1`), and nothing is started on it; "" where it
+    has them all."""
+    said: str = ""
+    """What its platform says of it beside its phase, in words; "" mostly."""
+    told: Told | None = None
+    """What programs act on of that."""
     approvals: tuple[OnRecord, ...] = ()
     """The approvals of its end, valid or not, with those who signed them."""
 

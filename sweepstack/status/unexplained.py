@@ -8,10 +8,15 @@ from sweepstack.billing.deadlines import last_seen
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.own_stop import asked_to_stop
 from sweepstack.onbox.common.units import parse_duration
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.snapshot import BoxSnapshot
 
-PREEMPTED = "preempted"
-"""How the platforms' notes of a spot box begin that gave way."""
+
+def stopped_by_us(box_snapshot: BoxSnapshot, bill: Bill | None) -> bool:
+    """Whether the box is to stand still, or a command of ours stopped it last."""
+    last = bill.spans[-1] if bill is not None and bill.spans else None
+    ours = last is not None and last.phase == "stopped" and not last.found
+    return ours or box_snapshot.box.want != "running"
 
 
 def unexplained_stop(box_snapshot: BoxSnapshot, bill: Bill | None, now: datetime) -> str:
@@ -22,14 +27,13 @@ def unexplained_stop(box_snapshot: BoxSnapshot, bill: Bill | None, now: datetime
     """
     box, journal = box_snapshot.box, box_snapshot.journal
     seen = last_seen(journal, box_snapshot.since)
-    said = box_snapshot.seen.note.startswith(PREEMPTED) or box_snapshot.handed is not None or asked_to_stop(journal)
-    if said or box.when_done == "stop" or box.to_delete or box.want != "running" or box_snapshot.gone:
+    said = box_snapshot.told is Told.PREEMPTED or box_snapshot.handed is not None or asked_to_stop(journal)
+    if said or box.when_done == "stop" or box.to_delete or box_snapshot.gone:
         return ""
     if not box_snapshot.seen.stopped or seen is None or seen > now:  # by a clock that is ahead nothing is certain
         return ""
-    last = bill.spans[-1] if bill is not None and bill.spans else None
-    if last is not None and last.phase == "stopped" and not last.found:
-        return ""  # a command of ours stopped it
+    if stopped_by_us(box_snapshot, bill):
+        return ""
     if box.leased and now >= seen + timedelta(seconds=parse_duration(str(box.lease))):
         return ""
     ours = f"neither a command of ours nor its lease ({box.lease})" if box.leased else "no command of ours"

@@ -13,7 +13,7 @@ import pytest
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError
 from sweepstack.onbox.host.capabilities import RentsSpot
-from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Told, Wait
 from tests.conformance.suite import TAG, Renter, able
 
 pytestmark = [pytest.mark.wire, able(RentsSpot)]
@@ -82,7 +82,8 @@ def test_a_box_that_is_outbid_stands_still_and_a_higher_bid_brings_it_back(
     record = spot(bid=0.50)
     harness.outbid(record.native_id)
     seen = platform.get(record.native_id, record.account)
-    assert seen.phase is Phase.STOPPED
+    assert (seen.phase, seen.told) == (Phase.STOPPED, Told.PREEMPTED)
+    assert seen.note.startswith("preempted: ")
     assert harness.rentals() == {record.native_id}, "its disk bills"
     platform.change_bid(record.native_id, record.account, 2.0)
     seen = phase_becomes(platform, record, Phase.RUNNING)

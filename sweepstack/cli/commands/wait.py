@@ -89,7 +89,8 @@ def no_hope(what: What, snapshot: Snapshot, view: SweepView) -> str:
     if not snapshot.box_snapshots:
         return "there is no box: nothing will happen"
     if any(
-        box_snapshot.seen.runner_alive or (not box_snapshot.reachable and not box_snapshot.gone)
+        box_snapshot.seen.runner_alive
+        or not (box_snapshot.reachable or box_snapshot.gone or box_snapshot.seen.stopped)  # an outage ends by itself
         for box_snapshot in snapshot.box_snapshots
     ):
         # The other boxes may run for hours, and a box with a dead runner bills all the time.

@@ -47,6 +47,14 @@ class Phase(StrEnum):
         return self in (Phase.STOPPED, Phase.STOPPING)
 
 
+class Told(StrEnum):
+    """What a platform tells of a box beside its phase, as far as programs act on it. `BoxRecord.note` has the words."""
+
+    PREEMPTED = "preempted"  # its place was given to another customer, or is asked for at a higher price
+    TAKEN_OR_STOPPED = "taken-or-stopped"  # a spot box that stands still: which of the two it was, it does not tell
+    FROZEN = "frozen"  # nothing on it moves, and it may bill in full
+
+
 RENTED_ON = "nothing of it is left on its host, which bills on until it is ended where it was rented"
 """The note of a box in phase `ENDING` whose folder is gone, while its rented host still bills."""
 
@@ -96,7 +104,8 @@ class BoxRequest:
 
 @dataclass(frozen=True)
 class BoxRecord:
-    """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown.
+    """What a platform says about one box. `location` and `note` are for people; `note` says why a phase is unknown, and
+    what `told` means.
 
     `price_per_hour`: USD per hour while it runs, also given for a stopped box. `stopped_per_hour`: USD per hour while
     it is stopped; None when the platform does not say: then the profile says it.
@@ -125,6 +134,7 @@ class BoxRecord:
     mounts: Mapping[str, str] = field(default_factory=dict)
     stopped_per_hour: float | None = None
     egress_per_gb: float | None = field(default=None, compare=False)
+    told: Told | None = None
 
     @property
     def emptied(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -72,6 +72,7 @@ def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         gpu_count=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
         region=region,
         offer=f"{kind.get('name')}@{region}",
+        told=Told.PREEMPTED if note == PREEMPTED else None,
     )
 
 

@@ -16,6 +16,7 @@ from sweepstack.platforms.runpod.api import FRESH_SECONDS, NAMES, Session, check
 from sweepstack.platforms.runpod.legacy_query import StillListed
 from sweepstack.platforms.runpod.states import (
     NOT_SAID,
+    TELLS,
     bid_of,
     carries,
     record_of,
@@ -80,7 +81,8 @@ def recorded(session: Session, pod: Mapping[str, Any]) -> BoxRecord:
     if record.phase is not Phase.STOPPED or bid_of(pod) is None:
         return record
     why = _why_still(session, record.native_id)
-    return replace(record, note="; ".join(part for part in (why, record.note) if part))
+    note = "; ".join(part for part in (why, record.note) if part)
+    return replace(record, note=note, told=TELLS.get(why))
 
 
 def _why_still(session: Session, native_id: str) -> str:

@@ -15,7 +15,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.capabilities import OwnStop
-from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
@@ -25,7 +25,7 @@ from sweepstack.platforms.runpod.create import until_ready
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.keys import base_url
 from sweepstack.platforms.runpod.lookup import get
-from sweepstack.platforms.runpod.states import TAKEN, bid_of, gpus_of
+from sweepstack.platforms.runpod.states import bid_of, gpus_of
 
 STOP_SECONDS = 20.0
 MOST_BID = 1000.0
@@ -140,7 +140,7 @@ def change_bid(session: Session, native_id: str, account: str, bid: float) -> No
         )
     if not 0 < bid <= MOST_BID:
         raise RequestRefused(f"a bid of {bid:g} USD/h for {native_id}: above 0 and up to {MOST_BID:g} is possible")
-    if record.phase is Phase.STOPPED and record.note.startswith(TAKEN):
+    if record.phase is Phase.STOPPED and record.told is Told.PREEMPTED:
         _resume(session, native_id, pod, spot.per_gpu(bid, gpus_of(pod)))
         return
     if record.price_per_hour is not None and abs(record.price_per_hour - bid) < _SAME * gpus_of(pod):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
@@ -25,6 +25,7 @@ BID = "SWEEPSTACK_BID_PER_GPU"
 """The variable that holds the bid at which a spot pod was rented (USD per hour and GPU); other pods have none."""
 TAKEN = "preempted: RunPod gave its GPUs to another customer; what lies on its volume is kept, and bills"
 NOT_SAID = "whether a person stopped it or RunPod took it away is not known: RunPod does not say it now"
+TELLS = {TAKEN: Told.PREEMPTED, NOT_SAID: Told.TAKEN_OR_STOPPED}
 SSH_PORT = "22/tcp"
 STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
 """USD per GB and month of a stopped pod's volume disk (2026-11): twice the price of a running one."""

@@ -19,13 +19,12 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
-from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.api import VERB_SECONDS, base_url
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session, still_creating
-from sweepstack.platforms.vastai.states import MAY_START, settled, status_message
+from sweepstack.platforms.vastai.states import MAY_START, asked_above, settled, status_message
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0
@@ -170,10 +169,11 @@ def _take_back(session: Session, identifier: int, row: Row, queued: StartQueued)
 
 
 def _way_out(row: Row) -> str:
-    """For a spot box: the advice to raise the bid to what its machine asks for; "" for any other box. No bid helps
-    while the GPU is rented on demand."""
-    least = number(row.get("min_bid"))
-    return f"set `bid` to {least:.4f} USD/h or more, " if row.get("is_bid") and least else ""
+    """For a spot box: the advice to raise the bid, to what its machine asks for if that is more; "" for any other box.
+    No bid helps while the GPU is rented on demand."""
+    if least := asked_above(row):
+        return f"set `bid` to {least:.4f} USD/h or more, "
+    return "raise `bid` (no bid helps while its GPU is rented on demand), " if row.get("is_bid") else ""
 
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:

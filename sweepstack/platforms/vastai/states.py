@@ -1,8 +1,9 @@
 """Turns vast.ai's answer about an instance into a phase and a record.
 
 Four fields describe its state: `actual_status` (the container), `intended_status` (what the container should become),
-`cur_state` (the contract) and `next_state` (what the contract should become). The vendor documents no values for them;
-those below were seen (2026-11). Any other value gives UNKNOWN, and the note quotes it.
+`cur_state` (the contract) and `next_state` (what the contract should become). The vendor documents the values of
+`intended_status` and `cur_state` (show-instance, 2026-04); those of the others were seen (2026-11). Any other value
+gives UNKNOWN, and the note quotes it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,34 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.platforms.common.json_values import number
 
 PENDING = (None, "created", "loading")
 AGAIN = ("restarting", "rebooting", "recycling")
 AT_REST = ("stopped", "exited")
 ACTUAL = (*PENDING, "running", *AT_REST, "frozen", *AGAIN, "unknown", "offline")
-WANTED = (None, "running", "stopped")
-"""The values of the three other fields. None when vast.ai leaves one out."""
+WORDS = {
+    "actual_status": ACTUAL,
+    "intended_status": (None, "running", "stopped", "frozen"),
+    "cur_state": (None, "running", "stopped", "unloaded"),
+    "next_state": (None, "running", "stopped"),
+}
+"""The values of each field. None when vast.ai leaves one out."""
 
 OUTBID = "preempted: it was outbid, or its GPU went to an on-demand rental; its disk is kept and bills"
+OUTBID_NOW = "preempted: it is outbid, since its machine asks for more than its bid now"
+OUTBID_OR_STOPPED = "vast.ai shows a spot box that was outbid and one that was stopped alike"
 OFFLINE = "host offline: not billed, and not to be reached"
 FROZEN = "frozen: nothing on it moves, and its GPUs go on billing"
 NO_HEARTBEAT = "vast.ai hears nothing from it (unknown): it may run and bill"
+UNLOADED = "vast.ai releases it (unloaded): it is being destroyed"
+TELLS = {
+    OUTBID: Told.PREEMPTED,
+    OUTBID_NOW: Told.PREEMPTED,
+    OUTBID_OR_STOPPED: Told.TAKEN_OR_STOPPED,
+    FROZEN: Told.FROZEN,
+}
 EXITED = "its container has ended (exited). For some minutes after a start it is shown like this, too"
 MAY_START = "it is scheduled to run: it may start, and bill, at any time until it is stopped"
 FATAL_MESSAGE = ": OCI runtime create failed:"
@@ -37,15 +52,16 @@ def phase_of(actual: Any, intended: Any, current: Any, following: Any) -> tuple[
     """The phase and a note, for any four values. A value that is not in the tables above gives UNKNOWN."""
     words = {"actual_status": actual, "intended_status": intended, "cur_state": current, "next_state": following}
     for name, word in words.items():
-        known = ACTUAL if name == "actual_status" else WANTED
-        if word is not None and (not isinstance(word, str) or word not in known):
+        if word is not None and (not isinstance(word, str) or word not in WORDS[name]):
             return Phase.UNKNOWN, f"vast.ai says {name} {str(word)[:60]!r}, a word that sweepstack does not know"
+    if current == "unloaded":
+        return Phase.ENDING, UNLOADED
     if actual == "offline":
         return Phase.UNKNOWN, OFFLINE
     if actual == "unknown":
         return Phase.UNKNOWN, NO_HEARTBEAT
     told = (intended, current, following)
-    if actual == "frozen":
+    if "frozen" in (actual, intended):
         return (Phase.STOPPING if "stopped" in told else Phase.UNKNOWN), FROZEN
     if told == ("stopped",) * 3:
         return (Phase.STOPPED, "") if actual in (*PENDING, *AT_REST) else (Phase.STOPPING, "")
@@ -132,6 +148,9 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
     label = row.get("label")
     if label is not None and not isinstance(label, str):
         phase, note = Phase.UNKNOWN, f"its label can't be read: {str(label)[:60]!r}"
+    if phase is Phase.STOPPED and not note and row.get("is_bid"):
+        least = asked_above(row)
+        note = f"{OUTBID_NOW} ({least:.4f} USD/h); its disk is kept and bills" if least else OUTBID_OR_STOPPED
     identifier = row["id"]
     if identifier in ended:
         phase, note = Phase.ENDING, "its destroy was accepted, and vast.ai still shows it"
@@ -150,7 +169,15 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         gpu_count=_count(row.get("num_gpus")),
         region=place,
         stopped_per_hour=_storage(row),
+        told=next((told for words, told in TELLS.items() if note.startswith(words)), None),
     )
+
+
+def asked_above(row: Mapping[str, Any]) -> float | None:
+    """USD per hour that the machine of a spot box asks for at least, where its bid is below that; None where its bid is
+    as much, or one of them is not known."""
+    least, bid = number(row.get("min_bid")), number(row.get("dph_base"))
+    return least if row.get("is_bid") and least and bid is not None and bid < least else None
 
 
 def _storage(row: Mapping[str, Any]) -> float | None:

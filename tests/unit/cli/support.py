@@ -108,6 +108,7 @@ class Box:
         self.clearance = "locked"
         self.approval: Approval | None = None
         self.cells: dict[str, Cell] = {}
+        self.want, self.gpus = "running", 0
         if recorded:
             world.store.write_birth(self.birth())
 
@@ -275,11 +276,12 @@ class Box:
             "mounts": {box_layout.DURABLE: world.volume},
             "resources": {},
             "clearance": self.clearance,
+            "want": self.want,
         }
         link = {"box": self.native_id, "box_name": self.name}
         queue = {
             "stack": STACK,
-            "job": {"run": "x", "workdir": "job", "slots": 1, "code": CODE},
+            "job": {"run": "x", "workdir": "job", "slots": 1, "code": CODE, "gpus": self.gpus or None},
             "cells": [
                 {"name": name, "params": {key: json.dumps(value) for key, value in cell.params.items()}}
                 for name, cell in sorted(world.queue_of(self).items())

@@ -19,6 +19,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Action, Approval, Cell, Launch, Teardown
 from sweepstack.events.event import Event
 from sweepstack.events.sweep import events_of
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
@@ -52,7 +53,7 @@ def picture(
     observed = seen or Observation(Existence.EXISTS, journal, runner_alive=alive)
     digests = {cell.name: cell.config_digest for cell in CELLS}
     launch = Launch(box="box-0", generation=1, native_id="id-0", cells=digests, code=DIGEST, at=NOW)
-    of_box = {key: known.pop(key) for key in ("phase", "patrol") if key in known}
+    of_box = {key: known.pop(key) for key in ("phase", "patrol", "said", "told", "bare") if key in known}
     found: dict[str, Any] = {"box": box, "queue": None, "launch": launch, "seen": observed, "phase": "running"}
     found |= {"verdict": may_end(BoxContext(box.facts(), box.adapter), None, observed, now=NOW, full=False)}
     found |= {"where": "", "price_per_hour": 1.5, "since": NOW, "journal": journal}
@@ -87,7 +88,9 @@ TRIED = {"event": "box-off", "time": "2026-11-23T09:00:00.000Z", "native": "shut
 OFF_FAILED = {"event": "box-off-failed", "time": "2026-11-23T09:01:00.000Z", "native": "shutdown"}
 OFF = (TRIED, TRIED, OFF_FAILED | {"reason": "no way"})
 GONE = Observation(Existence.GONE)
-OUTBID = Observation(Existence.EXISTS, note="preempted: it was outbid; its disk is kept and bills", stopped=True)
+STILL = Observation(Existence.EXISTS, note="instance 7 can't be reached: it is stopped", stopped=True)
+OUTBID = {"said": "preempted: it was outbid; its disk is kept and bills", "told": Told.PREEMPTED}
+EITHER = {"said": "vast.ai shows both alike", "told": Told.TAKEN_OR_STOPPED}
 ORPHAN = Orphan("box", "box-7", "id-7", "acme", "tag", 2.0, "no state has it", "pulumi up --stack abl")
 SEALED = (ran("a", "sealed", manifest=DIGEST), ran("b", "failed", final=True, reason="exit code 1"))
 GOES_ON = "$1.50/h goes on"
@@ -132,9 +135,18 @@ GOES_ON = "$1.50/h goes on"
             "sweepctl finish --stack abl",
         ),
         (
-            picture(seen=OUTBID, phase="stopped"),
+            picture(seen=STILL, phase="stopped", **OUTBID),
             "preempted/id-0",
             "box box-0 (id-0) was preempted: it was outbid; its disk is kept and bills",
+            "",
+            "sweepctl status --stack abl",
+        ),
+        (
+            picture(seen=STILL, phase="stopped", **EITHER),
+            "preempted/id-0",
+            "box box-0 (id-0) is stopped, and no command of ours did that: it was up at 2026-11-23 12:00 UTC. Its "
+            "platform did, a person at its console, or a job with the box's own key (docs/security.md). vast.ai shows "
+            "both alike",
             "",
             "sweepctl status --stack abl",
         ),
@@ -250,6 +262,9 @@ def kinds(seen: Snapshot) -> set[str]:
         picture(ran("a"), approval=approval(3, lasts=4)),
         picture(ran("a"), approval=approval(1, native_id="id-9")),  # its box has ended
         picture(ran("a"), orphans=(replace(ORPHAN, proved=False),)),
+        picture(seen=STILL, phase="stopped", box=entry(want="stopped"), **OUTBID),  # nothing of it was to run
+        picture(seen=STILL, phase="stopped", spent=stopped(1), **OUTBID),  # a command of ours stopped it before
+        picture(seen=STILL, phase="stopped", spent=stopped(1), **EITHER),
     ],
 )
 def test_what_needs_no_person_is_no_event(quiet: Snapshot) -> None:

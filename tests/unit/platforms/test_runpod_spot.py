@@ -27,7 +27,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
 )
 from sweepstack.onbox.host.offers import Constraints
-from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.platform import RunpodPlatform
@@ -132,14 +132,13 @@ def test_a_pod_that_was_taken_is_preempted_and_one_that_was_stopped_is_not(runpo
     record = rent(runpod)
     runpod.outbid(record.native_id)
     seen = look(record)
-    assert (seen.phase, seen.note) == (Phase.STOPPED, TAKEN)
-    assert seen.note.startswith("preempted")
+    assert (seen.phase, seen.note, seen.told) == (Phase.STOPPED, TAKEN, Told.PREEMPTED)
     runpod.repair()
     again = RunpodPlatform().start(record.native_id, record.account, wait=Wait(60))
     assert again.phase is Phase.RUNNING
     RunpodPlatform().stop(record.native_id, record.account)
     runpod.outlive()
-    assert look(record).note == ""
+    assert (look(record).note, look(record).told) == ("", None)
 
 
 def test_a_start_offers_the_last_bid_and_says_which_one_would_do(runpod: Harness) -> None:

@@ -715,6 +715,25 @@ def test_a_queued_start_is_taken_back(world: World) -> None:
     assert world.instances[4711]["next_state"] == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("floor", "advice"),
+    [
+        (0.31, "set `bid` to 0.3100 USD/h or more, try"),
+        (0.30, "raise `bid` (no bid helps while"),
+        (0.2, "raise `bid` (no"),
+    ],
+)
+def test_a_bid_is_advised_only_where_it_is_higher_than_the_one_that_failed(
+    world: World, floor: float, advice: str
+) -> None:
+    """Found on 6f8d950f: "set `bid` to 0.1000 USD/h or more" to a box whose bid was 0.1000."""
+    world.add(4711, TAG, **AT_REST, is_bid=True, dph_base=0.30, min_bid=floor)
+    queue(world)
+    with pytest.raises(NoCapacity) as caught:
+        VastPlatform().start("4711", "77", wait=Wait(5))
+    assert advice in str(caught.value)
+
+
 def test_a_queued_start_that_cannot_be_taken_back_is_told_with_its_id(world: World) -> None:
     world.add(4711, TAG, **AT_REST)
     queue(world, Reply("", 502))

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepstack.onbox.agent.channel import SshEndpoint
-from sweepstack.onbox.host.platform import Phase
+from sweepstack.onbox.host.platform import Phase, Told
 from sweepstack.platforms.vastai.states import (
-    ACTUAL,
     FROZEN,
     MAY_START,
     OFFLINE,
     OUTBID,
-    WANTED,
+    OUTBID_OR_STOPPED,
+    UNLOADED,
+    WORDS,
     endpoint_of,
     is_fatal,
     phase_in,
@@ -60,6 +61,10 @@ TABLE: list[tuple[tuple[str | None, ...], Phase, str]] = [
     (("rebooting", S, S, S), Phase.STOPPING, ""),
     (("frozen", R, R, R), Phase.UNKNOWN, FROZEN),
     (("frozen", S, R, S), Phase.STOPPING, FROZEN),
+    (("frozen", "frozen", R, R), Phase.UNKNOWN, FROZEN),
+    (("running", "frozen", R, R), Phase.UNKNOWN, FROZEN),
+    (("stopped", S, "unloaded", S), Phase.ENDING, UNLOADED),
+    (("running", R, "unloaded", R), Phase.ENDING, UNLOADED),
     (("offline", R, R, R), Phase.UNKNOWN, OFFLINE),
     (("offline", S, S, S), Phase.UNKNOWN, OFFLINE),
     (("unknown", R, R, R), Phase.UNKNOWN, "may run and bill"),
@@ -76,10 +81,11 @@ def test_the_phase_of_what_was_seen(words: tuple[Any, ...], phase: Phase, note: 
 
 def test_all_combinations_of_known_words_have_a_phase_that_is_safe() -> None:
     seen = set()
-    for actual, intended, current, following in itertools.product(ACTUAL, WANTED, WANTED, WANTED):
+    for actual, intended, current, following in itertools.product(*WORDS.values()):
         phase, note = phase_of(actual, intended, current, following)
         seen.add(phase)
-        assert phase not in (Phase.GONE, Phase.ENDING)
+        assert phase is not Phase.GONE
+        assert (phase is Phase.ENDING) == (current == "unloaded")
         if phase is Phase.RUNNING:
             assert actual == "running"
             assert "stopped" not in (intended, current, following)
@@ -91,14 +97,13 @@ def test_all_combinations_of_known_words_have_a_phase_that_is_safe() -> None:
         if settled(row):
             assert phase is Phase.STOPPED
             assert "running" not in (intended, following)
-    assert seen == {Phase.RUNNING, Phase.CREATING, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN}
+    assert seen == set(Phase) - {Phase.GONE}
 
 
 @pytest.mark.parametrize("place", range(4))
 @given(word=st.one_of(st.text(max_size=12), st.integers(), st.booleans(), st.lists(st.text(), max_size=2)))
 def test_any_other_word_is_unknown_and_named(place: int, word: Any) -> None:
-    known = ACTUAL if place == 0 else WANTED
-    if isinstance(word, str) and word in known:
+    if isinstance(word, str) and word in [*WORDS.values()][place]:
         return
     words: list[Any] = ["running", "running", "running", "running"]
     words[place] = word
@@ -147,6 +152,27 @@ def test_the_direct_port_comes_first_and_the_relay_after_it() -> None:
 @pytest.mark.parametrize("actual", [None, "loading", "stopped", "exited", "offline"])
 def test_what_does_not_run_has_no_endpoint(actual: str | None) -> None:
     assert record_of(row(actual_status=actual), "77").endpoint is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told", "note"),
+    [
+        ({"min_bid": 0.31}, Told.PREEMPTED, "more than its bid now (0.3100 USD/h)"),
+        ({"min_bid": 0.30}, Told.TAKEN_OR_STOPPED, OUTBID_OR_STOPPED),
+        ({"min_bid": 0.10, "dph_base": None}, Told.TAKEN_OR_STOPPED, OUTBID_OR_STOPPED),
+        ({"intended_status": R}, Told.PREEMPTED, OUTBID),
+        ({"actual_status": "frozen", "intended_status": R}, Told.FROZEN, FROZEN),
+        ({"is_bid": False, "min_bid": 0.31}, None, ""),
+    ],
+)
+def test_a_spot_box_that_stands_still_may_have_been_outbid(
+    changes: dict[str, Any], told: Told | None, note: str
+) -> None:
+    """vast.ai shows one that was outbid with the same words as one that was stopped (dstack reads it so, 2026)."""
+    still = dict.fromkeys(("actual_status", "intended_status", "cur_state", "next_state"), S)
+    record = record_of(row(**{**still, "is_bid": True, "dph_base": 0.30, "min_bid": 0.20, **changes}), "77")
+    assert record.told is told
+    assert (note in record.note) if note else record.note == ""
 
 
 def test_what_was_ended_is_ending_while_it_is_shown() -> None:

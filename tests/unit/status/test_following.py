@@ -146,10 +146,12 @@ def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() ->
     (box_snapshot,) = asked.box_snapshots
     journal = parse_journal(b"")
     seen = Observation(Existence.EXISTS, journal, runner_alive=False)
-    bare = replace(box_snapshot, handed=None, seen=seen, phase="running", journal=journal, bare=True)
-    first, second = compose(replace(asked, box_snapshots=(bare,))).next
+    bare = replace(box_snapshot, handed=None, seen=seen, phase="running", journal=journal, bare="0 of 1")
+    first, second, pull = compose(replace(asked, box_snapshots=(bare,))).next
     assert "boxes.box-0.want is set to stopped" in first
+    assert "it has 0 of 1 GPUs now" in first
     assert "further name below boxes" in second
+    assert pull.startswith("sweepctl pull --stack s && sweepctl approve --stack s --abandon box-0 ")
 
 
 COPY = "cp kept stacks/Pulumi.s.yaml && sweepctl finish --stack s    (the last that was up)"

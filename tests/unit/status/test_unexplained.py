@@ -11,6 +11,7 @@ import pytest
 from sweepstack.billing.ledger import Bill, Span
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.onbox.host.platform import Told
 from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.status.unexplained import unexplained_stop
@@ -21,11 +22,11 @@ UP = NOW - timedelta(hours=1)
 """When the copy of its journal ends."""
 
 
-def snapshot(up: datetime = UP, event: str = "runner-started", note: str = "", **box: Any) -> Snapshot:
+def snapshot(up: datetime = UP, event: str = "runner-started", told: Told | None = None, **box: Any) -> Snapshot:
     """A box that is stopped now, and was last seen up at `up`."""
     entries = ({"event": event, "time": up.isoformat()},)
-    seen = Observation(Existence.EXISTS, runner_alive=False, stopped=True, note=note)
-    found = picture(box=entry(**{"lease": "2h"} | box), seen=seen, phase="stopped")
+    seen = Observation(Existence.EXISTS, runner_alive=False, stopped=True)
+    found = picture(box=entry(**{"lease": "2h"} | box), seen=seen, phase="stopped", told=told)
     (box_snapshot,) = found.box_snapshots
     box_snapshot = replace(box_snapshot, journal=Journal(entries=entries), copied=True)
     return replace(found, box_snapshots=(box_snapshot,))
@@ -55,7 +56,7 @@ def test_it_is_named_in_one_line_of_status() -> None:
         snapshot(NOW - timedelta(hours=2)),
         snapshot(NOW + timedelta(minutes=1)),
         snapshot(event="box-off"),
-        snapshot(note="preempted: outbid"),
+        snapshot(told=Told.PREEMPTED),
         snapshot(when_done="stop"),
         snapshot(want="stopped"),
         snapshot(to_delete=True),

@@ -23,11 +23,11 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import UNSEALED, Unsealed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
-from sweepstack.onbox.host.platform import Phase
+from sweepstack.onbox.host.platform import Phase, Told
 from sweepstack.operations.lease import look
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.next_commands import GIVES_UP, run_again
+from sweepstack.status.next_commands import GIVES_UP, run_again, wakes
 from sweepstack.teardown.ownership import renew
 
 KEEP_ON_SECONDS = 60.0
@@ -58,6 +58,8 @@ class PullSummary:
     said: dict[str, CellProgress] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    resting: list[tuple[BoxEntry, Told | None]] = field(default_factory=list)
+    """Boxes that were not reached since they stand still, each with what its platform tells."""
 
     def add(self, pulls: Collection[BoxPull]) -> None:
         """Adds results. A cell that was copied already keeps its first result."""
@@ -213,15 +215,19 @@ def _sources(sources: Sources, store: EvidenceStore, summary: PullSummary) -> tu
     named = set()
     for box in sorted(sources.state.boxes, key=lambda box: bool(box_layout.surviving(box.teardown.kills, box.mounts))):
         named.add((box.name, box.generation))
+        resting: list[tuple[BoxEntry, Told | None]] = []
         try:
             platform = box.context().platform
-            if platform.get(box.native_id, box.account).phase is not Phase.GONE:
+            record = platform.get(box.native_id, box.account)
+            if record.phase is not Phase.GONE:
+                resting = [(box, record.told)] if record.phase.at_rest else []
                 channel = platform.channel(box.native_id, box.account)
                 renew(channel)
                 live.append(BoxSource(box.name, box.generation, channel))
                 continue
         except SweepstackError as error:
             summary.problems.append(f"box {box.name}: {error}")
+            summary.resting += resting
         dead += _by_volume(box.name, box.generation, box.adapter, box.mounts)
     for birth in store.births():
         if (birth.box, birth.generation) not in named:
@@ -265,7 +271,9 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
         again = f"sweepctl pull --stack {stack}    (where what is on the box was put right)"
         following = [run_again(stack, wrong), again, *gives_up(sources, GIVES_UP)]
     else:
-        following = [f"sweepctl pull --stack {stack}    (goes on where this one stopped)", *gives_up(sources)]
+        first = [wakes(stack, summary.resting)] if summary.resting else []
+        again = f"sweepctl pull --stack {stack}    (goes on where this one stopped)"
+        following = [*first, again, *gives_up(sources)]
     out.document(
         {
             "stack": stack,

@@ -1,0 +1,113 @@
+"""What a platform says of a box that it stopped, or that came back without GPUs: on each screen, and what leads on.
+
+The local platform stands in for one whose stopped boxes can't be read, as those of RunPod and vast.ai can't.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
+from tests.unit.cli.support import STACK, Box, World
+
+UP = f"pulumi up --stack {STACK}"
+GIVE_UP = f'sweepctl approve --stack {STACK} --abandon box-0 --reason "…" && pulumi destroy --stack {STACK}'
+TAKEN = "preempted: its GPUs went to another customer"
+WAKE = f"{UP}    (starts box-0, with which cells wait"
+
+
+@pytest.fixture
+def box(world: World) -> Box:
+    """Two cells are sealed, and one trains."""
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.seal("lr0.1")
+    box.seal("lr0.3")
+    box.start("lr0.9")
+    box.alive()
+    return box
+
+
+def says(world: World, **changes: Any) -> None:
+    """The platform shows the box with these changes, and a stopped one can't be read."""
+    honest, way = LocalPlatform.get, LocalPlatform.channel
+
+    def get(self: LocalPlatform, native_id: str, account: str) -> BoxRecord:
+        return replace(honest(self, native_id, account), **changes)
+
+    def channel(self: LocalPlatform, native_id: str, account: str) -> Any:
+        if changes.get("phase") is Phase.STOPPED:
+            raise PlatformError(f"{native_id} is stopped: nothing runs there")
+        return way(self, native_id, account)
+
+    world.monkeypatch.setattr(LocalPlatform, "get", get)
+    world.monkeypatch.setattr(LocalPlatform, "channel", channel)
+
+
+def taken(world: World, box: Box) -> None:
+    box.alive(False)
+    says(world, phase=Phase.STOPPED, note=TAKEN, told=Told.PREEMPTED)
+
+
+def test_a_preempted_box_is_called_so_and_next_asks_for_it_again(world: World, box: Box) -> None:
+    """Found on 6f8d950f: what the platform said was lost, and a `want` that was running was to be set to it."""
+    taken(world, box)
+    seen = world.run("status", "--json").json
+    (shown,) = seen["boxes"]
+    assert (shown["told"], shown["phase"]) == ("preempted", "stopped")
+    assert shown["note"] == f"{TAKEN}; {box.native_id} is stopped: nothing runs there"
+    assert not [note for note in seen["notes"] if "no command of ours" in note]
+    assert seen["next"] == [
+        f"{WAKE}; where another customer has its place, a higher `bid` may help)",
+        f"{GIVE_UP}    (gives them up)",
+    ]
+    assert f"note   box box-0: {TAKEN}; " in world.run("status").out
+
+
+def test_a_pull_of_a_box_that_stands_still_names_what_starts_it(world: World, box: Box) -> None:
+    """Found on 6f8d950f: another `pull` was named, which can never work."""
+    taken(world, box)
+    asked = world.run("pull", "--json")
+    assert asked.code == 2
+    assert asked.json["next"][0].startswith(WAKE)
+    assert asked.json["next"][1].startswith(f"sweepctl pull --stack {STACK}")
+
+
+def test_a_wait_for_a_box_that_stands_still_ends(world: World, box: Box) -> None:
+    """Found on 6f8d950f: a stopped box counted as one that may answer again, for 24 hours."""
+    taken(world, box)
+    world.monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.01)
+    asked = world.run("wait", "--for", "done", "--timeout", "1m", "--json")
+    assert asked.code == 1
+    assert "no runner is alive, and" in asked.err
+    assert "not done within" not in asked.err
+
+
+@pytest.mark.parametrize("want", ["running", "stopped"])
+def test_want_is_set_only_where_it_keeps_the_box_stopped(world: World, box: Box, want: str) -> None:
+    box.alive(False)
+    box.want = want
+    says(world, phase=Phase.STOPPED)
+    (first, _) = world.run("status", "--json").json["next"]
+    assert first.startswith(UP)
+    assert ("after boxes.box-0.want is set to running: starts" in first) == (want == "stopped")
+
+
+def test_a_box_that_came_back_without_gpus_is_no_dead_runner(world: World, box: Box) -> None:
+    """Found on 6f8d950f: `pulumi up` was named again and again, and refused each time for its GPUs."""
+    box.alive(False)
+    box.gpus = 1
+    says(world, gpu_count=0, note="it has no GPU now")
+    seen = world.run("status", "--json").json
+    (shown,) = seen["boxes"]
+    assert shown["note"] == "it has no GPU now"
+    assert shown["alarms"] == ["it came up with 0 of 1 GPUs: nothing is started on it, and it bills"]
+    stop, other, pull = seen["next"]
+    assert stop.startswith(f"{UP}    (after boxes.box-0.want is set to stopped, then once more with running")
+    assert other.startswith(f"{UP}    (with a further name below boxes")
+    assert pull.startswith(f"sweepctl pull --stack {STACK} && {GIVE_UP}")
