@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
+from sweepstack.core.records import ENDED
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
@@ -209,7 +210,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     alive = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
     stranded = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded]
     bare = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.bare]
-    if bare and not alive and (stranded or "pending" in states) and all(one.bare for one in stranded):
+    ended = not stranded and bool(states) and states <= ENDED  # what is there needs no GPU
+    if bare and not alive and not ended and all(one.bare for one in stranded):
         return _out_of_bare(stack, bare)
     if stranded:
         hand = all(box_snapshot.by_hand for box_snapshot in stranded)
