@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.model import at_least_one
 from sweepstack.config.problems import Mistake, from_validation, refuse
-from sweepstack.config.project import MISNAMED_POLICY, POLICY
+from sweepstack.config.project import POLICY, misnamed_policies
 from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.policy_text import PolicyText
@@ -137,10 +137,8 @@ def of_project(root: Path) -> PolicyText | None:
     """The text of the project's policy; None if it has no such file. Raises ConfigError if it can't be read, or if it
     has another name: a policy that is silently not read would let all through."""
     path = root / FILE
-    if os.path.lexists(root / MISNAMED_POLICY):
-        raise ConfigError(
-            f"{MISNAMED_POLICY} is not read: the policy's name is {FILE}. Next: rename it, or take it out"
-        )
+    for other in misnamed_policies(root):
+        raise ConfigError(f"{other} is not read: the policy's name is {FILE}. Next: rename it, or take it out")
     if not os.path.lexists(path):
         return None
     text = read_text(path, FILE)

@@ -12,8 +12,8 @@ STACKS = "stacks"
 """Where the stack files are in a folder without a Pulumi.yaml."""
 
 
-POLICY, MISNAMED_POLICY = "policy.yaml", "policy.yml"
-"""The file of the project's policy (`sweepstack.config.policy`), and a name that is no good for it."""
+POLICY = "policy.yaml"
+"""The file of the project's policy (`sweepstack.config.policy`)."""
 
 
 def project_root(start: Path) -> Path:
@@ -24,7 +24,16 @@ def project_root(start: Path) -> Path:
 
 def has_policy(root: Path) -> bool:
     """Whether the project has anything of the name of a policy: a file, or what can't be read as one."""
-    return any(os.path.lexists(root / name) for name in (POLICY, MISNAMED_POLICY))
+    return os.path.lexists(root / POLICY) or bool(misnamed_policies(root))
+
+
+def misnamed_policies(root: Path) -> list[str]:
+    """Names there that are meant for the policy, and that are not read: `policy.yml`, `Policy.yaml`."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    return [name for name in names if name.casefold() in (POLICY, "policy.yml") and name != POLICY]
 
 
 def project_name(project_root: Path) -> str:

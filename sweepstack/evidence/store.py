@@ -354,7 +354,12 @@ class EvidenceStore(RecordFiles):
             return {}
 
     def _record(self, kind: str, box: str, generation: int) -> str:
-        return f"{location.RECORDS}/{kind}/{box}-g{generation}.json"
+        return record_file(kind, box, generation)
+
+
+def record_file(kind: str, box: str, generation: int) -> str:
+    """The file of one generation of a box in the evidence: `records/births/box-0-g1.json`."""
+    return f"{location.RECORDS}/{kind}/{box}-g{generation}.json"
 
 
 def _folder(objects: ObjectStore) -> Path:

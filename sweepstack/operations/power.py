@@ -37,6 +37,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import need
+from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
@@ -70,16 +71,16 @@ class Pause:
 
 
 def judge_stop(
-    box: BoxContext, paths: dict[str, str], approval: Approval | None, *, full: bool, given_now: bool = False
+    box: BoxContext, paths: dict[str, str], approval: Approval | None, *, full: bool, given: Given = "before"
 ) -> Pause:
     """Looks at the box, and at the tiers that the stop kills, and asks the check. The facts of `box` are those of the
-    verb stop. `given_now`: as of `may_end`. Never raises for an outage."""
+    verb stop. `given`: as of `may_end`. Never raises for an outage."""
     seen, record = observe(box)
     risk = AtRisk()
     at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
         risk = risk_on(box, paths, seen.journal)
-    verdict = may_stop(box, approval, seen, risk, full=full, given_now=given_now)
+    verdict = may_stop(box, approval, seen, risk, full=full, given=given)
     return Pause(box, seen, record, risk, verdict)
 
 

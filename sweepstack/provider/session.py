@@ -75,6 +75,11 @@ class Operation:
         """The stack, out of the URN (`urn:pulumi:<stack>::<project>::…`)."""
         return self.urn.split("::", 1)[0].removeprefix("urn:pulumi:")
 
+    @property
+    def project(self) -> str:
+        """The project, out of the URN."""
+        return self.urn.split("::", 2)[1]
+
     def progress(self, text: str) -> None:
         """Shows a line that replaces the one before."""
         self.session.emit(Severity.PROGRESS, self.urn, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
@@ -21,6 +21,10 @@ from sweepstack.teardown.signatures import signature_problems
 
 if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
+
+Given = Literal["before", "now", "cosigned"]
+"""When a person gave an approval. `now`: just now, so that an abandonment in it can't have been revoked, and it is
+signed after this. `cosigned`: before, and one more person signs it after this."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,12 @@ def judge_approval(
     policies: Callable[[], Sequence[Binding]],
     *,
     now: datetime,
-    given_now: bool = False,
+    given: Given = "before",
 ) -> Judged:
     """Judges form, signatures, expiry, revocation and policy, in this order. The first that fails says why.
 
-    `store`: None if the evidence can't be opened. `policies`: what binds the end; asked last. `given_now`: a person
-    gives the approval just now, so that an abandonment in it can't have been revoked, and it is signed after this.
-    Reads files; runs ssh-keygen where there are signatures. Raises nothing.
+    `store`: None if the evidence can't be opened. `policies`: what binds the end; asked last. Reads files;
+    runs ssh-keygen where there are signatures. Raises nothing but what `policies` raises.
     """
     given_up = gives_up(subject, approval)
     if problem := _form_problem(subject, approval):
@@ -67,11 +70,11 @@ def judge_approval(
         return Judged(tuple(problems))
     if now >= approval.ends and not begun(store, subject.native_id, approval):
         return Judged((f"the approval expired at {approval.ends:%Y-%m-%d %H:%M} UTC",))
-    if not (given_up and given_now):
+    if not (given_up and given == "now"):
         identity = subject.sweep.identity
         if problem := revocation_problem(store, approval, subject.native_id, identity, given_up=given_up):
             return Judged((problem,))
-    asked = ask_policy(policies(), subject.sweep, approval, given_up=given_up, now=now, given_now=given_now)
+    asked = ask_policy(policies(), subject.sweep, approval, given_up=given_up, now=now, to_sign=given != "before")
     return Judged(asked.problems, asked.unsigned, given_up)
 
 

@@ -24,7 +24,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError
 from sweepstack.teardown import unclaimed
-from sweepstack.teardown.approval import Subject, begun, judge_approval
+from sweepstack.teardown.approval import Given, Subject, begun, judge_approval
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
@@ -110,13 +110,12 @@ def may_end(
     *,
     now: datetime | None = None,
     full: bool,
-    given_now: bool = False,
+    given: Given = "before",
 ) -> Verdict:
     """Decides whether the verb of `box.facts` may be issued for the box, and why not.
 
     `full` re-hashes every file of the receipt (used when clearing and deleting); otherwise size and mtime are compared.
-    `given_now`: a person gives the approval just now, so that an abandonment in it can't have been revoked, and it is
-    signed after this: what it misses is in `unsigned`, and no reason to refuse.
+    `given`: where a person signs it after this, what it misses is in `unsigned`, and no reason to refuse.
     Never raises for damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
     now, facts = now or datetime.now(UTC), box.facts
@@ -151,7 +150,7 @@ def may_end(
             verdict.reasons.append(f"what is on it now is not known: {seen.note}")
         return verdict
     subject = Subject("box", facts.name, facts.native_id, facts.verb, sweep_of(facts, store))
-    judged = judge_approval(subject, approval, store, lambda: binds(facts, store), now=now, given_now=given_now)
+    judged = judge_approval(subject, approval, store, lambda: binds(facts, store), now=now, given=given)
     verdict.unsigned = judged.unsigned
     if judged.problems:
         verdict.reasons[:0] = judged.problems

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sweepstack.config.project import has_policy, project_root
 from sweepstack.core.records import Approval, Birth
 from sweepstack.core.signature import SweepName
-from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.store import EvidenceStore, record_file
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.teardown.box_facts import BoxFacts
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
 
 
-MENDED = "or, where no commit ever had it, pulumi up, which takes it out of the birth record"
+MENDED = "pulumi up, which takes it out of the birth record"
+WRITTEN = (
+    "another person wrote it there: put that record back from a backup of the evidence; or end the box in its "
+    "platform's console, then sweepctl confirm-gone BOX"
+)
 BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopts it), and approve and sign there"
 
 
@@ -43,12 +47,8 @@ def binds(facts: BoxFacts, store: EvidenceStore | None) -> tuple[Binding, ...]:
     birth = None
     with suppress(EvidenceError):
         birth = store.birth(facts.name, facts.generation) if store is not None else None
-    found = binding(facts.policies, [birth] if birth is not None and birth.native_id == facts.native_id else [])
-    if not found:
-        return ()
-    from sweepstack.teardown.policy_in_force import RECORDS
-
-    return tuple(replace(one, problem=f"{one.problem}; {MENDED}") if one.where == RECORDS else one for one in found)
+    births = [birth] if birth is not None and birth.native_id == facts.native_id else []
+    return binding(facts.policies, births, never=MENDED)
 
 
 def births_in(stores: Iterable[EvidenceStore]) -> list[Birth]:
@@ -60,16 +60,22 @@ def births_in(stores: Iterable[EvidenceStore]) -> list[Birth]:
     return found
 
 
-def binding(texts: Sequence[str], births: Iterable[Birth]) -> tuple[Binding, ...]:
+def named_by(births: Iterable[Birth]) -> dict[str, str]:
+    """The digests of policies that these records name: digest → the file of a record."""
+    return {one.policy: record_file("births", one.box, one.generation) for one in births if one.policy}
+
+
+def binding(texts: Sequence[str], births: Iterable[Birth], *, never: str = WRITTEN) -> tuple[Binding, ...]:
     """The policies that bind an end: those of the state (`texts`), that of the project around the working folder, and
-    those that the birth records name. Reads files; raises nothing."""
-    named = sorted({birth.policy for birth in births if birth.policy})
+    those that the birth records name. `never`: what to do where the text of such a one never was. Reads files; raises
+    nothing."""
+    named = named_by(births)
     root = project_root(Path.cwd())
     if not texts and not named and not has_policy(root):
         return ()
     from sweepstack.teardown.policy_in_force import binding
 
-    return binding(texts, named, root)
+    return binding(texts, named, root, never=never)
 
 
 def ask_policy(
@@ -79,17 +85,17 @@ def ask_policy(
     *,
     given_up: bool,
     now: datetime,
-    given_now: bool = False,
+    to_sign: bool = False,
 ) -> PolicyAnswer:
-    """What these policies say of an end by `approval`. `given_up`: the approval abandons the box. `given_now`: a person
-    gives it just now, and signatures that it misses are no reason to refuse: they come after that. `sweep`: "" in it is
+    """What these policies say of an end by `approval`. `given_up`: the approval abandons the box. `to_sign`: a person
+    signs it after this, and signatures that it misses are no reason to refuse. `sweep`: "" in it is
     not compared. Runs ssh-keygen where a policy names people. Raises nothing."""
     rules = [one.rule for one in binds if one.rule is not None]
     problems = [one.problem for one in binds if one.problem]
     problems += [problem for rule in rules for problem in _problems(rule, approval, now)]
     asked = (_unsigned(rule, approval, sweep, given_up=given_up, now=now) for rule in rules)
     unsigned = tuple(dict.fromkeys(filter(None, asked)))
-    problems += () if given_now else unsigned
+    problems += () if to_sign else unsigned
     return PolicyAnswer(tuple(dict.fromkeys(problems)), unsigned)
 
 

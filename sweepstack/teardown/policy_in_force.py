@@ -6,7 +6,7 @@ weaker file follows once those who may approve that have done so. What ends keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +20,13 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.policy_people import missing_signatures
+from sweepstack.teardown.revocation import revocation_problem
 
 FROM, TO = "end-policy", "begin-policy"
 """The two actions of an approval of a weaker policy: `box` is the sweep's identity, `native_id` a digest."""
 PROPOSED = "policy/proposed.json"
-"""The approval of a weaker policy, among the records of the evidence. It counts until it expires."""
+"""The approval of a weaker policy, among the records of the evidence. It counts until it expires, or is
+revoked."""
 STATE, RECORDS = "the engine's state", "the records"
 
 
@@ -65,11 +67,14 @@ def in_state(texts: Iterable[str | None]) -> InState:
     return InState(tuple(entries), tuple(problems))
 
 
-def binding(texts: Iterable[str | None], named: Iterable[str], root: Path) -> tuple[Binding, ...]:
+def binding(
+    texts: Iterable[str | None], named: Mapping[str, str], root: Path, *, never: str = ""
+) -> tuple[Binding, ...]:
     """What binds an end, or an approval of one: all policies of the state, and the project's file.
 
     `texts`: the property `policy` of entries of the state. `named`: the digests by which birth records name the policy
-    of their box. `root`: the project. Reads files; raises nothing.
+    of their box, with the record's file. `root`: the project. `never`: as of `missing_words`. Reads files; raises
+    nothing.
     """
     held = in_state(texts)
     found = [Binding(STATE, NONE, problem=f"{problem}. {UNREADABLE}") for problem in held.problems]
@@ -82,7 +87,8 @@ def binding(texts: Iterable[str | None], named: Iterable[str], root: Path) -> tu
         found.append(Binding(FILE, file or NONE, problem=f"{error}. Next: mend {FILE}, or take it out"))
     found += [_of_state(policy) for policy in held.policies if policy != file]
     here = {one.policy.digest for one in found}
-    found += [Binding(RECORDS, NONE, problem=missing_words(digest)) for digest in named if digest not in here]
+    missing = ((digest, file) for digest, file in sorted(named.items()) if digest not in here)
+    found += [Binding(RECORDS, NONE, problem=missing_words(digest, where, never)) for digest, where in missing]
     return tuple(found)
 
 
@@ -91,12 +97,14 @@ UNREADABLE = (
 )
 
 
-def missing_words(digest: str) -> str:
-    """Why nothing ends under a policy of which only the digest is known, and what helps."""
+def missing_words(digest: str, record: str, never: str) -> str:
+    """Why nothing ends under a policy of which only the digest is known, and what helps. `record`: the file in the
+    evidence that names it; `never`: what to do if its text never was."""
     short = digest.rpartition(":")[2][:12]
     return (
-        f"the records name the policy {short}, and no text of it is here: neither the state nor {FILE} has it. Next: "
-        f"put that {FILE} back, with its {policy_file.SIGNERS} (git log -- {FILE})"
+        f"{record} of the evidence names the policy {short}, and no text of it is here: neither the state nor {FILE} "
+        f"has it. Next: put that {FILE} back, with its {policy_file.SIGNERS} (git log -- {FILE}); or, where no commit "
+        f"ever had it, {never}"
     )
 
 
@@ -225,12 +233,16 @@ def missing_consent(held: InState, new: PolicyText, approval: Approval | None, i
 
 
 def waiting_approval(store: EvidenceStore | None) -> Approval | None:
-    """The approval of a weaker policy that the evidence has; None if it has expired, too. Raises nothing."""
+    """The approval of a weaker policy that the evidence has; None if it has expired or was revoked, too. Raises
+    nothing."""
     try:
         found = store.record(PROPOSED, Approval) if store is not None else None
     except EvidenceError:
         return None
-    return found if found is not None and datetime.now(UTC) < found.expires else None
+    if store is None or found is None or datetime.now(UTC) >= found.expires:
+        return None
+    sweep = store.marker.identity
+    return None if revocation_problem(store, found, sweep, sweep, given_up=False) else found
 
 
 def text_for_state(before: str | None, after: Sequence[PolicyText]) -> str | None:

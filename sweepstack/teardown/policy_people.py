@@ -24,8 +24,7 @@ def missing_signatures(
 
     needs = rules.abandon_needs if given_up else 1
     found = verified_signers(approval, sweep, policy.source.signers, at=at)
-    keys = {found.valid[name]: name for name in sorted(found.valid) if name in people}
-    ours = sorted(keys.values())  # one name for each key: the same key under two names is one person
+    ours = sorted(name for name in found.valid if name in people)  # a key under two names is there once
     if len(ours) >= needs:
         return ""
     key = "abandoners" if given_up and rules.abandoners is not None else "approvers"

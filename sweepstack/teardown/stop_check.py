@@ -17,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict, may_end
@@ -129,7 +130,7 @@ def may_stop(
     *,
     now: datetime | None = None,
     full: bool,
-    given_now: bool = False,
+    given: Given = "before",
 ) -> Verdict:
     """Decides whether a box with the facts of `stop_facts` may be stopped. If nothing is at risk, no approval is
     needed; else as `may_end`."""
@@ -139,7 +140,7 @@ def may_stop(
         return Verdict(reasons=[f"whether it runs is not known: {seen.note}"])
     if seen.existence is Existence.EXISTS and risk.nothing:
         return Verdict(allowed=True, way="nothing-at-risk")
-    verdict = may_end(box, approval, seen, now=now, full=full, given_now=given_now)
+    verdict = may_end(box, approval, seen, now=now, full=full, given=given)
     if not verdict.allowed:
         verdict.reasons.append(risk.words(box.facts.kills))
     return verdict

@@ -27,9 +27,8 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.approval import Subject, judge_approval
+from sweepstack.teardown.approval import Given, Subject, judge_approval
 from sweepstack.teardown.approvals_on_record import approvals_on_record
-from sweepstack.teardown.box_facts import in_entry
 from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
 from sweepstack.volumes.records import VERB, Use, read_inventory
 from sweepstack.volumes.users import Survey, User, births_on
@@ -77,7 +76,7 @@ class VolumeContext:
             keep_until=entry.keep_until or "",
             size_gb=entry.actual_size_gb,
             where=entry.actual_region or entry.location,
-            policies=in_entry(entry.policy),
+            policies=entry.policies,
         )
         return cls(facts, entry.adapter)
 
@@ -137,13 +136,12 @@ def may_delete(
     *,
     full: bool,
     now: datetime | None = None,
-    given_now: bool = False,
+    given: Given = "before",
 ) -> VolumeVerdict:
     """Decides whether the volume may be deleted, and why not.
 
-    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. `given_now`: a person
-    gives the approval just now, and signs it after that. Never raises for damaged or absent evidence: that is a reason
-    to refuse. Reads files; costs no money.
+    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. Never raises for
+    damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
     """
     facts = volume.facts
     verdict = VolumeVerdict(users=survey.of(facts.native_id))
@@ -165,7 +163,7 @@ def may_delete(
         volume.evidence.usable,
         lambda: policies(volume),
         now=now or datetime.now(UTC),
-        given_now=given_now,
+        given=given,
     )
     verdict.reasons += [*judged.problems, *seen.alive]
     verdict.unsigned = judged.unsigned

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from sweepstack.core.records import Approval
+from sweepstack.evidence.store import EvidenceStore
 from tests.engine.commands import assert_refused, ok
 from tests.engine.harness import Stack
 
 POLICY = "waivers: refused\nmax_expiry: 1h\n"
+
+
+def _too_long(given: Approval | None) -> Approval:
+    assert given is not None
+    return given.model_copy(update={"expires": given.at + timedelta(hours=2)})
 
 
 def test_a_deleted_policy_still_binds_up_and_destroy(small_finished: Stack) -> None:
@@ -58,10 +66,18 @@ def test_an_edited_export_another_state_and_one_target_loosen_nothing(small_fini
 
         stack.edit_state(edit)
 
+    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "1h"))
     without(("Box", "Gate", "Queue"))
     given_up = stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "2h")
     assert given_up.rc == 1, str(given_up)
-    assert "no text of it is here" in given_up.text, str(given_up)
+    assert "may hold for 1h at most" in given_up.text, "the identity has the text"
+    store = EvidenceStore.open(str(stack.evidence))
+    (birth,) = store.births()
+    store.write_clearance(birth.native_id or "", _too_long(store.clearance(birth.native_id or "")))
+    store.write_birth(birth.model_copy(update={"policy": ""}))
+    assert_refused(alone := stack.destroy())
+    assert "may hold for 1h at most" in alone.text, "the identity alone has it"
+    store.write_birth(birth)
     without(("Identity",))
     refused = stack.destroy()
     assert_refused(refused)

@@ -127,8 +127,8 @@ ORPHAN = (
     _mutant(
         "approval: a revocation of a volume's end does not count",
         APPROVAL,
-        "    if not (given_up and given_now):\n",
-        '    if not (given_up and given_now) and subject.what == "box":\n',
+        '    if not (given_up and given == "now"):\n',
+        '    if not (given_up and given == "now") and subject.what == "box":\n',
         "tests/unit/cli/test_store_commands.py::"
         "test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away",
     ),
@@ -154,5 +154,71 @@ ORPHAN = (
         'return "worker" in entry',
         "tests/unit/teardown/test_other_ways.py::"
         "test_of_a_worker_too_only_its_end_may_follow_the_receipt[cell-started]",
+    ),
+    _mutant(
+        "approval: one that was revoked is cosigned",
+        APPROVAL,
+        '    if not (given_up and given == "now"):\n',
+        '    if not (given_up and given != "before"):\n',
+        "tests/unit/cli/test_approve_signed.py::test_a_revoked_abandonment_is_not_signed_again",
+        "tests/unit/cli/test_approve_signed.py::test_a_revoked_end_of_a_volume_is_not_signed_again",
+    ),
+    _mutant(
+        "approval: a revoked consent lets a weaker policy follow",
+        "sweepstack/teardown/policy_in_force.py",
+        "    return None if revocation_problem(store, found, sweep, sweep, given_up=False) else found\n",
+        "    return found\n",
+        "tests/unit/cli/test_policy.py::test_a_consent_that_waits_is_taken_back_with_all_others",
+    ),
+    _mutant(
+        "receipt: a cell may be dropped after it",
+        "sweepstack/teardown/receipt_check.py",
+        'ours = {"box-off", ',
+        'ours = {"cell-dropped", "box-off", ',
+        "tests/unit/teardown/test_other_ways.py::"
+        "test_of_a_worker_too_only_its_end_may_follow_the_receipt[cell-dropped]",
+    ),
+    _mutant(
+        "receipt: an object of equal size without a checksum is the one that was verified",
+        "sweepstack/evidence/s3/cell_store.py",
+        "known[:2] == (found.size, found.stamp)",
+        "known[0] == found.size",
+        "tests/s3/test_cells.py::test_the_same_bytes_without_a_checksum_are_read_to_be_believed",
+    ),
+    _mutant(
+        "approval: where the list of what was revoked is torn, an abandonment of before counts",
+        "sweepstack/teardown/revocation.py",
+        "one.what == ABANDONED and one.unread and one.at == approval.at",
+        "one.what == ABANDONED and one.at == approval.at",
+        "tests/unit/cli/test_given_up.py::"
+        "test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_known[writable]",
+    ),
+    _mutant(
+        "approval: one key is as many people as it has names",
+        "sweepstack/teardown/signatures.py",
+        "        elif key in valid.values():\n",
+        "        elif False:\n",
+        "tests/unit/teardown/test_policy_people.py::test_one_key_and_one_name_are_one_person",
+    ),
+    _mutant(
+        "approval: what the records have hides why the state's does not count",
+        "sweepstack/provider/resources/teardown.py",
+        "            if verdict.allowed or judgement.approval is None:\n",
+        "            if True:\n",
+        "tests/unit/provider/test_box_end.py::test_a_clearance_on_record_serves_a_state_that_lost_its_approval",
+    ),
+    _mutant(
+        "audit --end: a receipt that names a box without its launch record is not told",
+        CHECK,
+        "named = any(b.native_id == box.native_id for b in store.receipt(digest).boxes)",
+        "named = False",
+        ALONE + "test_each_missing_link_keeps_it[launch]",
+    ),
+    _mutant(
+        "read: a file that its own check wrote to is what was sealed",
+        "sweepstack/loaders/load.py",
+        "            file.check_unchanged()\n",
+        "",
+        "tests/unit/evidence/test_command.py::test_a_check_that_changes_the_file_is_found_out",
     ),
 )

@@ -38,7 +38,7 @@ POLICY = (
     ),
     Mutant(
         "policy: the birth record's digest is not asked",
-        (Patch(CHECK, "    named = sorted({birth.policy for birth in births if birth.policy})", "    named = []"),),
+        (Patch(CHECK, "    named = named_by(births)\n", "    named = {}\n"),),
         (TESTS + "test_a_birth_record_that_names_a_policy_asks_for_its_text",),
     ),
     Mutant(
@@ -46,11 +46,23 @@ POLICY = (
         (
             Patch(
                 "sweepstack/provider/resources/teardown.py",
-                "    if birth is not None and birth.policy != policy_digest(state.policy):",
-                "    if False:",
+                "    if differs or may_hold",
+                "    if False and may_hold",
             ),
         ),
-        (PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[another-entry]",),
+        (
+            PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[another-entry]",
+            PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[the-identity-alone]",
+        ),
+    ),
+    Mutant(
+        "policy: the Identity's alone is asked only where the birth record differs",
+        (
+            Patch(
+                "sweepstack/provider/resources/teardown.py", "    if differs or may_hold", "    if differs and may_hold"
+            ),
+        ),
+        (PROVIDER + "test_one_place_that_is_left_still_binds_the_delete[the-identity-alone]",),
     ),
     Mutant(
         "policy: a box that is adopted forgets the policy that it was made under",
@@ -128,8 +140,8 @@ POLICY = (
         (
             Patch(
                 "sweepstack/config/project.py",
-                "    return any(os.path.lexists(root / name) for name in (POLICY, MISNAMED_POLICY))",
-                "    return any((root / name).exists() for name in (POLICY, MISNAMED_POLICY))",
+                "    return os.path.lexists(root / POLICY) or ",
+                "    return (root / POLICY).exists() or ",
             ),
         ),
         (TESTS + "test_what_is_no_policy_is_refused_in_words_and_is_not_none[dangling-link]",),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine.state_copy import way_back
+from sweepstack.status.engine.state_copy import may_hold, way_back
 
 GOOD = json.dumps({"version": 3, "checkpoint": {"stack": "t", "latest": {}}})
 
@@ -72,3 +72,30 @@ def test_nothing_is_said_of_what_reads_or_lies_elsewhere(tmp_path: Path, file: P
 
 def test_another_project_s_file_is_not_touched(tmp_path: Path, file: Path) -> None:
     assert way_back(lambda: f"file://{tmp_path}", "t", "another") == ""
+
+
+def test_a_word_is_looked_for_without_the_engine_and_where_that_is_not_possible_it_may_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(stack: str = "t") -> bool:
+        return may_hold('"policy"', stack, "p")
+
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    assert said(), "pulumi login, or backend: in Pulumi.yaml"
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
+    assert said()
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
+    assert not said(), "no state at all"
+    folder = tmp_path / ".pulumi" / "stacks" / "p"
+    folder.mkdir(parents=True)
+    (folder / "t.json").write_text('{"clearance": "the policy"}')
+    assert not said()
+    (folder / "t.json").write_text('{"policy": "x"}')
+    assert said()
+    assert not said("another")
+    (folder.parent / "old.json").write_text('{"policy": "x"}')
+    assert said("old"), "where the engine kept it before projects had folders"
+    (folder / "packed.json.gz").write_bytes(b"")
+    assert said("packed")
+    (folder / "no-file.json").mkdir()
+    assert said("no-file")

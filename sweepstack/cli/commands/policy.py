@@ -40,6 +40,8 @@ from sweepstack.teardown.policy_in_force import (
     waiting_approval,
 )
 from sweepstack.teardown.policy_order import stricter
+from sweepstack.teardown.refusal import revoked_again
+from sweepstack.teardown.revocation import given_at, torn
 from sweepstack.teardown.signatures import signed_words, verified_signers
 
 
@@ -243,9 +245,12 @@ def _approve(
         )
     if signer is not None:
         out.line(f"signing    as {signer.name}, after your yes, with {signer.key}")
+    if torn(store):
+        words = "not approved; nothing was written: whether it was revoked could not be told afterwards"
+        raise No(words, [revoked_again(target.stack)])
     if digest is None:
         _ask(target, wanted, signer)
-    now = datetime.now(UTC).replace(microsecond=0)
+    now = given_at(store, datetime.now(UTC), [store.marker.identity])
     approval = Approval(
         actions=actions,
         waivers_digest=Approval.digest_waivers((), ()),

@@ -22,7 +22,7 @@ from sweepstack.provider.resources.teardown import Judgement, birth_of, policies
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import StackMissing
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.policy_check import births_in
+from sweepstack.teardown.policy_check import WRITTEN, births_in, named_by
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy
@@ -77,12 +77,13 @@ def without_text(evidence: Evidence, copy: str | None) -> str:
     """Why a state that is new may not take over what lives: its records name a policy that `copy` does not have. ""
     where it may, or as far as the records can't be read: the end of a box asks again."""
     births = births_in([store]) if (store := evidence.usable) is not None else []
-    named = {birth.policy for birth in births if birth.ended_at is None and birth.policy} - {policy_digest(copy)}
+    named = named_by(birth for birth in births if birth.ended_at is None)
+    named.pop(policy_digest(copy), None)
     if not named:
         return ""
     from sweepstack.teardown.policy_in_force import missing_words
 
-    return missing_words(min(named))
+    return missing_words(min(named), named[min(named)], WRITTEN)
 
 
 def box_problems(now: Bound, inputs: Mapping[str, Any], priced: bool) -> list[Failure]:
@@ -227,7 +228,7 @@ def is_stray(op: Operation, box: BoxContext, entry: str | None) -> bool:
     from sweepstack.teardown.policy_in_force import RECORDS, binding
 
     try:
-        found = binding(policies_of_state(op), [birth.policy], op.session.project_root)
+        found = binding(policies_of_state(op), named_by([birth]), op.session.project_root)
     except SweepstackError:
         return False
     return any(one.where == RECORDS for one in found)

@@ -29,6 +29,7 @@ from sweepstack.platforms.registry import volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
+from sweepstack.status.engine.state_copy import may_hold
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts, in_entry
@@ -145,8 +146,9 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
     """Returns the judgement if it allows the end; else raises TeardownRefused with all that a person needs. Closes the
     records of a box that is gone already."""
     box = box.about(replace(box.facts, urn=op.urn))  # a signature is for the stack by its name
-    birth = birth_of(box)
-    if birth is not None and birth.policy != policy_digest(state.policy):  # a queue keeps the one that it was made with
+    birth = birth_of(box)  # a queue keeps the policy that it was made with
+    differs = birth is not None and birth.policy != policy_digest(state.policy)
+    if differs or may_hold('"policy"', op.stack, op.project):
         box = box.about(replace(box.facts, policies=policies_of_state(op)))
     judgement = by_records(judge(box, state, state.approval, full=True), full=True)
     if not judgement.verdict.allowed:
@@ -170,11 +172,11 @@ def policy_digest(entry: str | None) -> str:
 
 
 def policies_of_state(op: Operation) -> tuple[str, ...]:
-    """The policies of the stack's state: any one entry that has it is enough. Asks the engine. Raises
-    SweepstackError."""
-    state = read_state(op.stack, op.session.project_root)
-    entries = (*state.identities, *state.boxes, *state.gates, *state.volumes)
-    return tuple(dict.fromkeys(entry.policy for entry in entries if entry.policy is not None))
+    """The policies of the stack's state: any one entry that has it is enough. Asks the engine, once in some seconds for
+    all that ends together. Raises SweepstackError."""
+    asked: SingleFlight[tuple[str, ...]]
+    asked = op.session.shared.setdefault("policies of the state", SingleFlight())
+    return asked.get(lambda: read_state(op.stack, op.session.project_root).policies, max_age=COSTS_SECONDS)
 
 
 def _locked_beside(box: BoxContext) -> list[str]:

@@ -30,7 +30,7 @@ from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.status.engine.scheduler import Scheduler, Seen
 from sweepstack.status.engine.state_copy import way_back
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts, in_entry
+from sweepstack.teardown.box_facts import BoxFacts
 
 STOP = "stop"
 _TOKEN = "sweepstack:index:"
@@ -46,6 +46,8 @@ class _Entry(Seen):
 
     urn: str
     policy: str | None = None
+    policies: tuple[str, ...] = ()
+    """Those of all entries of the state: any one that has it is enough."""
     to_delete: bool = False
     """A replacement took its place, and its own delete did not go through yet: it still bills."""
 
@@ -167,7 +169,7 @@ class BoxEntry(_WithApproval):
             created_at=self.created_at,
             urn=self.urn,
             moves=self.teardown.moves,
-            policies=in_entry(self.policy),
+            policies=self.policies,
         )
 
 
@@ -246,6 +248,8 @@ class StackState:
     gates: tuple[GateEntry, ...] = ()
     pending: tuple[Pending, ...] = ()
     problems: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    """The policies that its entries have, as text, each once; a queue's is only what it was made with."""
     missing: tuple[str, ...] = ()
     """Names of resources that others refer to and that are not there: the engine runs no command with such a state."""
 
@@ -275,6 +279,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
     deployment = export.get("deployment") or {}
     resources = deployment.get("resources") or []
     problems: list[str] = []
+    policies = _policies(resources)
 
     def entries(kind: str, model: type[EntryT]) -> tuple[EntryT, ...]:
         found = []
@@ -283,7 +288,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
                 continue
             urn = str(resource.get("urn", ""))
             known = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
-            known |= {"urn": urn, "to_delete": bool(resource.get("delete", False))}
+            known |= {"urn": urn, "to_delete": bool(resource.get("delete", False)), "policies": policies}
             if why := schema.newer(known.get(schema.KEY)):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             try:
@@ -310,8 +315,18 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             for operation in deployment.get("pending_operations") or []
         ),
         problems=tuple(problems),
+        policies=policies,
         missing=_missing(resources),
     )
+
+
+def _policies(resources: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Also of entries that can't be read otherwise."""
+    ours = {_TOKEN + kind for kind in ("Identity", "Box", "Gate", "Volume")}
+    known = (
+        {**(one.get("inputs") or {}), **(one.get("outputs") or {})} for one in resources if one.get("type") in ours
+    )
+    return tuple(dict.fromkeys(one["policy"] for one in known if isinstance(one.get("policy"), str)))
 
 
 def _missing(resources: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Finds the newest copy of a damaged state file that can still be read."""
+"""Looks at the file of the engine's state: for a good copy of a damaged one, and for a word in it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,34 @@ def way_back(backend: Callable[[], str], stack: str, project: str) -> str:
         url = backend()
     except SweepstackError:
         return ""
-    if not url.startswith("file://"):
-        return ""
-    root = Path(url.removeprefix("file://")).expanduser() / _FOLDER
-    for file in (root / "stacks" / project / f"{stack}.json", root / "stacks" / f"{stack}.json"):
-        if file.exists() and not _reads(file):
+    root = _folder(url)
+    for file in _files(root, stack, project) if root is not None else ():
+        if root is not None and file.exists() and not _reads(file):
             return f". Next: {_command(file, root, stack)}"
     return ""
+
+
+def may_hold(word: str, stack: str, project: str) -> bool:
+    """Whether the state may hold `word`, without the engine: True where the environment names no folder as backend, or
+    where the file can't be read."""
+    root = _folder(os.environ.get("PULUMI_BACKEND_URL", ""))
+    if root is None:
+        return True
+    try:
+        files = _files(root, stack, project)
+        packed = any(file.with_suffix(".json.gz").exists() for file in files)
+        return packed or any(word.encode() in file.read_bytes() for file in files if file.exists())
+    except OSError:
+        return True
+
+
+def _folder(url: str) -> Path | None:
+    """The engine's folder in a backend that is one."""
+    return Path(url.removeprefix("file://")).expanduser() / _FOLDER if url.startswith("file://") else None
+
+
+def _files(root: Path, stack: str, project: str) -> tuple[Path, Path]:
+    return root / "stacks" / project / f"{stack}.json", root / "stacks" / f"{stack}.json"
 
 
 def _command(file: Path, root: Path, stack: str) -> str:

@@ -240,6 +240,16 @@ def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> 
     assert "revoked" in untouched(world, *by(keys, "bob", "--cosign"), types="box-0")
 
 
+def test_a_revoked_end_of_a_volume_is_not_signed_again(world: World, keys: Path) -> None:
+    keep, file = Keep(world), Target.find("keep").file
+    assert keep.run("approve", "--abandon", "abl", "--reason", "x", *by(keys, "ann"), types="abl").code == 0
+    written = file.path.read_bytes()
+    assert keep.run("approve", "--revoke").code == 0
+    file.path.write_bytes(written)
+    refused = keep.run("approve", *by(keys, "bob", "--cosign"), types="abl")
+    assert (refused.code, "revoked" in refused.err, file.path.read_bytes()) == (1, True, written)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -601,3 +601,14 @@ def test_a_state_that_can_t_be_read_keeps_every_box_but_one_that_is_given_up(wor
     assert audit_end(world, box, *ABANDON).code == 0
     (kept,) = decisions()
     assert "not every state could be read" in kept.found
+
+
+def test_outside_of_a_project_nothing_ends(world: World) -> None:
+    """Its policy could not be asked."""
+    box = world.add("box-0")
+    outside = world.folder / "outside"
+    outside.mkdir()
+    world.monkeypatch.chdir(outside)
+    refused = audit_end(world, box, *ABANDON)
+    assert (refused.code, "run this inside a sweepstack project" in " ".join(refused.err.split())) == (2, True), refused
+    assert box.native_id in {one.native_id for one in world.platform.list_tagged("")}

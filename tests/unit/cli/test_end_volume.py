@@ -373,7 +373,9 @@ def test_a_volume_whose_records_name_a_policy_keeps_to_its_text(world: World) ->
         world.store.write_birth(birth.model_copy(update={"policy": TWO.digest, "mounts": mounts}))
     refused = end(world, *ABANDON)
     assert refused.code == 1, refused
-    assert f"the records name the policy {TWO.short}, and no text of it is here" in " ".join(refused.err.split())
+    assert f"-g1.json of the evidence names the policy {TWO.short}, and no text of it is here" in " ".join(
+        refused.err.split()
+    )
     assert is_there(world)
     under_policy(world, TWO)
     assert "the signature of 2 of ana, ben" in " ".join(end(world, *ABANDON).err.split())
@@ -387,5 +389,7 @@ def test_a_volume_of_another_stack_keeps_to_the_policy_of_the_sweep_that_mounted
         world.store.write_birth(birth.model_copy(update={"policy": TWO.digest, "mounts": {"/durable": other}}))
     refused = world.run("audit", "--end", f"local:{other}", "--yes", other, *ABANDON, stack=None, fresh=False)
     assert refused.code == 1, refused
-    assert f"the records name the policy {TWO.short}, and no text of it is here" in " ".join(refused.err.split())
+    assert f"-g1.json of the evidence names the policy {TWO.short}, and no text of it is here" in " ".join(
+        refused.err.split()
+    )
     assert world.platform.get_volume(other) is not None

@@ -79,6 +79,33 @@ def test_a_weaker_policy_is_approved_at_a_terminal_for_one_change(world: World) 
     assert world.run("policy").code == 1, "another change was not approved"
 
 
+def test_a_consent_that_waits_is_taken_back_with_all_others(world: World) -> None:
+    world.add()
+    accepted(world, STRICT)
+    digest = file(world, WEAK)
+
+    def counts() -> bool:
+        return not change(Path(world.root), [world.policy], world.store, IDENTITY).refused
+
+    assert world.run("policy", "approve", "--policy", digest).code == 0
+    assert counts()
+    assert world.run("approve", "--revoke").code == 0
+    assert not counts()
+    list_of_them = world.evidence / "records" / "revoked.json"
+    list_of_them.unlink()
+    assert not counts(), "the evidence was put back to an earlier day, and this computer knows"
+    assert world.run("policy").code == 1
+    assert world.run("policy", "approve", "--policy", digest).code == 0
+    assert counts(), "given since then, in the same second, too"
+    list_of_them.write_bytes(b"{")
+    assert not counts()
+    refused = world.run("policy", "approve", "--policy", digest, "--json")
+    assert (refused.code, "approve --stack" in refused.json["next"][0], "--revoke" in refused.json["next"][0]) == (
+        *(1, True),
+        True,
+    )
+
+
 def test_without_a_terminal_it_takes_the_whole_digest(world: World) -> None:
     world.add()
     accepted(world, STRICT)

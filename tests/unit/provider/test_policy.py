@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +20,20 @@ from sweepstack.provider.resources import stop, teardown
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems
 from sweepstack.provider.resources.teardown import Judgement
-from sweepstack.status.engine.state import IdentityEntry, StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, in_state
-from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, VOLUME, Sweep, abandonment, approval_for, approved
+from tests.unit.provider.support import (
+    BOX,
+    GATE,
+    IDENTITY,
+    QUEUE,
+    STACK,
+    VOLUME,
+    Sweep,
+    abandonment,
+    approval_for,
+    approved,
+)
 
 RULES: dict[str, tuple[str, dict[str, Any], str]] = {
     "max_price_per_hour": (
@@ -190,7 +204,7 @@ def test_a_box_of_before_gets_the_policy_with_the_next_up(sweep: Sweep) -> None:
     assert sweep.listed() == [box.native_id]
 
 
-@pytest.mark.parametrize("left", ["its-entry", "the-file", "another-entry"])
+@pytest.mark.parametrize("left", ["its-entry", "the-file", "another-entry", "the-identity-alone"])
 def test_one_place_that_is_left_still_binds_the_delete(
     sweep: Sweep, left: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,9 +214,15 @@ def test_one_place_that_is_left_still_binds_the_delete(
     held = box.policy
     if left != "the-file":
         policy(sweep, None)
-    known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence}
-    there = IdentityEntry(urn="u", project="p", stack="s", policy=held if left == "another-entry" else None, **known)
-    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
+    there = StackState("s", policies=(held,) if left in ("another-entry", "the-identity-alone") and held else ())
+    if left == "the-identity-alone":  # the birth record was edited, too
+        sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"policy": ""}))
+        file = (
+            Path(os.environ["PULUMI_BACKEND_URL"].removeprefix("file://")) / ".pulumi/stacks/project" / f"{STACK}.json"
+        )
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [{"outputs": {"policy": held}}]}}}))
+    monkeypatch.setattr(teardown, "read_state", lambda *about: there)
     given = approved(box, approval_for(box, abandon=(abandonment(box),)))
     if left != "its-entry":
         given = given.model_copy(update={"policy": None})
@@ -256,9 +276,7 @@ def test_a_policy_that_was_written_into_the_birth_record_locks_no_box_for_good(
     assert birth is not None
     planted = PolicyText(text="max_expiry: 1s\n")
     sweep.store.write_birth(birth.model_copy(update={"policy": planted.digest}))
-    known = {"identity": sweep.identity.identity, "evidence": sweep.identity.evidence}
-    there = IdentityEntry(urn="u", project="p", stack="s", policy=written(planted), **known)
-    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", policies=(written(planted),)))
     up(sweep, box)
     assert sweep.store.births()[0].policy == planted.digest, "it is no stray one"
     monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s"))
@@ -290,6 +308,21 @@ def test_a_new_state_takes_nothing_over_without_the_policy_that_the_records_name
     assert [birth.policy for birth in sweep.store.births()] == [PolicyText(text="max_expiry: 1h\n").digest]
 
 
+def test_a_policy_that_was_planted_stops_a_new_state_until_its_record_is_put_back(sweep: Sweep) -> None:
+    """Who writes the evidence could write any digest there. No command takes one out: that would lose a policy, too.
+    The file is named, which a backup has, and the console, after which the record is closed."""
+    box = sweep.box()
+    (birth,) = sweep.store.births()
+    sweep.store.write_birth(birth.model_copy(update={"policy": PolicyText(text="max_expiry: 1s\n").digest}))
+    (refused,) = IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures
+    assert "records/births/box-0-g1.json of the evidence names the policy" in refused.reason
+    assert "put that record back from a backup of the evidence" in refused.reason
+    assert "end the box in its platform's console, then sweepctl confirm-gone BOX" in refused.reason
+    sweep.store.write_birth(birth)
+    assert IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures == []
+    assert BOX.create(sweep.op(), sweep.box_inputs())[1].native_id == box.native_id
+
+
 def test_a_box_that_is_adopted_keeps_the_policy_that_it_was_made_under(sweep: Sweep) -> None:
     """`--target` leaves the Identity out, and with it the question above."""
     policy(sweep, "max_expiry: 1h\n")
@@ -311,8 +344,7 @@ def test_a_new_box_beside_others_keeps_to_the_policy_of_the_state(
     assert "allows the platforms other" in BOX.check(new, None, sweep.box_inputs()).failures[0].reason
     alone = sweep.op()
     del alone.session.shared[IDENTITY_SEEN]
-    there = IdentityEntry(urn="u", project="p", stack="s", policy=held, identity="i", evidence="e")
-    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", there, (there,)))
+    monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", policies=(held,)))
     with pytest.raises(SweepstackError, match="allows the platforms other"):
         BOX.create(alone, sweep.box_inputs())
     assert sweep.listed() == []

@@ -238,8 +238,8 @@ def test_an_entry_without_its_policy_ends_by_that_of_the_other_entries(keeper: K
     """An export was edited, and the file is not here."""
     there = keeper.states["keep"].identity
     assert there is not None
-    there = there.model_copy(update={"policy": written(PolicyText(text="max_expiry: 1s\n"))})
-    keeper.states["keep"] = StackState("keep", there, (there,))
+    held = written(PolicyText(text="max_expiry: 1s\n"))
+    keeper.states["keep"] = StackState("keep", there, (there,), policies=(held,))
     given_up = Abandonment(box="abl", native_id=keeper.volume.native_id, reason="not needed", verb="destroy")
     with pytest.raises(TeardownRefused, match="may hold for 1s at most"):
         keeper.delete(keeper.approve(abandon=(given_up,)))

@@ -144,6 +144,7 @@ def test_each_missing_link_keeps_it(situation: Situation, lacking: str) -> None:
     verdict = asked(box, on_it, *stores)
     assert not verdict.allowed
     assert FIRST in verdict.unsafe
+    assert (lacking == "launch") == ("names it, and not its launch record" in "; ".join(verdict.reasons))
     assert asked(box, on_it, *stores, reason="x").way == "abandoned"
 
 

@@ -304,10 +304,12 @@ def test_a_chain_beside_that_of_the_file_asks_no_person(project: Path, situation
     [
         (lambda path: path.symlink_to("/not/mounted/policy.yaml"), "a link to /not/mounted/policy.yaml, which is not"),
         (lambda path: path.with_suffix(".yml").write_text("waivers: refused\n"), "policy.yml is not read"),
+        (lambda path: path.with_name("Policy.yaml").write_text("waivers: refused\n"), "Policy.yaml is not read"),
+        (lambda path: path.with_name("POLICY.YML").write_text("waivers: refused\n"), "POLICY.YML is not read"),
         (lambda path: os.mkfifo(path), "it is a pipe"),
         (lambda path: path.mkdir(), "Is a directory"),
     ],
-    ids=["dangling-link", "another-name", "pipe", "folder"],
+    ids=["dangling-link", "another-name", "another-case", "both", "pipe", "folder"],
 )
 @pytest.mark.timeout(60)
 def test_what_is_no_policy_is_refused_in_words_and_is_not_none(
@@ -409,7 +411,9 @@ def test_a_birth_record_that_names_a_policy_asks_for_its_text(situation: Situati
     situation.store.write_birth(birth.model_copy(update={"policy": named.digest}))
     verdict = situation.ask()
     assert not verdict.allowed
-    assert f"the records name the policy {named.short}, and no text of it is here" in verdict.reasons[0]
+    said = f"records/births/box-0-g1.json of the evidence names the policy {named.short}, and no text of it is here"
+    assert said in verdict.reasons[0]
+    assert (situation.evidence / "records/births/box-0-g1.json").is_file()
     assert "git log -- policy.yaml" in verdict.reasons[0]
     situation.approve(receipt=None, abandon=(abandonment(),))
     assert not situation.ask().allowed, "an abandonment, too"

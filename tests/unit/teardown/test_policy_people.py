@@ -158,7 +158,7 @@ def test_the_person_who_gives_it_now_signs_it_afterwards(two: Situation, keys: K
     context = BoxContext(two.facts, "local")
 
     def now(context: BoxContext) -> tuple[bool, tuple[str, ...]]:
-        verdict = may_end(context, two.approval, two.seen(), now=NOW, full=False, given_now=True)
+        verdict = may_end(context, two.approval, two.seen(), now=NOW, full=False, given="now")
         return verdict.allowed, verdict.unsigned
 
     asked = f"the policy asks for the signature of one of ana, ben, eve for the approval ({place(signers)} line 1)"
@@ -175,7 +175,7 @@ def test_a_stop_needs_the_same_people(two: Situation, keys: Keys) -> None:
     two.approve(actions=(action(verb=STOP),), receipt=None, abandon=(abandonment().model_copy(update={"verb": STOP}),))
     box = BoxContext(stop_facts(two.facts, ("scratch", "data"), ("durable",)), "local")
     risk = AtRisk(home=True)
-    given = may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False, given_now=True)
+    given = may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False, given="now")
     assert (given.allowed, len(given.unsigned)) == (True, 1)
     assert not may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False).allowed
     sign(two, keys, "ana ben")

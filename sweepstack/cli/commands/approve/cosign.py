@@ -23,7 +23,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.status.snapshot import Snapshot
-from sweepstack.teardown.revocation import approval_digest, revocation_problem
+from sweepstack.teardown.revocation import approval_digest
 from sweepstack.teardown.signatures import signed_words, verified_signers
 from sweepstack.teardown.stop_check import AtRisk
 from sweepstack.volumes.end_check import VolumeContext
@@ -45,10 +45,6 @@ def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -
     show(plan, snapshot, target, out)
     _show_approval(approval, sweep_of_boxes(target, plan, store), signer, out)
     refused = [f"box {one.box.name}: {'; '.join(why.reasons)}" for one, why in plan.asked if not why.allowed]
-    # The check above takes an abandonment for one that is given now; this one was given before.
-    for one in plan.abandoned:
-        if problem := revocation_problem(store, approval, one.box.native_id, one.box.identity, given_up=True):
-            refused.append(f"box {one.box.name}: {problem}")
     if refused:
         raise _refusal(target, refused)
     names = [one.box.name for one, _ in plan.asked]
@@ -69,7 +65,7 @@ def cosign_store(target: Target, signer: Signer, digest: str | None, out: Out) -
         raise No("no volume that this approval names is in the state: there is nothing to sign")
     with Progress("reading from every stack which sweeps mounted them"):
         found = survey(target.root, sources.store, [one.facts.native_id for one in volumes], but=target.stack)
-    asked = [ask_check(volume, approval, found) for volume in volumes]
+    asked = [ask_check(volume, approval, found, "cosigned") for volume in volumes]
     asked = [one for one in asked if one.verdict.way != "gone"]
     if not asked:
         raise No("every volume that this approval names is gone already: there is nothing to sign")
@@ -135,7 +131,7 @@ def _plan(target: Target, approval: Approval, snapshot: Snapshot, store: Evidenc
             [f"sweepctl status --stack {target.stack}"],
         )
     risks: dict[str, AtRisk] = {}
-    asked = [(one, verdict_of(one, approval, verbs[one.box.native_id], risks)) for one in there]
+    asked = [(one, verdict_of(one, approval, verbs[one.box.native_id], risks, "cosigned")) for one in there]
     lost = {name: words for one in there for name, words in dying(store, [one], verbs[one.box.native_id]).items()}
     return Plan(approval, asked, [], [one.box.name for one in boxes if one.gone], risks, lost)
 

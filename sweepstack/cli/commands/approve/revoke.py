@@ -127,9 +127,10 @@ def _named(records: _Records) -> dict[str, Decision]:
             )
 
     if records.store is not None:
+        place = records.store.marker.identity, records.store.objects.uri
+        add(place[0], "", "", "", *place)  # what may follow the sweep's policy
         with contextlib.suppress(EvidenceError):
             for birth in records.store.readable("births", Birth)[0]:
-                place = records.store.marker.identity, records.store.objects.uri
                 add(
                     birth.native_id if birth.ended_at is None else None,
                     birth.box,

@@ -28,6 +28,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.teardown.approval import Given
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import revoked_again
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
@@ -182,9 +183,9 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
     )
 
 
-def ask_check(volume: VolumeContext, approval: Approval, found: Survey) -> Asked:
+def ask_check(volume: VolumeContext, approval: Approval, found: Survey, given: Given = "now") -> Asked:
     seen, _ = observe_volume(volume, found.of(volume.facts.native_id))
-    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False, given_now=True))
+    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False, given=given))
 
 
 def show_volumes(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:

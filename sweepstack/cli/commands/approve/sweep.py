@@ -37,6 +37,7 @@ from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.policy_check import binds, longest
@@ -171,12 +172,14 @@ def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:
     ]
 
 
-def verdict_of(box_snapshot: BoxSnapshot, approval: Approval | None, verb: str, risks: dict[str, AtRisk]) -> Verdict:
+def verdict_of(
+    box_snapshot: BoxSnapshot, approval: Approval | None, verb: str, risks: dict[str, AtRisk], given: Given = "now"
+) -> Verdict:
     """The answer of the verb's own check for the box and this approval."""
     box = box_snapshot.box.context(verb)
     if verb != STOP:
-        return may_end(box, approval, box_snapshot.seen, full=False, given_now=True)
-    pause = judge_stop(box, box_snapshot.box.teardown.paths, approval, full=False, given_now=True)
+        return may_end(box, approval, box_snapshot.seen, full=False, given=given)
+    pause = judge_stop(box, box_snapshot.box.teardown.paths, approval, full=False, given=given)
     risks[box_snapshot.box.name] = pause.risk
     return pause.verdict
 
