@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sweepstack.billing.budget import price_text
+from sweepstack.onbox.common.units import spell_rate
 
 ALARM_HOURS = 24.0
 """A balance that lasts no longer is an alarm, whatever the sweep needs: money takes a while to arrive."""
@@ -47,13 +47,15 @@ class Left:
 @dataclass(frozen=True)
 class Runway:
     """How long a balance lasts at `per_hour`, all that bills on the account. `needed`: hours until the sweep's last
-    cell is through; None where that is not known. `bills`: whether a box of the sweep is there that would end."""
+    cell is through; None where that is not known. `bills`: whether a box of the sweep is there that would end;
+    `unpriced`: whether one bills there at a price that is not known, so that `per_hour` is a lower bound."""
 
     left: Left
     per_hour: float
     now: datetime
     needed: float | None = None
     bills: bool = True
+    unpriced: bool = False
 
     @property
     def hours(self) -> float | None:
@@ -81,10 +83,14 @@ class Runway:
         own = f" ({self.left.said})" if self.left.said else ""
         usd = f"${self.left.usd or 0.0:.2f}{own} left at {self.left.platform}"
         if self.hours is None:
-            return f"{usd}, and nothing bills there that is known"
+            return (
+                f"{usd}, and "
+                + ("what bills there has no price" if self.unpriced else "nothing bills there")
+                + " that is known"
+            )
         until = f" (until {self.at:%Y-%m-%d %H:%M} UTC)" if self.at is not None else ""
-        at_least = "at least " if self.left.per_hour is None else ""
-        return f"{usd} lasts {self.hours:.1f} h{until} at {at_least}{price_text(self.per_hour)}/h"
+        at_least = "at least " if self.left.per_hour is None or self.unpriced else ""
+        return f"{usd} lasts {self.hours:.1f} h{until} at {at_least}${spell_rate(self.per_hour)}/h"
 
     def text(self) -> str:
         """The line of a screen; it begins with `balance`."""
@@ -133,7 +139,7 @@ def refusal(runway: Runway, boxes: Sequence[str], added: float, *, stack: str) -
         return ""
     known = f"{runway.needed:.1f} h until the last cell, " if runway.needed is not None else "nothing measured yet, "
     before = max(runway.per_hour - added, 0.0)
-    already = f" ({price_text(before)}/h of it bills there already)" if before > 1e-6 else ""
+    already = f" (${spell_rate(before)}/h of it bills there already)" if before > 1e-6 else ""
     platform, names = runway.left.platform, ", ".join(boxes)
     usd = needs * runway.per_hour - max(runway.left.usd or 0.0, 0.0)
     rows = (

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from pydantic import Field, model_validator
 
-from sweepstack.billing.ledger import Bill, Spent
+from sweepstack.billing.ledger import Spent, without_price
 from sweepstack.core.records import Record
+from sweepstack.onbox.common.units import spell_rate
 
 NOTIFY = (0.8, 1.0)
 BUDGET = "budget.json"
@@ -48,13 +49,14 @@ class Budget(Record):
 class Use:
     """How much of a budget is used. `fraction`: of usd or of hours, whichever is further; 1.0 is all of it.
 
-    `unknown`: what was spent and has no figure; then the rest are lower bounds.
+    `unknown`: what was spent and has no figure; then the rest are lower bounds. `unpriced`: spans among it.
     """
 
     budget: Budget
     usd: float
     hours: float
     unknown: tuple[str, ...] = ()
+    unpriced: int = 0
 
     @property
     def fraction(self) -> float:
@@ -71,7 +73,8 @@ class Use:
 
     def text(self) -> str:
         """`$61.20 of $60.00, 32.4 of 30 box-hours (108 %)`."""
-        parts = [] if self.budget.usd is None else [f"${self.usd:.2f} of ${self.budget.usd:.2f}"]
+        lacks = without_price(self.unpriced)
+        parts = [] if self.budget.usd is None else [f"${self.usd:.2f} of ${self.budget.usd:.2f}{lacks}"]
         parts += [] if self.budget.hours is None else [f"{self.hours:.1f} of {self.budget.hours:g} box-hours"]
         bound = "at least " if self.unknown else ""
         return f"{bound}{', '.join(parts)} ({self.fraction:.0%})".replace("%)", " %)")
@@ -79,25 +82,22 @@ class Use:
 
 def use_of(budget: Budget, spent: Spent, price_where_unknown: float | None = None) -> Use:
     """What of the budget is used. `price_where_unknown`: USD per hour for hours without a price on record."""
-    usd, unknown = 0.0, list(spent.problems)
+    usd, unpriced, unknown = 0.0, 0, list(spent.problems)
     for bill in spent.bills:
-        cost = _cost(bill, spent, price_where_unknown)
-        usd += cost or 0.0
-        if cost is None and not bill.problem:
+        usd += bill.usd(spent.at) or 0.0
+        if price_where_unknown is not None:
+            blank = [span for span in bill.spans if span.price_per_hour is None]
+            usd += sum(span.hours(spent.at) for span in blank) * price_where_unknown
+        elif bill.unpriced and not bill.problem:
+            unpriced += bill.unpriced
+            unknown.append(f"box {bill.box} ({bill.native_id}){without_price(bill.unpriced).replace(', plus', ' has')}")
+        if not bill.spans and not bill.problem:
             unknown.append(f"box {bill.box} ({bill.native_id}) has no price on record")
     if budget.usd is None:
         unknown = list(spent.problems)
     # A bill that a damaged entry belongs to is counted by its birth record, in full: that is a figure.
     counted = {bill.problem for bill in spent.bills if bill.problem and bill.spans}
-    return Use(budget, usd, spent.hours, tuple(why for why in unknown if why not in counted))
-
-
-def _cost(bill: Bill, spent: Spent, price: float | None) -> float | None:
-    costs = []
-    for span in bill.spans:
-        cost = span.usd(spent.at)
-        costs.append(span.hours(spent.at) * price if cost is None and price is not None else cost)
-    return None if not costs or None in costs else sum(cost for cost in costs if cost is not None)
+    return Use(budget, usd, spent.hours, tuple(why for why in unknown if why not in counted), unpriced)
 
 
 def renting_refused(budget: Budget, spent: Spent, *, box: str, price_per_hour: float | None, stack: str) -> str:
@@ -108,7 +108,7 @@ def renting_refused(budget: Budget, spent: Spent, *, box: str, price_per_hour: f
     use = use_of(budget, spent, price_per_hour)
     if not use.over and not use.unknown:
         return ""
-    goes_on = f"; ${spent.per_hour:.2f}/h goes on" if spent.per_hour else ""
+    goes_on = f"; ${spell_rate(spent.per_hour)}/h goes on" if spent.per_hour else ""
     if use.over:
         head = f"box {box} is not rented: the budget is used up: {use.text()}{goes_on}."
     else:
@@ -138,18 +138,13 @@ def arithmetic(spent: Spent) -> list[str]:
     for bill in spent.bills:
         for span in bill.spans:
             hours, usd = span.hours(spent.at), span.usd(spent.at)
-            price = "no price" if span.price_per_hour is None else price_text(span.price_per_hour)
+            price = "no price" if span.price_per_hour is None else f"${spell_rate(span.price_per_hour)}"
             stopped = " stopped" if span.phase == "stopped" else ""
             lines.append((usd or 0.0, f"{bill.box}  {hours:.2f} h{stopped} x {price} = {_usd(usd)}"))
     lines.sort(key=lambda line: -line[0])
     shown = [text for _, text in lines[:_LISTED]]
     rest = lines[_LISTED:]
     return shown + ([f"… and {len(rest)} more: ${sum(usd for usd, _ in rest):.2f}"] if rest else [])
-
-
-def price_text(usd: float) -> str:
-    """A price in USD: cents, or as many digits as a small one needs."""
-    return f"${usd:.2f}" if usd == 0 or usd >= 0.1 else f"${usd:.2g}"
 
 
 def _usd(value: float | None) -> str:

@@ -18,7 +18,8 @@ class Running:
     """One rented thing: USD per hour, when its bill began and ended (None: it still runs), and whether it works.
 
     `idle` is None where unknown. `gone` without `until`: it ended at a time that is not on record. `known`: USD so
-    far by the ledger, which knows of stops and changed prices; None where it has no figure.
+    far by the ledger, which knows of stops and changed prices; None where it has no figure. `unpriced`: the spans
+    that are not in it, since their price is not known.
     """
 
     price_per_hour: float | None
@@ -27,6 +28,7 @@ class Running:
     gone: bool = False
     idle: bool | None = None
     known: float | None = None
+    unpriced: int = 0
 
     def so_far(self, now: datetime) -> float | None:
         """USD until now, or until its end; None where price, beginning or end are unknown."""
@@ -42,8 +44,9 @@ class Running:
 class Meter:
     """USD: per hour now, in all so far, and of the hourly rate the part that buys no training right now.
 
-    `incomplete`: something has no price or no dates on record, so the figures are lower bounds. `projected`: in all
-    when the last cell is through, by what was measured; None: nothing to go by.
+    `incomplete`: something has no price or no dates on record, so the figures are lower bounds; `unpriced`: so many
+    spans of the ledger have no price. `projected`: in all when the last cell is through, by what was measured; None:
+    nothing to go by.
     """
 
     per_hour: float
@@ -51,13 +54,15 @@ class Meter:
     idle: float
     incomplete: bool = False
     projected: float | None = None
+    unpriced: int = 0
 
 
 @dataclass(frozen=True)
 class BoxCosts:
     """What a refusal says of money. USD: of this box per hour now and so far, and of the whole sweep per hour.
 
-    `budget`: how much of it is used, in words. `kept`: what survives, tier → USD a month, where a price is known.
+    `unpriced`: the spans of this box that `so_far` lacks, since their price is not known. `budget`: how much of it is
+    used, in words. `kept`: what survives, tier → USD a month, where a price is known.
     """
 
     per_hour: float | None
@@ -65,6 +70,7 @@ class BoxCosts:
     sweep_per_hour: float
     budget: str = ""
     kept: Mapping[str, float] = field(default_factory=dict)
+    unpriced: int = 0
 
 
 def box_costs(
@@ -84,20 +90,22 @@ def box_costs(
         sweep_per_hour=spent.per_hour,
         budget=use_of(budget, spent).text() if budget is not None else "",
         kept={tier: price * kept_bytes / 1e9 for tier, price in (per_gb_month or {}).items() if kept_bytes},
+        unpriced=bill.unpriced,
     )
 
 
 def meter(things: Iterable[Running], now: datetime) -> Meter:
     """The sum over everything that was ever rented for a sweep."""
     per_hour = so_far = idle = 0.0
-    incomplete = False
+    incomplete, unpriced = False, 0
     for thing in things:
         cost = thing.so_far(now)
-        incomplete |= cost is None
+        incomplete |= cost is None or thing.unpriced > 0
+        unpriced += thing.unpriced
         so_far += cost or 0.0
         if thing.gone or thing.until is not None or thing.price_per_hour is None:
             continue
         per_hour += thing.price_per_hour
         if thing.idle:
             idle += thing.price_per_hour
-    return Meter(per_hour, so_far, idle, incomplete)
+    return Meter(per_hour, so_far, idle, incomplete, unpriced=unpriced)

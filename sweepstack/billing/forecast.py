@@ -13,6 +13,7 @@ from sweepstack.billing.budget import Budget, Use
 from sweepstack.billing.ledger import HOUR
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Record
+from sweepstack.onbox.common.units import spell_rate
 
 
 class Outlook(Record):
@@ -124,7 +125,7 @@ def _boxes(number: int) -> str:
 
 
 def _rate(per_hour: float | None) -> str:
-    return "" if per_hour is None else f" at ${per_hour:.2f}/h"
+    return "" if per_hour is None else f" at ${spell_rate(per_hour)}/h"
 
 
 def sealed_bytes(journals: Iterable[Journal]) -> int:

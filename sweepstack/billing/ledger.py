@@ -72,10 +72,20 @@ class Bill:
         """Hours in `phase`, or in all."""
         return sum(span.hours(now) for span in self.spans if phase in (None, span.phase))
 
+    @property
+    def unpriced(self) -> int:
+        """The number of spans whose price is not known."""
+        return sum(span.price_per_hour is None for span in self.spans)
+
+    @property
+    def whole(self) -> bool:
+        """Whether `usd` is all that it cost; else that is a lower bound, or None."""
+        return bool(self.spans) and not self.unpriced
+
     def usd(self, now: datetime) -> float | None:
-        """What it cost so far; None where the price of a span is not known, or nothing is."""
-        costs = [span.usd(now) for span in self.spans]
-        return None if not costs or None in costs else sum(cost for cost in costs if cost is not None)
+        """What it cost so far, as far as prices are known; None where no price is."""
+        costs = [cost for span in self.spans if (cost := span.usd(now)) is not None]
+        return sum(costs) if costs else None
 
     @property
     def per_hour(self) -> float | None:
@@ -111,8 +121,14 @@ class Spent:
 
     @property
     def complete(self) -> bool:
-        """Whether every bill has a price, a beginning and, if it ended, an end."""
-        return not self.problems and all(bill.usd(self.at) is not None for bill in self.bills)
+        """Whether every bill has its prices, a beginning and, if it ended, an end."""
+        return not self.problems and all(bill.whole for bill in self.bills)
+
+    @property
+    def text(self) -> str:
+        """`$3.20`; or `at least $3.20, plus a span without a price`."""
+        unpriced = sum(bill.unpriced for bill in self.bills)
+        return f"{'' if self.complete else 'at least '}${self.usd:.2f}{without_price(unpriced)}"
 
     def of(self, native_id: str) -> Bill | None:
         """The bill of one native id."""
@@ -122,6 +138,13 @@ class Spent:
         """What these boxes cost per hour now, as far as it is known."""
         bills = [bill for native_id in native_ids if (bill := self.of(native_id)) is not None]
         return sum(bill.per_hour or 0.0 for bill in bills)
+
+
+def without_price(spans: int) -> str:
+    """What is said behind a sum that so many spans are not in, since their price is not known; "" for none."""
+    return (
+        "" if not spans else ", plus a span without a price" if spans == 1 else f", plus {spans} spans without a price"
+    )
 
 
 def record_phase(

@@ -22,7 +22,8 @@ Verdict = Literal["agrees", "differs", "not billed", "not in the ledger", "unkno
 @dataclass(frozen=True)
 class Line:
     """One box. `ours`, `theirs`: USD, None where that side has none; `traffic`: of theirs, which the ledger does not
-    count; `slack`: the difference that is rounding."""
+    count; `slack`: the difference that is rounding. `unpriced`: the spans that `ours` lacks, so that it is a lower
+    bound."""
 
     box: str
     native_id: str
@@ -32,11 +33,16 @@ class Line:
     traffic: float
     slack: float
     verdict: Verdict
+    unpriced: int = 0
 
     @property
     def difference(self) -> float | None:
-        """Theirs without traffic, minus ours; None where a side has no figure."""
-        return None if self.ours is None or self.theirs is None else self.theirs - self.traffic - self.ours
+        """Theirs without traffic, minus ours; None where a side has no figure, or no whole one."""
+        return (
+            None
+            if self.ours is None or self.theirs is None or self.unpriced
+            else self.theirs - self.traffic - self.ours
+        )
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -62,10 +68,11 @@ def _line(bill: Bill, found: Billed | None, now: datetime) -> Line:
     slack = CENT + LAG_HOURS * max((span.price_per_hour or 0.0 for span in bill.spans), default=0.0)
     theirs, traffic = (found.usd, found.traffic) if found is not None else (None, 0.0)
     verdict: Verdict
-    if ours is None:
-        verdict = "unknown"
+    if ours is None or bill.unpriced:
+        less = ours is not None and theirs is not None and theirs - traffic < ours - slack
+        verdict = "differs" if less else "unknown"
     elif theirs is None:
         verdict = "agrees" if ours <= slack else "not billed"
     else:
         verdict = "agrees" if abs(theirs - traffic - ours) <= slack else "differs"
-    return Line(bill.box, bill.native_id, bill.platform, ours, theirs, traffic, slack, verdict)
+    return Line(bill.box, bill.native_id, bill.platform, ours, theirs, traffic, slack, verdict, bill.unpriced)

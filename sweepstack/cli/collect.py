@@ -393,7 +393,7 @@ def _proposed(target: Target, notes: list[str]) -> Approval | None:
 def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
     """USD per hour now. For a stopped box the platform's price, else the profile's."""
     if record is not None and record.phase is Phase.STOPPED:
-        return _first(record.stopped_per_hour, box.teardown.stop.price_per_hour if box.teardown.stop else None)
+        return record.bills_at_rest(box.teardown.stop.price_per_hour if box.teardown.stop else None)
     return _first(
         record.price_per_hour if record else None, box.price_per_hour, birth.price_per_hour if birth else None
     )

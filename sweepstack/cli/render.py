@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sweepstack.billing.ledger import without_price
 from sweepstack.cli.output import Out, console, count, money, span
 from sweepstack.core.own_stop import BEGINS
 from sweepstack.core.records import SETTLED
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.compose import BoxView, CellView, GateView, SweepView
 
 WIDE = 100
@@ -83,7 +85,7 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
         lines.append((f"note   {note}", None))
     for orphan in view.unknown:
         name = " ".join(part for part in (orphan.box, orphan.native_id) if part)
-        price = "" if orphan.price_per_hour is None else f", ${orphan.price_per_hour:.2f}/h"
+        price = "" if orphan.price_per_hour is None else f", ${spell_rate(orphan.price_per_hour)}/h"
         lines.append((f"UNKNOWN {name or 'entry'}{price}: {orphan.why}", "bold red"))
     return lines
 
@@ -149,7 +151,7 @@ def _boxes(boxes: Sequence[BoxView], gates: Sequence[GateView], out: Out) -> Non
             for box in boxes
         ],
         "GATE": [gate.state for gate in gates],
-        "$/H": [money(box.price_per_hour) for box in boxes],
+        "$/H": ["?" if box.price_per_hour is None else spell_rate(box.price_per_hour) for box in boxes],
         "SO FAR": [money(box.cost) for box in boxes],
         "IDLE": [_idle(box) for box in boxes],
         "DISK": [_part(box.disk_used, box.disk_free) for box in boxes],
@@ -190,13 +192,16 @@ def _money(view: SweepView) -> str:
     bill = {"yes": "", "nothing": "nothing bills; ", "unknown": "what bills is not known; "}[view.bills]
     limits = view.budget
     of = "" if limits is None or limits.usd is None else f" of ${limits.usd:.2f}"
-    parts = [f"${view.meter.per_hour:.2f}/h", f"${view.meter.so_far:.2f}{of or ' so far'}"]
+    parts = [
+        f"${spell_rate(view.meter.per_hour)}/h",
+        f"${view.meter.so_far:.2f}{of or ' so far'}{without_price(view.meter.unpriced)}",
+    ]
     if limits is not None and limits.hours is not None:
         parts.append(f"{limits.spent_hours:.1f} of {limits.hours:g} box-hours")
     if view.meter.projected is not None:
         parts.append(f"about ${view.meter.projected:.2f} at the end")
     if view.meter.idle:
-        parts.append(f"${view.meter.idle:.2f}/h of it idle")
+        parts.append(f"${spell_rate(view.meter.idle)}/h of it idle")
     figures = ", ".join(parts)
     if view.meter.incomplete:
         figures += " (at least: some prices or times are not on record)"

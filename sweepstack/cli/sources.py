@@ -11,6 +11,7 @@ from sweepstack.config.project import project_name
 from sweepstack.core import this_host
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
 from sweepstack.status.next_commands import NOT_BACK, adopt_renamed, give_up
@@ -130,7 +131,7 @@ def _may_bill(boxes: Sequence[BoxEntry]) -> str:
     if not any(price != 0 for price in prices):
         return ""
     rate = sum(price or 0.0 for price in prices)
-    known = f", {'at least ' if None in prices else ''}${rate:.2f}/h" if rate else ""
+    known = f", {'at least ' if None in prices else ''}${spell_rate(rate)}/h" if rate else ""
     return f". {count(len(boxes), 'box')} in the state may still bill{known}"
 
 

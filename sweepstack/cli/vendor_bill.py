@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sweepstack.billing.ledger import Bill, Spent
+from sweepstack.billing.ledger import Bill, Spent, without_price
 from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, money
 from sweepstack.core.parallel import in_parallel
@@ -84,7 +84,7 @@ def render(result: Compared, out: Out) -> None:
             line.box,
             line.native_id,
             line.platform,
-            money(line.ours),
+            f"{'≥ ' if line.unpriced and line.ours is not None else ''}{money(line.ours)}",
             money(line.theirs),
             money(line.traffic) if line.traffic else "",
             "" if line.difference is None else f"{line.difference:+.2f}",
@@ -99,6 +99,10 @@ def render(result: Compared, out: Out) -> None:
         out.line(
             f"note   also on the bill, and not of this sweep's ledger: {count(len(result.others), 'box')}, ${usd:.2f}"
         )
+    for line in result.lines:
+        if line.unpriced and line.ours is not None:
+            least = f"at least ${line.ours:.2f}{without_price(line.unpriced)}"
+            out.line(f"note   {line.box} ({line.native_id}) has cost {least}: its bill can't be compared")
     for why in result.unknown:
         out.line(f"UNKNOWN {why}", style="yellow")
     if rows:

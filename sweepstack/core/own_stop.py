@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from sweepstack.core.journal import Journal
+from sweepstack.onbox.common.units import spell_rate
 
 GOING = timedelta(minutes=5)
 """So long a host that took the command may go on answering."""
@@ -34,7 +35,7 @@ def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float
     """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due.
     `noted`: see the function of that name."""
     last = journal.entries[-1] if journal and journal.entries else {"event": ""}
-    bills = f" ${price_per_hour:.2f}/h" if price_per_hour is not None else ""
+    bills = f" ${spell_rate(price_per_hour)}/h" if price_per_hour is not None else ""
     if noted:
         return f"{BEGINS}, could not ({noted}): it still bills{bills}"
     if journal is None or last["event"] not in (OFF, FAILED, OVER):

@@ -190,8 +190,9 @@ def stop_box(
 ) -> BoxRecord:
     """Ends the runner with grace, looks again at what would die, keeps the journal, stops the box, writes the ledger.
 
-    `pause` must allow it. `issued`: how the verb is issued if no API does it. Raises SweepstackError if more is at risk
-    than the check saw; EvidenceError, and then nothing was stopped, if the evidence can't be used.
+    `pause` must allow it. `price_after`: the profile's, where the platform names none for this box. `issued`: how the
+    verb is issued if no API does it. Raises SweepstackError if more is at risk than the check saw; EvidenceError, and
+    then nothing was stopped, if the evidence can't be used.
     """
     box, facts, store = pause.box, pause.facts, pause.box.store
     platform = need(box.platform, CanStop)
@@ -215,7 +216,8 @@ def stop_box(
         record = bring_to_rest(platform, facts, wait=wait)
     else:
         record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
-    write_phase(store, box.adapter, facts, "stopped", price_after, FOUND_STOPPED if pause.at_rest else "")
+    how = FOUND_STOPPED if pause.at_rest else ""
+    write_phase(store, box.adapter, facts, "stopped", record.bills_at_rest(price_after), how)
     return record
 
 

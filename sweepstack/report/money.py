@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import HOUR, Bill, Span
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Areas, Block, Facts, Table, Text
 from sweepstack.report.facts import SweepFacts
 from sweepstack.report.timeline import attempts_of, busy, millis
@@ -26,11 +27,10 @@ def money(facts: SweepFacts) -> list[Block]:
     now = spent.at
     changes = sorted(_changes(facts), key=lambda change: change[0])
     sums = {name: sum(rate * _hours(at, now) for at, one, rate in changes if one == name) for name in TONES}
-    bound = "" if spent.complete else "at least "
     pairs = [
-        ("so far", f"{bound}${spent.usd:.2f}, {spent.hours:.2f} hours of running boxes"),
+        ("so far", f"{spent.text}, {spent.hours:.2f} hours of running boxes"),
         *((name, f"${usd:.2f} ({usd / spent.usd:.0%})") for name, usd in sums.items() if usd >= 0.005 and spent.usd),
-        ("an hour now", f"${spent.per_hour:.2f}"),
+        ("an hour now", f"${spell_rate(spent.per_hour)}"),
     ]
     blocks: list[Block] = [Facts(pairs)]
     blocks += [Text(problem, "warn") for problem in spent.problems]
@@ -112,7 +112,7 @@ def _row(bill: Bill, now: datetime) -> tuple[str, ...]:
         stamp(bill.begin),
         stamp(bill.ended_at) if bill.ended_at else "goes on" if bill.open else "not known",
         f"{bill.hours(now):.2f}",
-        "not known" if usd is None else f"{usd:.2f}",
+        "not known" if usd is None else f"{'' if bill.whole else 'at least '}{usd:.2f}",
         bill.problem or bill.ended_how,
     )
 

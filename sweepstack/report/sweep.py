@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Block, Code, Facts, Section, Text, Tone
 from sweepstack.report.curves import metrics
 from sweepstack.report.facts import SweepFacts
@@ -42,7 +43,7 @@ def _overview(facts: SweepFacts) -> list[Block]:
     view = facts.view
     counts = ", ".join(f"{number} {state}" for state, number in view.counts().items()) or "no cells"
     bills: dict[str, tuple[str, Tone]] = {
-        "yes": (f"Something bills: ${view.meter.per_hour:.2f} an hour.", "warn"),
+        "yes": (f"Something bills: ${spell_rate(view.meter.per_hour)} an hour.", "warn"),
         "nothing": ("Nothing bills any more.", "good"),
         "unknown": ("Whether something bills is not known.", "bad"),
     }
@@ -53,8 +54,7 @@ def _overview(facts: SweepFacts) -> list[Block]:
     spent = facts.snapshot.spent
     pairs = [("cells", counts), ("verified", f"{view.verified} of {len(facts.snapshot.roster)}")]
     if spent is not None:
-        bound = "" if spent.complete else "at least "
-        pairs.append(("cost", f"{bound}${spent.usd:.2f}, {spent.hours:.2f} hours of running boxes"))
+        pairs.append(("cost", f"{spent.text}, {spent.hours:.2f} hours of running boxes"))
     pairs.append(("boxes ever rented", str(len(facts.boxes))))
     if view.receipt:
         pairs.append(("latest receipt", view.receipt))

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.journal import Entry, Journal
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Span, Spans
 from sweepstack.report.facts import BoxStory, SweepFacts, task_of
 
@@ -140,7 +141,7 @@ def attempts_of(facts: SweepFacts, story: BoxStory) -> list[Attempt]:
 
 def _billed(bill: Bill, lane: str, now: datetime) -> Iterator[Span]:
     for index, span in enumerate(bill.spans):
-        price = "price not known" if span.price_per_hour is None else f"${span.price_per_hour:.2f}/h"
+        price = "price not known" if span.price_per_hour is None else f"${spell_rate(span.price_per_hour)}/h"
         ended = f"; then {bill.ended_how or 'ended'}" if index == len(bill.spans) - 1 and span.end else ""
         what = "billed while running" if span.phase == "running" else "billed while stopped"
         yield Span(lane, millis(span.begin), millis(span.end or now), what, bill.native_id, price + ended)

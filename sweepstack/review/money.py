@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.billing.balance import MONTH_HOURS
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.live import Live
 from sweepstack.review.model import Ending, Money
 from sweepstack.review.plan import MAKING, Plan, Step
@@ -18,7 +19,9 @@ def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
         price = _price(plan, step)
         if price is None:
             most = step.new.get("max_price")
-            unknown.append(f"{step.name}: {f'at most ${most:.2f}/h' if isinstance(most, int | float) else 'not known'}")
+            unknown.append(
+                f"{step.name}: {f'at most ${spell_rate(most)}/h' if isinstance(most, int | float) else 'not known'}"
+            )
         adds += price or 0.0
     for one in endings:
         box = live.box(one.native_id, one.name) if one.what == "box" and not one.gone else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
 from sweepstack.review.live import LiveApproval
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Money, Review
@@ -245,20 +246,20 @@ def money_lines(review: Review) -> Iterator[str]:
     """One statement each: now, if kept, by this change, idle."""
     money = review.money
     least = " (at least: some prices or times are not on record)" if money.incomplete else ""
-    yield f"now: ${money.per_hour:.2f} an hour; ${money.so_far:.2f} so far{least}"
+    yield f"now: ${spell_rate(money.per_hour)} an hour; ${money.so_far:.2f} so far{least}"
     yield f"if kept as it is: ${money.per_day:.2f} a day, ${money.per_month:.2f} a month"
     if review.refusals:
         yield "what the change would cost or save is not known: its preview is refused"
     else:
         at_least = " at least" if money.unknown else ""
-        yield f"this change {_by_this(money)}; after it: ${money.after:.2f} an hour{at_least}"
+        yield f"this change {_by_this(money)}; after it: ${spell_rate(money.after)} an hour{at_least}"
     if review.makes:
         more = f" and {len(review.makes) - NAMED} more" if review.makes[NAMED:] else ""
         seen = ", as far as its preview went" if review.refusals else ""
         yield f"it makes {', '.join(review.makes[:NAMED])}{more}{seen}"
     yield from (f"not known before it is rented: {text}" for text in money.unknown)
     yield (
-        f"idle: ${money.idle:.2f} an hour buys no training now"
+        f"idle: ${spell_rate(money.idle)} an hour buys no training now"
         if money.idle
         else "idle: nothing is paid for a box without work"
     )
@@ -268,8 +269,8 @@ def money_lines(review: Review) -> Iterator[str]:
 
 
 def _by_this(money: Money) -> str:
-    parts = [f"adds ${money.adds:.2f} an hour"] if money.adds else []
-    parts += [f"saves ${money.saves:.2f} an hour"] if money.saves else []
+    parts = [f"adds ${spell_rate(money.adds)} an hour"] if money.adds else []
+    parts += [f"saves ${spell_rate(money.saves)} an hour"] if money.saves else []
     if money.volumes:
         parts.append(f"{'adds' if money.volumes > 0 else 'saves'} ${abs(money.volumes):.2f} a month for volumes")
     return " and ".join(parts) or ("has no known price" if money.unknown else "leaves the price as it is")

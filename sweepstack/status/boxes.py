@@ -152,7 +152,8 @@ def things(snapshot: Snapshot) -> list[Running]:
         bill = snapshot.spent.of(birth.native_id) if snapshot.spent else None
         if orphan is None and birth.rests and bill is not None and bill.open is not None:
             price, begin = bill.open.price_per_hour, bill.open.begin
-            things.append(Running(price_per_hour=price, since=begin, known=bill.usd(snapshot.now)))
+            known = bill.usd(snapshot.now)
+            things.append(Running(price_per_hour=price, since=begin, known=known, unpriced=bill.unpriced))
             continue
         over = birth.ended_at if orphan is None else None  # what the records call ended and is there, bills
         things.append(
@@ -162,25 +163,32 @@ def things(snapshot: Snapshot) -> list[Running]:
                 until=over,
                 gone=orphan is None,
                 known=bill.usd(snapshot.now) if bill and (bill.ended_at or orphan) else None,
+                unpriced=bill.unpriced if bill and (bill.ended_at or orphan) else 0,
             )
         )
     things += [Running(orphan.price_per_hour, orphan.since) for orphan in strange.values()]
     return things
 
 
+def per_hour(box_snapshot: BoxSnapshot, spent: Spent | None) -> float | None:
+    """USD per hour of a box in its phase: of a stopped one by the ledger, else as it was looked up; None if unknown."""
+    bill = spent.of(box_snapshot.box.native_id) if spent is not None else None
+    if box_snapshot.phase == "stopped" and bill is not None and bill.open is not None and bill.open.phase == "stopped":
+        return box_snapshot.price_per_hour if bill.per_hour is None else bill.per_hour
+    return box_snapshot.price_per_hour
+
+
 def _thing(box_snapshot: BoxSnapshot, spent: Spent | None) -> Running:
     bill = spent.of(box_snapshot.box.native_id) if spent else None
-    stopped = (
-        bill is not None and bill.open is not None and bill.open.phase == "stopped" and box_snapshot.phase == "stopped"
-    )
     return Running(
-        price_per_hour=bill.open.price_per_hour if stopped and bill and bill.open else box_snapshot.price_per_hour,
+        price_per_hour=per_hour(box_snapshot, spent),
         since=box_snapshot.since,
         until=box_snapshot.journal.last_at if box_snapshot.gone and box_snapshot.journal is not None else None,
         gone=box_snapshot.gone,
         idle=is_idle(box_snapshot),
         # Of a box that is gone, too: until `pulumi up` closes its bill it is counted until now, here as in the ledger.
         known=bill.usd(spent.at) if bill is not None and spent is not None else None,
+        unpriced=bill.unpriced if bill is not None else 0,
     )
 
 

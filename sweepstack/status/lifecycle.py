@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -268,14 +269,14 @@ def _of_the_end(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
         yield Fact(5, f"{one.box} is released", "open", f"{one.how}, and it stands still")
     told: dict[str, tuple[State, str]] = {
         "nothing": ("proved", "the records, and every place that could bill"),
-        "yes": ("open", f"at least ${view.meter.per_hour:.2f}/h" if view.meter.incomplete else _rate(view)),
+        "yes": ("open", f"at least ${spell_rate(view.meter.per_hour)}/h" if view.meter.incomplete else _rate(view)),
     }
     state, by = told.get(view.bills, ("unknown", "not every place that could bill has answered"))
     yield Fact(5, "nothing bills", state, by, snapshot.now)
 
 
 def _rate(view: SweepView) -> str:
-    return f"${view.meter.per_hour:.2f}/h"
+    return f"${spell_rate(view.meter.per_hour)}/h"
 
 
 def _yes(so: bool) -> State:

@@ -128,6 +128,7 @@ class BudgetView:
     projected_usd: float | None
     projected_hours: float | None
     unknown: tuple[str, ...] = ()
+    unpriced: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.outlived_volume import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
-from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.onbox.common.units import spell_bytes, spell_rate
 from sweepstack.platforms.registry import payer
+from sweepstack.status.boxes import per_hour
 from sweepstack.status.model import BudgetView, CellView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -51,6 +52,7 @@ def budget_view(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> 
         spent_usd=use.usd,
         spent_hours=use.hours,
         used=use.fraction,
+        unpriced=use.unpriced,
         projected_usd=seen.usd,
         projected_hours=seen.hours,
         unknown=use.unknown,
@@ -129,7 +131,7 @@ def _stopped(snapshot: Snapshot) -> Iterator[str]:
             continue
         known = box_snapshot.seen.stopped_per_hour
         price = stop.price_per_hour if known is None else known
-        words = f"${price:.3f}/h" if price is not None else "the price per hour is not known"
+        words = f"${spell_rate(price)}/h" if price is not None else "the price per hour is not known"
         yield f"{box_snapshot.box.name} is stopped, and bills on ({words}): {', '.join(stop.bills_after)}"
 
 
@@ -138,22 +140,15 @@ def runways(snapshot: Snapshot, eta_seconds: float | None) -> Iterator[Runway]:
     needed = None if eta_seconds is None else eta_seconds / HOUR
     for left in snapshot.balances:
         here = [one for one in snapshot.box_snapshots if _payer(one) == left.platform and not one.gone]
-        boxes = sum(_per_hour(snapshot, box_snapshot) for box_snapshot in here)
+        rates = [per_hour(box_snapshot, snapshot.spent) for box_snapshot in here]
+        boxes = sum(rate or 0.0 for rate in rates)
         kept = [one.price_per_month or 0.0 for one in snapshot.state.volumes if one.adapter == left.platform]
         rate = left.rate(boxes, sum(kept) / MONTH_HOURS)
-        yield Runway(left, rate, snapshot.now, needed, bills=bool(here))
+        yield Runway(left, rate, snapshot.now, needed, bills=bool(here), unpriced=None in rates)
 
 
 def _payer(one: BoxSnapshot) -> str:
     return payer(one.box.adapter, one.box.platform or "")
-
-
-def _per_hour(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> float:
-    """USD per hour of a box in its state; 0 where that is not known."""
-    bill = snapshot.spent.of(box_snapshot.box.native_id) if snapshot.spent is not None else None
-    if box_snapshot.phase == "stopped" and bill is not None and bill.open is not None and bill.open.phase == "stopped":
-        return bill.open.price_per_hour or 0.0
-    return box_snapshot.price_per_hour or 0.0
 
 
 def money_lines(
@@ -174,10 +169,10 @@ def money_lines(
         yield from snapshot.spent.problems
     if budget is None or snapshot.budget is None:
         return
-    use = Use(snapshot.budget, budget.spent_usd, budget.spent_hours, budget.unknown)
+    use = Use(snapshot.budget, budget.spent_usd, budget.spent_hours, budget.unknown, budget.unpriced)
     seen = Forecast(budget.projected_usd, budget.projected_hours, None)
     if use.over:
-        goes_on = f"what runs goes on at ${costs.per_hour:.2f}/h" if costs.per_hour else "nothing runs"
+        goes_on = f"what runs goes on at ${spell_rate(costs.per_hour)}/h" if costs.per_hour else "nothing runs"
         yield f"BUDGET USED UP: {use.text()}; nothing more is rented, {goes_on}"
     elif seen.exceeds(snapshot.budget):
         yield f"the budget runs out before the last cell: {use.text()}, {seen.text(snapshot.budget)}"

@@ -10,6 +10,7 @@ from sweepstack.billing.ledger import Spent, record_phase
 from sweepstack.core.records import Birth, Teardown
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.host_shutdown import handover_of
 
 
@@ -82,7 +83,7 @@ class StillBilled:
 
     def text(self, stack: str) -> str:
         """What still bills, what ends that, and the command to type then."""
-        price = "an unknown price" if self.price_per_hour is None else f"${self.price_per_hour:.2f}/h"
+        price = "an unknown price" if self.price_per_hour is None else f"${spell_rate(self.price_per_hour)}/h"
         return (
             f"box {self.box} ({self.native_id}) stands still ({self.how}) and bills {price} until it is released: "
             f"{self.step or 'end it where it was rented'}; then {self.confirm(stack)}"

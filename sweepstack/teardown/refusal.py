@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 
+from sweepstack.billing.ledger import without_price
 from sweepstack.core.records import REFUSED
 from sweepstack.onbox.common.errors import ONLY_IF
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import CellLine, Verdict
@@ -168,16 +170,17 @@ def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = 
     price = facts.price_per_hour if costs is None or costs.per_hour is None else costs.per_hour
     if price is None:
         return "unknown" if short else "unknown: the box has no price on record"
-    text = f"${price:.2f}/h" if short else f"${price:.2f}/h, ${price * 24:.2f}/day"
+    text = f"${spell_rate(price)}/h" if short else f"${spell_rate(price)}/h, ${price * 24:.2f}/day"
     so_far = costs.so_far if costs is not None else None
     if so_far is None and facts.created_at is not None:
         so_far = max(((now or datetime.now(UTC)) - facts.created_at).total_seconds() / 3600, 0) * price
+    lacks = costs.unpriced if costs is not None and costs.so_far is not None else 0
     if so_far is not None:
-        text += f"; ${so_far:.2f} so far"
+        text += f"; {'at least ' if lacks else ''}${so_far:.2f} so far{without_price(lacks)}"
     if short:
         return text
     if costs is not None and costs.sweep_per_hour > price:
-        text += f"; the sweep ${costs.sweep_per_hour:.2f}/h"
+        text += f"; the sweep ${spell_rate(costs.sweep_per_hour)}/h"
     return text + (f"; budget {costs.budget}" if costs is not None and costs.budget else "")
 
 

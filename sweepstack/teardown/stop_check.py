@@ -17,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
@@ -148,7 +149,7 @@ def may_stop(
 
 def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | None) -> str:
     """`stops: kills scratch; keeps data, durable; then $0.03/h (disk)`: what a preview declares."""
-    after = "at a price that is not known" if price_after is None else f"${price_after:.2f}/h"
+    after = "at a price that is not known" if price_after is None else f"${spell_rate(price_after)}/h"
     what = ", ".join(bills_after)
     keeps = ", ".join(facts.keeps) or "nothing"
     return f"a stop kills {', '.join(facts.kills) or 'nothing'}, keeps {keeps}; then it bills {after}" + (

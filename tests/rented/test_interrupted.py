@@ -74,6 +74,13 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     assert vast.rentals() == rentals, "a stop ends nothing"
     rate = sum(rental.rate for rental in vast.sim.ledger.live())
     assert 0 < rate < before["price_per_hour"] / 5, "the disk goes on billing, the card does not"
+    ledger = vast.stack.sweepctl("ledger", "--json").json
+    assert ledger["per_hour"] == pytest.approx(rate, rel=0.05), "by the ledger, too"
+    assert ledger["complete"] is True
+    assert ledger["usd"] > 0
+    status = ok(vast.stack.sweepctl("status"))
+    assert "nothing bills there" not in status.text
+    assert "$0.00/h" not in status.text
     grid(vast, lr=[0.1], seed=[0, 1, 2])
     want(vast, "running")
     up(vast)

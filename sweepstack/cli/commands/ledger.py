@@ -27,6 +27,7 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
 from sweepstack.platforms.registry import load_platform
@@ -139,6 +140,7 @@ def _row(bill: Bill, now: datetime) -> dict[str, Any]:
         "ended": bill.ended_how or None,
         "hours": round(bill.hours(now), 6),
         "usd": bill.usd(now),
+        "complete": bill.whole,
         "problem": bill.problem or None,
         "spans": [
             {
@@ -177,14 +179,13 @@ def render(
         out.line(f"note   not in the total: {size(one.bytes)} were pulled out of {one.box}, which is billed {cost}")
     for alarm in alarms:
         out.line(alarm, style="bold red")
-    bound = "" if found.complete else "at least "
     per_hour = sum(bill.per_hour or 0.0 for bill in found.bills if bill.native_id not in gone)
-    goes_on = f"; ${per_hour:.2f}/h goes on" if per_hour else ""
+    goes_on = f"; ${spell_rate(per_hour)}/h goes on" if per_hour else ""
     if gone:
         out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
     for text in leftover_lines(left):
         out.line(f"       {text}")
-    out.line(f"total  {bound}${found.usd:.2f}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")
+    out.line(f"total  {found.text}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")
     out.next([f"sweepctl status --stack {stack}"])
 
 
@@ -208,7 +209,7 @@ def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
                 _clock(span.end) if span.end is not None else "not closed" if gone else "goes on",
                 PAST.get(span.phase, span.phase) if over else span.phase,
                 f"{span.hours(now):.2f}",
-                money(span.price_per_hour),
+                "?" if span.price_per_hour is None else spell_rate(span.price_per_hour),
                 money(span.usd(now)),
                 end,
             )

@@ -55,6 +55,13 @@ def spell_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def spell_rate(usd: float) -> str:
+    """USD per hour for people: `1.89`, and two digits of a small one, `0.0033`: nothing that bills is shown as 0.00."""
+    if usd == 0 or usd >= 0.1:
+        return f"{usd:.2f}"
+    return f"{usd:.2g}" if usd >= 1e-4 else f"{usd:.7f}".rstrip("0")
+
+
 def parse_duration(text: str) -> float:
     """`90s`, `15m`, `12h`, `3d` in seconds. Raises ValueError for anything else, and for zero."""
     match = _DURATION.fullmatch(text.strip().lower())

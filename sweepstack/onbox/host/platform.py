@@ -141,6 +141,15 @@ class BoxRecord:
         """Whether its folder is gone from its rented host, which answers and still bills."""
         return self.note == RENTED_ON
 
+    def bills_at_rest(self, otherwise: float | None) -> float | None:
+        """USD per hour while it is stopped: what the platform says of this very box, else `otherwise` (the profile's).
+        None where neither says it."""
+        return otherwise if self.stopped_per_hour is None else self.stopped_per_hour
+
+    def bills(self, at_rest: float | None = None) -> float | None:
+        """USD per hour in its phase now. `at_rest`: as in `bills_at_rest`."""
+        return self.bills_at_rest(at_rest) if self.phase is Phase.STOPPED else self.price_per_hour
+
     def outputs(self) -> dict[str, Any]:
         """The record as JSON values, for the engine's state (without `location` and `note`)."""
         return {

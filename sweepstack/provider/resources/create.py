@@ -19,6 +19,7 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.common.rate_limit import paced
@@ -76,7 +77,7 @@ def _bills(state: BoxState) -> str:
         return " It is stopped, and what it keeps goes on billing."
     if state.price_per_hour is None:
         return ""
-    return f" It {'bills' if state.phase == 'running' else 'may bill'} ${state.price_per_hour:.2f}/h."
+    return f" It {'bills' if state.phase == 'running' else 'may bill'} ${spell_rate(state.price_per_hour)}/h."
 
 
 def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:

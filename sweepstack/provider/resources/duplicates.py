@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.provider.models import BoxState
@@ -20,7 +21,7 @@ def warn(op: Operation, box: BoxContext, state: BoxState) -> None:
     """Names the other boxes that carry this box's tag. Asks for one list for all boxes of a sweep. Never raises for an
     outage."""
     for record in _beside(box, state):
-        price = "" if record.price_per_hour is None else f" ${record.price_per_hour:.2f}/h"
+        price = "" if record.price_per_hour is None else f" ${spell_rate(record.price_per_hour)}/h"
         op.warn(
             f"box {state.name}: a second box carries its tag, {record.native_id} on {state.adapter} ({record.phase}), "
             f"and may bill{price}; {state.native_id} is the one in the state. End the second: "

@@ -22,6 +22,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     WrongAccount,
 )
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.provider.session import Operation
 
 _NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
@@ -89,4 +90,4 @@ def _may_bill(evidence: Evidence, box: str, error: PlatformError) -> str:
 
 
 def _price(per_hour: float | None) -> str:
-    return "" if per_hour is None else f" ${per_hour:.2f}/h"
+    return "" if per_hour is None else f" ${spell_rate(per_hour)}/h"

@@ -17,6 +17,7 @@ from sweepstack.evidence.publish import arrival_problem, succession_problem
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.provider.models import IdentityInputs, IdentityState
@@ -368,7 +369,7 @@ def may_still_bill(birth: Birth) -> str:
             return ""
     except PlatformError as error:
         return f"box {birth.box}: {birth.native_id or birth.tag} on {birth.platform} may still bill: {error}"
-    price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+    price = "" if birth.price_per_hour is None else f", ${spell_rate(birth.price_per_hour)}/h"
     return f"box {birth.box}: {birth.native_id} on {birth.platform} {_still(record)}{price}"
 
 

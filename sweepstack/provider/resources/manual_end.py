@@ -14,6 +14,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.evidence.location import require_marker
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.host_shutdown import Command, finish, issue
 from sweepstack.operations.power import write_phase
@@ -164,7 +165,8 @@ def follow_phase(op: Operation, box: BoxContext, state: BoxState, record: BoxRec
     itself)."""
     again = state.phase == "stopped" and record.phase is Phase.RUNNING and has_address(state.adapter)
     if again:
-        op.warn(f"box {state.name} runs again, and bills ${state.price_per_hour or 0.0:.2f}/h: its clock is taken back")
+        rate = spell_rate(state.price_per_hour or 0.0)
+        op.warn(f"box {state.name} runs again, and bills ${rate}/h: its clock is taken back")
     try:
         store = box.store
         bill = bill_of(store, state.name, state.generation, state.native_id, datetime.now(UTC))
@@ -175,7 +177,7 @@ def follow_phase(op: Operation, box: BoxContext, state: BoxState, record: BoxRec
         write_phase(store, state.adapter, box.facts, "running", state.price_per_hour)
     elif record.phase is Phase.STOPPED and written == "running":
         stop = state.teardown.stop
-        price = record.stopped_per_hour if record.stopped_per_hour is not None or stop is None else stop.price_per_hour
+        price = record.bills_at_rest(stop.price_per_hour if stop is not None else None)
         write_phase(store, state.adapter, box.facts, "stopped", price, FOUND_STOPPED)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
 
@@ -58,7 +59,7 @@ def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
     cells = "its started cell is" if len(staying) == 1 else f"its {len(staying)} started cells are"
     what = f"{box} bills on until {cells} done"
     hours = _hours_left(judgement.seen.journal, staying, judgement.seen.skew)
-    rate = "at a price that is not on record" if price is None else f"at ${price:.2f}/h"
+    rate = "at a price that is not on record" if price is None else f"at ${spell_rate(price)}/h"
     if hours is None:
         return f"{what}, {rate}; how long is not known: no cell was sealed here yet"
     total = "" if price is None else f", ${hours * price:.2f} in all"

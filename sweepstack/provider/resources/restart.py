@@ -6,6 +6,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
@@ -57,7 +58,7 @@ def refuse_without_gpus(op: Operation, state: QueueState, record: BoxRecord | No
     asked = state.job.gpus or 0
     if record is None or record.gpu_count is None or record.gpu_count >= asked:
         return
-    price = "" if record.price_per_hour is None else f" It bills ${record.price_per_hour:.2f}/h."
+    price = "" if record.price_per_hour is None else f" It bills ${spell_rate(record.price_per_hour)}/h."
     box = state.box_name
     raise SweepstackError(
         f"queue of {box}: {state.box} came up with {record.gpu_count} of {asked} GPUs; nothing runs.{price}\n"

@@ -10,6 +10,7 @@ from sweepstack.core.lease import NONE
 from sweepstack.core.observation import Observation
 from sweepstack.evidence.location import require_marker
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
@@ -169,9 +170,10 @@ def _stop(op: Operation, box: BoxContext, state: BoxState) -> BoxRecord:
         raise SweepstackError(f"box {state.name} is not stopped: its records can't be written ({error})") from error
     wait = Wait(deadline=op.seconds(STOP_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     paths = dict(state.teardown.paths)
-    price = stop.price_per_hour
-    record = stop_box(pause, paths, price_after=price, wait=wait, say=op.progress, issued=stop.issue)
-    after = "at a price that is not known" if stop.price_per_hour is None else f"${stop.price_per_hour:.2f}/h"
+    profile = stop.price_per_hour
+    record = stop_box(pause, paths, price_after=profile, wait=wait, say=op.progress, issued=stop.issue)
+    price = record.bills_at_rest(profile)
+    after = "at a price that is not known" if price is None else f"${spell_rate(price)}/h"
     op.info(
         f"box {state.name} is stopped: {', '.join(stop.kills) or 'nothing'} wiped, {', '.join(stop.keeps)} kept; it "
         f"bills {after} until it is wanted running or gone"

@@ -22,6 +22,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -412,7 +413,7 @@ def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
     rate = 0.0
     with contextlib.suppress(EvidenceError):
         rate = spent(store, datetime.now(UTC)).per_hour_of(still)
-    bills = f", ${rate:.2f}/h" if rate else ""
+    bills = f", ${spell_rate(rate)}/h" if rate else ""
     raise SweepstackError(
         f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
         f"{', '.join(still)}{bills}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with "

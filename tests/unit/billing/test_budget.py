@@ -90,7 +90,9 @@ def test_hours_without_a_price_count_at_the_price_of_the_box_that_is_asked_for()
     found = spent(entry("a", "running", 0, None), entry("a", "ended", 5))
     assert refusal(Budget(usd=11), found, price=2.0) == ""
     assert "used up: $10.00 of $10.00" in refusal(Budget(usd=10), found, price=2.0)
-    assert "whether the budget holds is not known: box a (id-a) has no price" in refusal(Budget(usd=11), found, None)
+    assert "whether the budget holds is not known: box a (id-a) has a span without a price" in refusal(
+        Budget(usd=11), found, None
+    )
     assert refusal(Budget(hours=11), found, None) == "", "hours are known"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweepstack.billing.budget import Budget, use_of
+from sweepstack.billing.cost import box_costs
 from sweepstack.billing.ledger import bill_of, record_phase, spent, total
 from sweepstack.core.records import Birth, LedgerEntry, LedgerPhase
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.close_box import close_books, still_billed
 
 BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -120,6 +124,24 @@ def test_an_unknown_price_is_not_zero(store: EvidenceStore) -> None:
     found = spent(store, at(3))
     assert (found.usd, found.complete) == (3.0, False)
     assert [bill.usd(at(3)) for bill in found.bills] == [None, 3.0]
+
+
+def test_a_span_without_a_price_hides_none_that_has_one(store: EvidenceStore) -> None:
+    """Every sum has what is known, and says what is missing."""
+    record(store, "running", 0, 2.0)
+    record(store, "stopped", 2, None)
+    found = spent(store, at(9))
+    (bill,) = found.bills
+    assert (found.usd, found.complete, bill.usd(at(9)), bill.whole) == (4.0, False, 4.0, False)
+    assert found.text == "at least $4.00, plus a span without a price"
+    budget = Budget(usd=5)
+    assert use_of(budget, found).text() == "at least $4.00 of $5.00, plus a span without a price (80 %)"
+    costs = box_costs(found, ID, budget)
+    assert costs is not None
+    assert (costs.so_far, costs.unpriced) == (4.0, 1)
+    record(store, "running", 9, 1.0)
+    record(store, "stopped", 10, None)
+    assert spent(store, at(11)).text == "at least $5.00, plus 2 spans without a price"
 
 
 def test_boxes_of_before_the_ledger_are_counted_by_their_birth(store: EvidenceStore) -> None:
@@ -245,3 +267,15 @@ def test_order_of_writing_does_not_matter(facts: list[tuple[LedgerPhase, float |
         for one, after in zip(bill.spans, bill.spans[1:], strict=False):
             assert one.end is not None
             assert one.begin <= one.end <= after.begin
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(0.0, "0.00"), (1.888, "1.89"), (0.05, "0.05"), (0.0333, "0.033"), (0.0033, "0.0033"), (0.0000123, "0.0000123")],
+)
+def test_a_rate_is_written_in_one_way_and_is_nothing_only_where_nothing_bills(usd: float, text: str) -> None:
+    assert spell_rate(usd) == text
+    rounded = re.compile(r"[.]2f\}(/h| an hour)")
+    code = Path(__file__).resolve().parents[3] / "sweepstack"
+    elsewhere = [file for file in code.rglob("*.py") if rounded.search(file.read_text())]
+    assert not elsewhere, "a box that bills less than a cent an hour would be shown at 0.00"

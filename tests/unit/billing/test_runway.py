@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -46,6 +47,8 @@ def test_an_account_in_debt_lasts_no_time_and_one_that_spends_nothing_has_no_end
     assert runway(-3.0).hours == 0.0
     assert runway(5.0, 0.0).hours is None
     assert "nothing bills there that is known" in runway(5.0, 0.0).text()
+    unpriced = replace(runway(5.0, 0.0), unpriced=True)
+    assert "what bills there has no price that is known" in unpriced.text(), "not that nothing bills"
     assert runway(1e9, 1e-9).at is None, "no date is computed that no calendar has"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.ledger import Bill, total
+from sweepstack.billing.ledger import Bill, Span, total
 from sweepstack.billing.vendor_bill import compare
 from sweepstack.core.records import LedgerEntry
 from sweepstack.onbox.host.billed import Billed
@@ -53,6 +54,14 @@ def test_a_box_of_a_few_minutes_may_not_be_on_the_bill_yet() -> None:
 def test_without_a_price_it_is_unknown_and_never_agrees() -> None:
     (line,), _ = compare([bill(price=None)], [Billed("7", 6.0)], NOW, "acme", PREFIX)
     assert (line.verdict, line.ours) == ("unknown", None)
+
+
+@pytest.mark.parametrize(("theirs", "verdict"), [(7.0, "unknown"), (5.0, "differs")])
+def test_a_span_without_a_price_makes_ours_a_lower_bound(theirs: float, verdict: str) -> None:
+    ran = bill()
+    stood = replace(ran, spans=(*ran.spans, Span("stopped", None, NOW, None)))
+    (line,), _ = compare([stood], [Billed("7", theirs)], NOW, "acme", PREFIX)
+    assert (line.ours, line.unpriced, line.difference, line.verdict) == (6.0, 1, None, verdict)
 
 
 def test_what_the_ledger_lacks_is_told_apart_by_its_tag() -> None:

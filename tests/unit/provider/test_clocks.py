@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
+from sweepstack.billing.ledger import FOUND_STOPPED, record_phase, spent
 from sweepstack.core.records import Teardown
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.onbox.host.platform import Phase, Wait
+from sweepstack.onbox.host.box_folders import default_root
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.power import stop_box
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import stop
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.provider.session import Severity
+from sweepstack.teardown.box_context import BoxContext
 from tests.unit.provider.support import BOX, FACTS, Sweep
 
 RELEASES = FACTS | {
@@ -136,3 +140,24 @@ def test_a_stop_that_no_command_made_is_dated_by_the_last_sign_of_the_box(sweep:
     (entry,) = [one for one in sweep.store.ledger(box.native_id)[0] if one.phase == "stopped"]
     assert entry.how == FOUND_STOPPED
     assert "box box-0: CLOCK released, had it gone off when it was last seen, in " in sweep.said.warnings
+
+
+@pytest.mark.parametrize(("said", "counted"), [(0.0033, 0.0033), (None, 0.03)])
+def test_a_stop_of_ours_is_counted_at_what_the_platform_says(sweep: Sweep, said: float | None, counted: float) -> None:
+    """The profile's price is for platforms that name none: on RunPod and vast.ai it has none to give."""
+
+    class Says(LocalPlatform):
+        def get(self, native_id: str, account: str) -> BoxRecord:
+            return replace(super().get(native_id, account), stopped_per_hour=said)
+
+    box = sweep.box(teardown=RELEASES)
+    context = BoxContext(context_of(box).facts, "local", platform=Says(default_root()))
+    stopping = box.model_copy(update={"want": "stopped"})
+    record = stop.converge(sweep.op(), context, stopping)
+    assert record.phase is Phase.STOPPED
+    (entry,) = [one for one in sweep.store.ledger(box.native_id)[0] if one.phase == "stopped"]
+    assert entry.price_per_hour == counted
+    assert f"bills ${counted:g}/h until" in sweep.said.infos
+    found = spent(sweep.store, datetime.now(UTC))
+    assert found.complete
+    assert found.usd > 0

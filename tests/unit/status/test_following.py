@@ -251,7 +251,7 @@ def test_what_a_stopped_box_bills_on_stands_there_with_its_price() -> None:
     box = box_snapshot.box.model_copy(update={"teardown": teardown})
     seen = Observation(Existence.EXISTS, parse_journal(b""), stopped=True)
     view = compose(replace(asked, box_snapshots=(replace(box_snapshot, box=box, seen=seen, handed=None),)))
-    assert "box-0 is stopped, and bills on ($0.010/h): the volume disk" in view.money_lines
+    assert "box-0 is stopped, and bills on ($0.01/h): the volume disk" in view.money_lines
 
 
 def test_what_the_jobs_of_a_cluster_used_stands_among_the_lines_of_money() -> None:

@@ -20,6 +20,7 @@ from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -85,8 +86,8 @@ def show(plan: Plan, snapshot: Snapshot, target: Target, out: Out) -> None:
         rows, headers = [(row[0], *row[2:]) for row in rows], [headers[0], *headers[2:]]
     out.table(headers, rows)
     if snapshot.spent is not None and len(rows) > 1:
-        per_hour, so_far = snapshot.spent.per_hour, snapshot.spent.usd
-        out.line(f"cost      the sweep ${per_hour:.2f}/h, ${per_hour * 24:.2f}/day; ${so_far:.2f} so far")
+        per_hour, so_far = snapshot.spent.per_hour, snapshot.spent.text
+        out.line(f"cost      the sweep ${spell_rate(per_hour)}/h, ${per_hour * 24:.2f}/day; {so_far} so far")
     for box_snapshot, _ in plan.asked:
         clocks = starting(box_snapshot.box.teardown.clocks, snapshot.now)
         if clocks and verbs[box_snapshot.box.native_id] == STOP:

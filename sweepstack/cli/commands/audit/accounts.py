@@ -18,11 +18,12 @@ from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
 from sweepstack.cli.commands.audit.tell import tell
 from sweepstack.cli.outlived_volumes import used_bytes
-from sweepstack.cli.output import NO, UNSURE, YES, Out, money
+from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
@@ -175,7 +176,7 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 continue
             if birth.native_id in listed | stated:
                 continue
-            price = "" if birth.price_per_hour is None else f", ${birth.price_per_hour:.2f}/h"
+            price = "" if birth.price_per_hour is None else f", ${spell_rate(birth.price_per_hour)}/h"
             what = f"box {birth.box} of {stack} ({birth.native_id} on {adapter}{price}) is on record as rented"
             if birth.account != at_hand:
                 yield f"{what}, with the account {birth.account}, and this shell's key is for {at_hand}: it may bill"
@@ -214,7 +215,7 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Findi
         record.tag,
         standing,
         record.phase.value,
-        record.price_per_hour,
+        record.bills(),
         where=record.region or record.location,
         whose=whose,
         next=known.standing_still(record, whose) if standing == "known" else "",
@@ -314,7 +315,8 @@ def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Ite
         again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
         yield found("vanished", "gone", whose=(stack,), next=again)
     else:
-        price = box.price_per_hour if record.price_per_hour is None else record.price_per_hour
+        price = record.bills(box.teardown.stop.price_per_hour if box.teardown.stop else None)
+        price = box.price_per_hour if price is None and record.phase is not Phase.STOPPED else price
         yield found("known", record.phase.value, price, whose=(stack,))
 
 
@@ -328,7 +330,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 finding.platform,
                 finding.native_id,
                 finding.phase,
-                money(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
+                _hour(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
                 ", ".join(finding.whose) or "-",
                 finding.tag or ("-" if finding.phase == "stopped" else "(no readable tag)"),
             )
@@ -360,7 +362,10 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
     whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
     stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
     if orphans:
-        out.line(f"audit    {len(orphans)} bill, or may, that no state knows of: at least ${rate:.2f}/h", style="bold")
+        out.line(
+            f"audit    {len(orphans)} bill, or may, that no state knows of: at least ${spell_rate(rate)}/h",
+            style="bold",
+        )
     elif known.problems:
         out.line("audit    no orphan was found, but not everything could be asked", style="bold")
     elif not findings:
@@ -373,6 +378,10 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
     out.next(
         [finding.next for finding in findings if finding.next and (finding.kind == "box" or finding.bills_unknown)]
     )
+
+
+def _hour(price: float | None) -> str:
+    return "?" if price is None else spell_rate(price)
 
 
 def _month(price: float | None) -> str:

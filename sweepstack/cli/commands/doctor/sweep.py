@@ -213,10 +213,10 @@ def _ledger(target: Target, uri: str) -> list[Finding]:
         bills = spent(EvidenceStore.open(uri), datetime.now(UTC))
     except EvidenceError as error:
         return [fail("ledger", str(error), f"sweepctl ledger --stack {target.stack}")]
-    known = f"${bills.usd:.2f} for {count(len(bills.bills), 'box')}"
+    known = f"{bills.text} for {count(len(bills.bills), 'box')}"
     if bills.complete:
         return [ok("ledger", known)]
-    return [warn("ledger", f"at least {known}", f"sweepctl ledger --stack {target.stack}")]
+    return [warn("ledger", known, f"sweepctl ledger --stack {target.stack}")]
 
 
 def state(subject: Subject) -> list[Finding]:

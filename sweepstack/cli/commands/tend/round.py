@@ -14,7 +14,7 @@ from sweepstack.cli.collect import look
 from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.events import Events
-from sweepstack.cli.output import NO, UNSURE, YES, Unsure, money, note
+from sweepstack.cli.output import NO, UNSURE, YES, Unsure, note
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources, open_sources
@@ -24,6 +24,7 @@ from sweepstack.core.records import SETTLED
 from sweepstack.evidence import box_logs, unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
 from sweepstack.status.compose import SweepView, compose
@@ -179,12 +180,12 @@ def _let_rest(store: EvidenceStore, box_snapshot: BoxSnapshot, why: str, round_:
     if not pause.verdict.allowed:
         round_.kept[box.name] = f"{why}, and a stop would lose {pause.risk.words(pause.facts.kills)}"
         return
-    price = box.teardown.stop.price_per_hour
+    profile = box.teardown.stop.price_per_hour
     try:
-        stop_box(
+        record = stop_box(
             pause,
             dict(box.teardown.paths),
-            price_after=price,
+            price_after=profile,
             wait=Wait(deadline=STOP_SECONDS),
             say=lambda _line: None,
             issued=box.teardown.stop.issue,
@@ -192,7 +193,9 @@ def _let_rest(store: EvidenceStore, box_snapshot: BoxSnapshot, why: str, round_:
     except SweepstackError as error:
         round_.problems.append(f"box {box.name} could not be stopped: {error}")
         return
-    round_.stopped[box.name] = f"{why}; ${money(price)}/h from now"
+    price = record.bills_at_rest(profile)
+    after = "at a price that is not known" if price is None else f"${spell_rate(price)}/h"
+    round_.stopped[box.name] = f"{why}; {after} from now"
 
 
 def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:
