@@ -227,7 +227,9 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | 
     except SweepstackError as error:
         return _unknown(birth, target, str(error)), ""
     if record.phase is Phase.GONE:
-        return None, f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}; its record is still open"
+        how = f"sweepctl confirm-gone --stack {target.stack} {birth.box}"
+        where = f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}"
+        return None, f"{where}; its record is still open, and {how} closes it"
     if record.phase is Phase.UNKNOWN:
         return _unknown(birth, target, record.note), ""
     bills_on = f": {record.note}" if record.emptied else ""

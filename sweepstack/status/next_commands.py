@@ -289,7 +289,7 @@ def _end_of(stack: str, orphan: Orphan) -> str:
 def out_of_files(stack: str, cells: Sequence[str]) -> list[str]:
     """The ways on for cells that ended well and left the wrong files; the cheapest first."""
     first, up = cells[0], f"pulumi up --stack {stack}"
-    waive = " ".join(f"--waive {name}" for name in cells[:MOST_NAMED])
+    waive = " ".join(f"--waive {name}" for name in cells)
     accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
     return [
         f"{up}    (after artifacts names what {first} left: seals it, and trains nothing)",

@@ -9,8 +9,12 @@ from datetime import UTC, datetime
 from sweepstack.billing.ledger import Spent, record_phase
 from sweepstack.core.records import Birth, Teardown
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.box_layout import sealed_dir, surviving
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.platforms.registry import volume_channel
+from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.host_shutdown import handover_of
 
 
@@ -50,6 +54,24 @@ def close_books(
         return None if closed else open_one.model_copy(update={"ended": done})
 
     store.update_teardown(ended)
+
+
+def lost_with(box: BoxContext, verdict: Verdict) -> tuple[str, ...] | None:
+    """The cells of a box that is gone that have no verified copy, and no sealed one on a volume that outlived it; None
+    if a volume can't be asked. Writes nothing."""
+    facts, cells = box.facts, [cell.name for cell in verdict.unsettled]
+    try:
+        birth = box.store.birth(facts.name, facts.generation)
+    except EvidenceError:
+        birth = None
+    found: set[str] = set()
+    try:
+        for volume in surviving(facts.kills, birth.mounts) if birth is not None else ():
+            channel = volume_channel(box.platform, volume)
+            found |= {cell for cell in cells if channel.size(f"{sealed_dir(facts.identity, cell)}/manifest.json")}
+    except (PlatformError, OSError):
+        return None
+    return tuple(name for name in cells if name not in found)
 
 
 def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.buckets.address import evidence_uri
 from sweepstack.core.records import Approval
 from sweepstack.evidence.store import EvidenceStore
 from tests.engine.commands import assert_refused, ok
@@ -71,7 +72,7 @@ def test_an_edited_export_another_state_and_one_target_loosen_nothing(small_fini
     given_up = stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "2h")
     assert given_up.rc == 1, str(given_up)
     assert "may hold for 1h at most" in given_up.text, "the identity has the text"
-    store = EvidenceStore.open(str(stack.evidence))
+    store = EvidenceStore.open(evidence_uri(stack.checkout, str(stack.evidence)) or "")
     (birth,) = store.births()
     store.write_clearance(birth.native_id or "", _too_long(store.clearance(birth.native_id or "")))
     store.write_birth(birth.model_copy(update={"policy": ""}))

@@ -362,5 +362,5 @@ def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
     two.add("a", run, more={**code, "retry": 2, "salt": 2, "set_of": 1})
     two.run(code=1)
     said = two.events("cell-failed", "a")[-1]["reason"]
-    assert "the bucket has no set before the newest. Next: sweepctl retry CELL --from-start" in said
+    assert "the bucket has no set before the newest. Next: sweepctl retry a --from-start" in said
     assert two.state("a") == "failed"

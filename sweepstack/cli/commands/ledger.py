@@ -14,6 +14,7 @@ from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
 from sweepstack.cli import vendor_bill
 from sweepstack.cli.egress import prices
+from sweepstack.cli.forgotten_boxes import entry_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money, size
@@ -55,7 +56,7 @@ def command(
         births = sources.store.births()
         found = spent(sources.store, datetime.now(UTC), births)
         rests = still_billed(sources.store, found, births)
-        gone = _gone(sources, found)
+        gone = _gone(sources, found, births)
         left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
@@ -73,10 +74,14 @@ def command(
     return YES if found.complete else UNSURE
 
 
-def _gone(sources: Sources, found: Spent) -> frozenset[str]:
+def _gone(sources: Sources, found: Spent, births: Sequence[Birth]) -> frozenset[str]:
     """The native ids of boxes with an open bill that are proved gone. Blocks for `LOOK_SECONDS`."""
     goes_on = {bill.native_id for bill in found.bills if bill.open is not None}
-    open_boxes = [box for box in sources.state.boxes if box.native_id in goes_on]
+    boxes = {box.native_id: box for box in sources.state.boxes}
+    if sources.store is not None:  # also those that no state has any more
+        left = [birth for birth in births if birth.native_id not in {None, *boxes} and birth.ended_at is None]
+        boxes |= {one.native_id or "": entry_of(sources.store, one, sources.evidence or "") for one in left}
+    open_boxes = [box for box in boxes.values() if box.native_id in goes_on]
 
     def asked(box: BoxEntry) -> bool:
         try:
@@ -183,6 +188,7 @@ def render(
     goes_on = f"; ${spell_rate(per_hour)}/h goes on" if per_hour else ""
     if gone:
         out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
+        out.line(f"       (where no state has it: sweepctl confirm-gone --stack {stack} BOX)")
     for text in leftover_lines(left):
         out.line(f"       {text}")
     out.line(f"total  {found.text}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")

@@ -190,7 +190,7 @@ class Sets:
         self.store, self.folder = store, folder
         self.owner = re.sub(r"[^A-Za-z0-9._-]", "_", owner)
         self.plain = f"{where}/{ROOT}/{cell}/{folder.name}"
-        self.place = f"{self.plain}.sets"
+        self.place, self.anew = f"{self.plain}.sets", f"Next: sweepctl retry {cell} --from-start"
         self.partial, self.sending = (folder.with_name(f"{folder.name}.{end}") for end in ("partial", "sending"))
         self.local = Local(folder)
         self.look: Look | None = None
@@ -232,9 +232,9 @@ class Sets:
             self._begin_as(mine, rank.claim if source is self else None, look)
             return "; ".join([*said, self._put_in_place(rank, listed, source is self and rank != OLDEST)])
         if said:
-            raise NoSuchSet("; ".join([*said, "no set of it is whole. Next: sweepctl retry CELL --from-start"]))
+            raise NoSuchSet("; ".join([*said, f"no set of it is whole. {self.anew}"]))
         if start == "previous":
-            raise NoSuchSet("the bucket has no set before the newest. Next: sweepctl retry CELL --from-start")
+            raise NoSuchSet(f"the bucket has no set before the newest. {self.anew}")
         self._begin_as(mine, newest.claim if newest else None, look)
         self._remember({}, {})
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,18 +15,16 @@ from sweepstack.billing.forecast import sealed_bytes
 from sweepstack.billing.ledger import Spent, spent
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.observation import Observation
-from sweepstack.core.records import SETTLED, Approval, Birth, Loss, Teardown
+from sweepstack.core.records import Approval, Birth, Loss, Teardown
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.box_layout import sealed_dir, surviving
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.registry import volume_channel
 from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
@@ -35,7 +33,7 @@ from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts, in_entry
 from sweepstack.teardown.check import Verdict, may_end
-from sweepstack.teardown.close_box import close_books, close_gone
+from sweepstack.teardown.close_box import close_books, close_gone, lost_with
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
@@ -334,15 +332,11 @@ def lost_cells(op: Operation, judgement: Judgement) -> tuple[str, ...]:
 
     Writes nothing. Empty if a volume can't be asked; a warning says so.
     """
-    facts = judgement.facts
-    birth = birth_of(judgement.box)
-    volumes = surviving(facts.kills, birth.mounts) if birth else ()
-    open_cells = [cell.name for cell in judgement.verdict.cells if cell.state not in SETTLED]
-    survivors = sealed_on_volumes(judgement.box, volumes, open_cells)
-    if survivors is None:
-        op.warn(f"box {facts.name}: whether its volume holds sealed copies of {len(open_cells)} cells is not known")
-        return ()
-    return tuple(name for name in open_cells if name not in survivors)
+    lost = lost_with(judgement.box, judgement.verdict)
+    if lost is None:
+        count, name = len(judgement.verdict.unsettled), judgement.facts.name
+        op.warn(f"box {name}: whether its volume holds sealed copies of {count} cells is not known")
+    return lost or ()
 
 
 def gone_line(op: Operation, judgement: Judgement) -> str:
@@ -352,18 +346,6 @@ def gone_line(op: Operation, judgement: Judgement) -> str:
     named = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if lost[8:] else "")
     words = f"; cells without a copy, which run again: {named}" if lost else ""
     return f"box {facts.name} ({facts.native_id}) is gone from {judgement.box.adapter}{how}{words}"
-
-
-def sealed_on_volumes(box: BoxContext, volumes: Iterable[str], cells: Iterable[str]) -> set[str] | None:
-    """Those of the cells that have a sealed copy on a volume that outlives the box; None if a volume can't be asked."""
-    found: set[str] = set()
-    try:
-        for volume in volumes:
-            channel = volume_channel(box.platform, volume)
-            found |= {cell for cell in cells if channel.size(f"{sealed_dir(box.facts.identity, cell)}/manifest.json")}
-    except (PlatformError, OSError):
-        return None
-    return found
 
 
 def lock_line(judgement: Judgement) -> str:

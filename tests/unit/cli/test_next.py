@@ -13,6 +13,7 @@ import pytest
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.core.paths import PACKAGE
 from sweepstack.status.lifecycle import PHASES
+from sweepstack.status.next_commands import out_of_files
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 AT_MOST = 3
@@ -258,6 +259,8 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
         f"sweepctl retry --stack {STACK} lr0.1 && {UP}    (trains it again)",
         f"{GIVE_UP}    (gives them up)",
     ]
+    many = [f"c{number}" for number in range(50)]
+    assert out_of_files(STACK, many)[1].count("--waive ") == 50, "with fewer the box stays locked"
     asked = world.run("wait", "--for", "done", "--json")
     assert asked.code == 1
     assert "2 cells wait that have not begun" in asked.out + asked.err

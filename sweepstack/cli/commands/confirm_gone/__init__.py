@@ -16,7 +16,10 @@ from sweepstack.cli.target import Target
 
 def command(
     box: Box,
-    saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it.")],
+    saw: Annotated[
+        str,
+        typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it; where no API proves it."),
+    ] = "",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
     at: Annotated[
         str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
@@ -42,7 +45,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Confirm that a box has ended, or was never rented, if no API can prove it. Refused while it still shows."""
+    """Confirm that a box has ended, or was never rented; or close the record of one that its API proves gone."""
     if peer:
         return peer_gone(Target.find_sweep(stack), box, peer, saw, by, Out(as_json=json))
     statement = Statement(box, saw, by, at, another.strip(), power_off)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.commands.confirm_gone import listed
+from sweepstack.cli.commands.confirm_gone import listed, proved
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.own_words import own_words
 from sweepstack.cli.sources import Sources, open_sources
@@ -52,11 +52,9 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
-    saw = own_words("--saw", statement.saw)
-    if not saw:
-        raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
-    at = _moment(statement.at, now)
     sources = open_sources(target)
+    if open_ones := proved.open_records(sources, statement.box):
+        return proved.close(target, sources, open_ones, out)
     rest = _resting(sources, statement.box, now)
     box = _box(sources, statement.box) if rest is None else rest[1]
     if not has_address(box.adapter):
@@ -65,6 +63,10 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
             "and not accepted",
             [f"pulumi destroy --stack {target.stack}"],
         )
+    saw = own_words("--saw", statement.saw)
+    if not saw:
+        raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
+    at = _moment(statement.at, now)
     if rest is not None and sources.store is not None:
         known = _stood_still(sources.store, rest[0], now)
     else:
