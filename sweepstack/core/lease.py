@@ -10,9 +10,21 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from sweepstack.core.records import Record
+from sweepstack.onbox.common.units import parse_duration
 
 NONE = "none"
+HELD = (
+    "until something is launched on a box, its start command stops it {} after the last look, once its container runs"
+)
+UNHELD = (
+    "until something is launched on a box, no lease holds it there: {} after it was rented, it is named with its cost"
+)
 UNPROVED = "unproved: no live run has shown that this key works"
+
+
+def lease_seconds(text: str | None) -> float | None:
+    """A lease as a person writes it, in seconds; None where there is none."""
+    return None if text in (None, "", NONE) else parse_duration(text)
 
 
 class LeaseFacts(Record):

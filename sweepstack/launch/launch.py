@@ -80,6 +80,8 @@ def launch(
     Raises ConfigError when the work dir is not what was previewed, SweepstackError when a started cell would change,
     FirstCellFailed when the first attempt fails at once, SetupFailed when it can't be tried.
     """
+    if spec.lease:
+        channel.touch(box_layout.LOOKED)  # the start command counts, too, and what follows may take long
     journal = read_journal(channel)
     present = queue_entries(channel)
     refuse_changed(journal, spec.cells)
@@ -138,12 +140,13 @@ def _runner_at_work(
     spec: LaunchSpec, channel: Channel, progress: Callable[[str], None], cancelled: Callable[[], bool]
 ) -> bool:
     """Whether a runner has the queue. A box that is just trying to stop itself holds the same lock, and sees no new
-    line: this waits for the end of that try, `OWN_STOP_SECONDS` at most. Raises Unreachable once the box has
-    stopped."""
+    line: this waits for the end of that try, `OWN_STOP_SECONDS` at most. Where no runner ever was, it is the try of its
+    start command (`onbox.start_lease`). Raises Unreachable once the box has stopped."""
     stops_itself = bool(spec.lease or spec.when_drained)
     ends, box = time.monotonic() + OWN_STOP_SECONDS, GrowingJournal(channel)
     while channel.lock_held(box_layout.RUNNER_LOCK):
-        if not stops_itself or not is_stopping(box.look()) or time.monotonic() > ends or cancelled():
+        stops = stops_itself and (is_stopping(box.look()) or channel.size(box_layout.RUNNER_PID) is None)
+        if not stops or time.monotonic() > ends or cancelled():
             return True
         progress("waiting: the box is just trying to stop itself")
         time.sleep(OWN_STOP_POLL_SECONDS)

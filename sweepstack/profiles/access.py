@@ -122,7 +122,9 @@ class ByHand(Fact):
 
 class OwnKey(Fact):
     """The key that the platform puts into each box, with which the box may stop itself: the variable's name, and the
-    month in which a live run showed that it works; null: none did."""
+    month in which a live run showed that it works; null: none did. `from_start`: the start command that the adapter
+    sends stops a box with it on which nothing was launched; else such a box bills until a command ends that."""
 
     variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
     proved: Annotated[str | None, Field(pattern=r"^\d{4}-\d{2}$")] = None
+    from_start: bool = False

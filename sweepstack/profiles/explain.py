@@ -13,6 +13,7 @@ from datetime import date
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import IssueFacts
 from sweepstack.profiles import words
+from sweepstack.profiles.access import OwnKey
 from sweepstack.profiles.dates import UNVERIFIED, age_in_months, source_of
 from sweepstack.profiles.facts import DatedFact, facts_of
 from sweepstack.profiles.hosts import kept_of
@@ -128,13 +129,17 @@ def _says(profile: Profile, key: str) -> str:
         "ssh": lambda: f"user {profile.ssh.user or 'yours'}" if profile.ssh else "none",
         "network": lambda: ", ".join(profile.network.mirrors) or "no mirrors" if profile.network else "none",
         "environment": lambda: profile.environment.python if profile.environment else "none",
-        "own_key": lambda: profile.own_key.variable if profile.own_key else "none",
+        "own_key": lambda: _key_words(profile.own_key) if profile.own_key else "none",
         "danger_clocks": lambda: f"{len(profile.danger_clocks)} of them",
         "spot_grace": lambda: f"{value:g} s",
         "list_lag": lambda: f"{value:g} s",
         "by_hand": lambda: "a bundle",
     }
     return short[key]() if key in short else str(value)
+
+
+def _key_words(key: OwnKey) -> str:
+    return f"{key.variable}, {'used' if key.from_start else 'not used'} before a launch"
 
 
 def _issue(issue: IssueFacts | None, *, bills: bool) -> str:
@@ -190,6 +195,7 @@ def _meter(at: Subject) -> Iterator[str]:
         yield "no bill: neither budget, when_done nor lease has to be written"
         return
     yield f"it bills: budget, when_done ({at.plan.when_done}) and lease ({at.plan.lease_text or 'none'}) are asked for"
+    yield from at.plan.lease_words[1:]
     if at.plan.price_per_hour is not None:
         yield f"{at.plan.price_per_hour:g} USD an hour a box"
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.lease import NONE, LeaseFacts
-from sweepstack.onbox.common.units import parse_duration
+from sweepstack.core.lease import LeaseFacts, lease_seconds
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
 
 
 def lease_facts(config: StackConfig, profile: Profile, layout: Layout) -> LeaseFacts | None:
     """The lease of this config there; None without one."""
-    if config.lease is None or config.lease == NONE:
+    seconds = lease_seconds(config.lease)
+    if config.lease is None or seconds is None:
         return None
-    facts = LeaseFacts(text=config.lease, seconds=parse_duration(config.lease))
+    facts = LeaseFacts(text=config.lease, seconds=seconds)
     verb = layout.verbs.get("stop")
     if verb is None:
         return facts

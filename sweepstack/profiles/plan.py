@@ -10,7 +10,7 @@ from sweepstack.billing.budget import Budget
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
-from sweepstack.core.lease import NONE, LeaseFacts
+from sweepstack.core.lease import HELD, NONE, UNHELD, LeaseFacts
 from sweepstack.core.records import Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
@@ -167,6 +167,8 @@ class Plan:
     """How its boxes stop themselves when no command looks; None: they do not."""
     lease_text: str = ""
     """`lease` as the person wrote it; "" where no bill is sent."""
+    lease_from_start: bool = False
+    """Whether it holds before anything was launched: `OwnKey.from_start`."""
     by_hand: Mapping[str, Any] = field(default_factory=dict)
     """How a person runs its boxes (`sweepstack.profiles.access.ByHand`); empty: a program does."""
     list_lag: float = 900.0
@@ -190,7 +192,8 @@ class Plan:
     def lease_words(self) -> tuple[str, ...]:
         """What the preview says of the lease."""
         if self.lease is not None:
-            return (self.lease.words,)
+            begins = HELD if self.lease_from_start else UNHELD
+            return (self.lease.words, begins.format(self.lease.text))
         if self.lease_text == NONE:
             return ("lease none: boxes bill until a person or `sweepctl tend` ends that, also when no one looks",)
         return ()

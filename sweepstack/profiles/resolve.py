@@ -208,6 +208,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         ignore_balance=config.ignore_balance or "",
         when_done=config.when_done or "keep",
         lease_text=config.lease or "" if bills else "",
+        lease_from_start=profile.own_key is not None and profile.own_key.from_start,
         lease=lease_facts(config, profile, layout) if bills else None,
         smoke=configured_smoke(config),
         pull_to=config.pull_to,

@@ -24,7 +24,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.file_walk import newest
 from sweepstack.onbox.agent.local_channel import LocalChannel
-from sweepstack.onbox.common import holes
+from sweepstack.onbox.common import box_layout, holes
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
 from sweepstack.onbox.common.mount_points import mount_points
 
@@ -39,6 +39,8 @@ TOGETHER = 1 << 17
 """Bytes of small files that are collected for one write."""
 IDLE_SECONDS = 120.0
 """An agent that gets no request for so long ends."""
+RENEW_SECONDS = 60.0
+"""So often the lease of a box is renewed while files are sent to it."""
 
 
 class Cut(SweepstackError):
@@ -161,6 +163,7 @@ class Agent:
 
     def __init__(self, wire: Wire, channel: BoxChannel) -> None:
         self.wire, self.channel = wire, channel
+        self._renewed = time.monotonic()
 
     def serve(self) -> None:
         while True:
@@ -281,8 +284,16 @@ class Agent:
         return False
 
     def do_put_tree(self, dest: str, files: list[tuple[str, int, int]], bytes: int) -> None:
-        sources = ((path, Announced(self.wire.data(size)), mode) for path, size, mode in files)
+        sources = ((path, Announced(self._renewing(self.wire.data(size))), mode) for path, size, mode in files)
         self.channel.put_tree(sources, dest)  # type: ignore[arg-type]  # it opens and reads them, nothing more
+
+    def _renewing(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The same. Meanwhile it renews the lease of the box, which may be shorter than what comes takes."""
+        for chunk in chunks:
+            if time.monotonic() >= self._renewed + RENEW_SECONDS:
+                self._renewed = time.monotonic()
+                self.channel.touch(box_layout.LOOKED)
+            yield chunk
 
     def do_spawn(self, argv: list[str], cwd: str, env: dict[str, str], log: str) -> int:
         return self.channel.spawn(argv, cwd=cwd, env=env, log=log)

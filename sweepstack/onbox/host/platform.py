@@ -74,7 +74,9 @@ class BoxRequest:
     the box is on a machine that goes on billing when the box is gone.
     `places`: tiers that are places of a host → what each place must be; a tier that the box shows is named by its path
     (`mnt/…`), see `mounts`. `known`: the
-    native id on record for this tag, "" for none: of several boxes this one is adopted. `asked`: called with True
+    native id on record for this tag, "" for none: of several boxes this one is adopted. `lease_seconds`: how long after
+    the last look the box stops itself while nothing was launched on it, where its platform `CanStopItself`; None:
+    never. `asked`: called with True
     before each request that may make a box, and with False once it is proved that it made none; an exception from it
     ends the create before that request is sent.
     """
@@ -93,6 +95,7 @@ class BoxRequest:
     rented: bool = False
     places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     known: str = ""
+    lease_seconds: float | None = None
     asked: Callable[[bool], None] = _unrecorded
 
     @property

@@ -11,10 +11,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.box_layout import ON_START, RUNNER_PID
+from sweepstack.onbox.common.box_layout import HOME, ON_START, RUNNER_PID
 from sweepstack.onbox.common.errors import RequestRefused
+from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
+from sweepstack.platforms.common import start_lease
+from sweepstack.platforms.runpod.keys import base_url
 from sweepstack.platforms.runpod.states import MARKER, PRICE, SSH_PORT
 
 ROOT = "/sweepstack"
@@ -50,6 +53,8 @@ START = (
 )
 """The start command: starts sshd for the key in $PUBLIC_KEY, with new host keys at each start, and keeps running. It
 holds no secret, and no single quote, since it is sent as one quoted argument of `sh -c`."""
+
+OWN_STOP = "mutation Stop($id: String!) { podStop(input: {podId: $id}) { id desiredStatus } }"
 
 
 def create_pod(
@@ -90,9 +95,23 @@ def create_pod(
         },
         "args": f"sh -c '{START}'",
     }
+    if request.lease_seconds is not None:
+        stop = own_stop(start_lease.HERE)
+        held = start_lease.text(request.lease_seconds, f"{ROOT}/{HOME}", "RUNPOD_API_KEY", "RUNPOD_POD_ID", stop)
+        body["env"][start_lease.VARIABLE] = held
+        body["args"] = f"sh -c '{start_lease.COMMAND} {START}'"
     if data_centers:
         body["dataCenterIds"] = data_centers
     return body
+
+
+def own_stop(pod: str) -> tuple[OwnStop, ...]:
+    """See `CanStopItself.own_stop`. REST is said to answer 403 to the key of a pod, while the older query interface,
+    which the vendor's own tool in a pod uses, takes it (2026-11; neither is proved)."""
+    return (
+        OwnStop("POST", f"{base_url()}/v2/pods/{pod}/action", {"action": "stop"}),
+        OwnStop("POST", f"{base_url()}/graphql", {"query": OWN_STOP, "variables": {"id": pod}}),
+    )
 
 
 def catalog_params(wanted: Constraints) -> dict[str, str]:

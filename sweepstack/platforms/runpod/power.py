@@ -19,18 +19,16 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod import spot
+from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.create import until_ready
 from sweepstack.platforms.runpod.errors import refused
-from sweepstack.platforms.runpod.keys import base_url
 from sweepstack.platforms.runpod.lookup import get
 from sweepstack.platforms.runpod.states import bid_of, gpus_of
 
 STOP_SECONDS = 20.0
 MOST_BID = 1000.0
 _SAME = 1e-4
-OWN_STOP = "mutation Stop($id: String!) { podStop(input: {podId: $id}) { id desiredStatus } }"
 
 
 def destroy(session: Session, native_id: str, account: str) -> None:
@@ -85,13 +83,8 @@ def stop(session: Session, native_id: str, account: str) -> None:
 
 
 def own_stop(native_id: str) -> tuple[OwnStop, ...]:
-    """See `CanStopItself.own_stop`. REST is said to answer 403 to the key of a pod, while the older query interface,
-    which the vendor's own tool in a pod uses, takes it (2026-11; neither is proved)."""
-    pod = checked_id(native_id)
-    return (
-        OwnStop("POST", f"{base_url()}/v2/pods/{pod}/action", {"action": "stop"}),
-        OwnStop("POST", f"{base_url()}/graphql", {"query": OWN_STOP, "variables": {"id": pod}}),
-    )
+    """See `CanStopItself.own_stop`."""
+    return bodies.own_stop(checked_id(native_id))
 
 
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:

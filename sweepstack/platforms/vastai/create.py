@@ -23,7 +23,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import probe, start_lease
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
@@ -35,7 +35,7 @@ from sweepstack.platforms.vastai.channel import FOLDERS, ROOT, answers
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
 from sweepstack.platforms.vastai.pages import Row
-from sweepstack.platforms.vastai.power import end_for_sure
+from sweepstack.platforms.vastai.power import end_for_sure, own_stop
 from sweepstack.platforms.vastai.session import Session, box_number, still_creating
 from sweepstack.platforms.vastai.states import is_fatal, status_message
 
@@ -206,7 +206,7 @@ class Renting:
                 disk=float(disk_for(self._request.constraints)),
                 env=dict(self._request.env),
                 label=self._request.tag,
-                onstart_cmd=ON_START,
+                onstart_cmd=self._on_start(),
                 cancel_unavail=True,
                 runtype="ssh_direct",
                 price=bid,
@@ -231,6 +231,16 @@ class Renting:
             if (made := self._look_for_it(looks=1)) is not None:
                 return made
             raise
+
+    def _on_start(self) -> str:
+        """With the lease from the first second, where there is one. The text is in it and not among the variables: it
+        is not documented how long one may be."""
+        seconds, stop = self._request.lease_seconds, own_stop(start_lease.HERE)
+        if seconds is None:
+            return ON_START
+        home = f"{ROOT}/{box_layout.HOME}"
+        held = start_lease.text(seconds, home, "CONTAINER_API_KEY", "CONTAINER_ID", stop)
+        return f"{start_lease.VARIABLE}=$(cat << \\END\n{held}\nEND\n)\n{start_lease.COMMAND}\n{ON_START}"
 
     def _undo(self, error: RentedAnyway) -> None:
         """Destroys the instance that a refused request made. It runs nothing yet, and no other call can have made

@@ -77,7 +77,7 @@ def end_for_sure(session: Session, identifier: int, seconds: float) -> str:
     return session.with_deadline(seconds).watch(f"instance {identifier} to be gone").until(gone)
 
 
-def own_stop(identifier: int) -> tuple[OwnStop, ...]:
+def own_stop(identifier: int | str) -> tuple[OwnStop, ...]:
     """See `CanStopItself.own_stop`."""
     return (OwnStop("PUT", f"{base_url()}/api/v0/instances/{identifier}/", {"state": "stopped"}),)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.billing.ledger import record_phase
+from sweepstack.core.lease import lease_seconds
 from sweepstack.core.records import Birth, LedgerPhase
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import finished_by, generations
@@ -186,6 +187,7 @@ def _request(
         rented=inputs.teardown.rented,
         places=places,
         known=birth.native_id or "",
+        lease_seconds=lease_seconds(inputs.lease),
         asked=asking,
     )
 

@@ -8,9 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from sweepstack.channel import prefetch
 from sweepstack.launch.launch import launch
+from sweepstack.onbox import start_lease
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.runner.records import Journal
@@ -93,3 +95,41 @@ def test_a_box_that_is_started_again_by_itself_is_watched(site: Site) -> None:
     eventually(lambda: watched(site))
     (process,) = site.channel.processes()
     assert "--watch" in process.argv
+
+
+def test_the_start_command_of_a_launched_box_only_sees_to_its_watcher(site: Site) -> None:
+    """Its lease is long over, and runner and watcher were killed at once: a new watcher is started, once."""
+    site.launch("one", lease=LEASE)
+    site.drained()
+    for process in site.channel.processes():
+        site.channel.terminate(process.pid)
+    eventually(lambda: not watched(site))
+    asked = {"home": str(site.root / box_layout.HOME), "seconds": 0.0, "gone": 0.0, "key": "", "here": ""}
+    timer = start_lease.Timer(**asked, requests=())
+    with mock.patch.object(timer, "ask", side_effect=AssertionError("a box with a launch")):
+        timer.look()
+        eventually(lambda: watched(site))
+        timer.watched = 0.0
+        timer.look()
+    assert len(site.channel.processes()) == 1
+
+
+def test_an_up_waits_for_the_try_of_a_start_command_and_renews_its_lease_first(site: Site) -> None:
+    """It holds the runner's lock, and there is neither a journal nor a runner yet."""
+    home = site.root / box_layout.HOME
+    start_lease.Timer(home=str(home), seconds=3600.0, gone=0.0)
+    os.utime(home / "looked", (1, 1))
+    lock = os.open(site.root / box_layout.RUNNER_LOCK, os.O_RDWR | os.O_CREAT)
+    assert take(lock, 60)
+    seen: list[float] = []
+    waited: list[str] = []
+
+    def waits(said: str) -> None:
+        seen.append((home / "looked").stat().st_mtime)
+        if "stop itself" in said and not waited:
+            waited.append(said)
+            os.close(lock)
+
+    assert launch(site.spec("one", lease=LEASE), site.channel, site.store, progress=waits).started_runner
+    assert waited
+    assert seen[0] > 1, "else it would be stopped while code is sent to it"

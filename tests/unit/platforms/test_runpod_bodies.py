@@ -107,3 +107,15 @@ def test_the_start_command_is_one_shell_script_and_holds_no_secret() -> None:
     for folder in ("/sweepstack/data", "/sweepstack/scratch", "/sweepstack/mnt/durable"):
         assert folder in words[2]
     assert subprocess.run(["sh", "-n", "-c", words[2]], check=False).returncode == 0
+
+
+def test_with_a_lease_the_start_command_holds_it_from_the_first_second() -> None:
+    plain, held = body("plain"), bodies.create_pod(request(lease_seconds=7200.0), L4, L4.key, [])
+    assert held["env"].keys() - plain["env"].keys() == {"SWEEPSTACK_LEASE"}
+    compile(held["env"]["SWEEPSTACK_LEASE"], "timer", "exec")
+    assert "/v2/pods/@here@/action" in held["env"]["SWEEPSTACK_LEASE"]
+    shell, flag, script = shlex.split(held["args"])
+    assert (shell, flag) == ("sh", "-c")
+    assert script.startswith("while :; do command -v python3")
+    assert script.endswith(bodies.START)
+    assert subprocess.run(["sh", "-n", "-c", script]).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,19 @@ def rents(world: World, ask: int, contract: int = 4711, **changes: Any) -> None:
 
 def put(world: World, ask: int = 7) -> list[Request]:
     return world.sent("PUT", f"{V0}/asks/{ask}/")
+
+
+def test_its_start_command_holds_the_lease_within_the_length_that_the_vendor_takes(world: World) -> None:
+    rents(world, 7)
+    create(lease_seconds=7200.0)
+    script = put(world)[0].body["onstart"]
+    assert len(script) <= 4096
+    held, _, begins = script.partition("\nwhile :")
+    said = subprocess.run(["bash", "-c", f'{held}\nprintf %s "$SWEEPSTACK_LEASE"'], capture_output=True, check=True)
+    program = said.stdout.decode()
+    compile(program, "timer", "exec")
+    assert "/api/v0/instances/@here@/', {'state': 'stopped'})" in program
+    assert subprocess.run(["bash", "-n"], input=f"while :{begins}".encode()).returncode == 0
 
 
 def test_a_box_is_rented_as_it_was_asked_for(world: World) -> None:

@@ -9,12 +9,14 @@ import pytest
 from components.queue import job_input
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.operations.lease import on_box
+from sweepstack.platforms import registry
 from sweepstack.platforms.registry import load_platform
-from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, load, refusal
 
+PLATFORMS = Path(registry.__file__).parent
 VOLUME = "    mounts: {/ckpt: {source: kept}}\n"
 
 
@@ -99,3 +101,17 @@ def test_the_box_is_told_the_request_and_no_key(monkeypatch: pytest.MonkeyPatch)
     assert asked["url"] == "https://console.vast.ai/api/v0/instances/4711/"
     assert on_box(facts, load_platform("local"), "x")["how"] == {}
     assert on_box(None, load_platform("local"), "x") == {}
+
+
+def test_which_platforms_hold_a_box_before_a_launch(tmp_path: Path) -> None:
+    """The profile says it, the adapter does it: both ask for a box with a lease, and no other adapter knows of one."""
+    pod, host = plan(tmp_path, "runpod"), plan(tmp_path, "lambda")
+    assert "its start command stops it 2h after the last look" in pod.lease_words[1]
+    assert "no lease holds it there: 2h after it was rented, it is named" in host.lease_words[1]
+    held = {
+        name
+        for name in (path.stem for path in FOLDER.glob("*.md"))
+        if (own := load_profile(name).own_key) is not None and own.from_start
+    }
+    sends = {path.parent.name for path in PLATFORMS.glob("*/*.py") if "start_lease.text(" in path.read_text()}
+    assert held == sends == {"runpod", "vastai"}
