@@ -23,6 +23,7 @@ def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
         pull_to=fleet.main.pull_to,
         cells=roster.cells,
         boxes={box.name: AskedBox(want=box.want, slots=box.at_once) for box in fleet.boxes},
+        up=not pulumi.runtime.is_dry_run(),
     )
     found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
     text = found.get("shares") if isinstance(found, Mapping) else None

@@ -40,7 +40,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
-from sweepstack.operations.observe import Ahead, observe
+from sweepstack.operations.observe import Ahead, keep_journals, observe
 from sweepstack.platforms.registry import has_address, payer, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -59,7 +59,8 @@ ValueT = TypeVar("ValueT")
 
 
 def look(sources: Sources, *, files: bool = True) -> Snapshot:
-    """The snapshot now. Blocks for `LOOK_SECONDS` at most for the boxes; reads only; costs nothing.
+    """The snapshot now. Blocks for `LOOK_SECONDS` at most for the boxes; costs nothing. Reads, and keeps the journals
+    that it read.
 
     `files` False: the files on a box are listed only if an approval covers its end. Without one the box is locked
     whatever lies on it, and listing the folders of ten thousand cells takes longer than all other reads.
@@ -95,9 +96,11 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
                 state, store, births, target, sources.evidence or "", asked, late_hosts(box_snapshots)
             ),
             "left": lambda: leftovers(state, store, births),
+            "cut": lambda: _kept(store, box_snapshots),
         }
         told = in_parallel(both, SEARCH_SECONDS + 2)
         left = told.get("left", ())
+        notes += told.get("cut", ())
         others = told.get("search") or Search(
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
@@ -157,6 +160,14 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         # Last: what is read for the arguments above adds to them.
         notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes])),
     )
+
+
+def _kept(store: EvidenceStore | None, box_snapshots: Iterable[BoxSnapshot]) -> list[str]:
+    """Keeps the journals that were read of boxes of this evidence. Returns what is wrong with them, beside a copy."""
+    if store is None:
+        return []
+    ours = (one for one in box_snapshots if one.box.identity == store.marker.identity)
+    return keep_journals(store, {(one.box.name, one.box.generation): one.seen.journal for one in ours})
 
 
 def _unwritable(target: Target, store: EvidenceStore | None) -> Iterator[str]:

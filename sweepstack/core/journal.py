@@ -111,6 +111,8 @@ class Journal:
     """Cells that left the wrong files, for which those wait that have not begun: `onbox.common.files_hold`."""
     workers: dict[str, WorkerProgress] = field(default_factory=dict)
     """Those that started, by name; empty where one runner has the box."""
+    data: bytes = field(default=b"", repr=False, compare=False)
+    """What it was read of, without a torn last line; empty where it was not read."""
 
     @property
     def last_at(self) -> datetime | None:
@@ -199,7 +201,7 @@ def _parse(data: bytes) -> Journal:
             raise JournalDamaged(f"journal line {number} ({entry['event']}) lacks what it must say: {error}") from error
         entries.append(entry)
         head = entry["hash"]
-    return Journal(head, tuple(entries), cells, blocked, setups, tuple(hold.cells), workers)
+    return Journal(head, tuple(entries), cells, blocked, setups, tuple(hold.cells), workers, whole_lines(data))
 
 
 def whole_lines(data: bytes) -> bytes:

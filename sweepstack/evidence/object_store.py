@@ -49,6 +49,10 @@ class ObjectStore(Protocol):
         """The content of a key, or None when there is none."""
         ...
 
+    def size(self, key: str) -> int | None:
+        """How many bytes a key holds, or None when there is none. Moves none of them."""
+        ...
+
     def write(self, key: str, data: bytes, *, over: str | None = None) -> str:
         """Writes a key and returns its new tag. `over`: only while its tag is this (`ABSENT`: while there is none).
 
@@ -97,6 +101,15 @@ class FolderStore:
                 return None
             raise EvidenceError(f"{path} can't be read: {error.strerror}") from error
         return Held(data, sha256_hex(data))
+
+    def size(self, key: str) -> int | None:
+        path = self.root / key
+        try:
+            return path.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise EvidenceError(f"{path} can't be read: {error.strerror}") from error
 
     def write(self, key: str, data: bytes, *, over: str | None = None) -> str:
         path = self.root / key

@@ -47,7 +47,7 @@ class BoxSource:
     """A box to pull from. `base`: the durable tier's folder for `channel`; empty where that is the volume's own root.
 
     `cells`: those wanted; None for all that its journal calls sealed. `volume_only`: the box is gone, and `channel` is
-    that of a volume that outlived it; what was sealed is then known by the last pulled copy of the journal.
+    that of a volume that outlived it; what was sealed is then known by the last kept copy of the journal.
     """
 
     box: str

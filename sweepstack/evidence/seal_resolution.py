@@ -16,7 +16,7 @@ from sweepstack.onbox.common.errors import JournalDamaged
 class BoxView:
     """A box of the sweep as it was just seen.
 
-    `journal`: as read from the box; None when it was not reached; then the last pulled copy counts.
+    `journal`: as read from the box; None when it was not reached; then the last kept copy counts.
     `broken`: why the journal that was read does not count; then none of the box does. `runner_alive`: None is unknown.
     `launch`: None reads the record from the evidence. `gone`: it is proved gone, and no volume outlived it.
     """
@@ -164,7 +164,7 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
             copied = store.journal(box, generation)
         except JournalDamaged as error:
             if view is None or view.journal is None:
-                found.broken[box] = (f"the copy pulled before: {error}", cells)
+                found.broken[box] = (f"the copy kept before: {error}", cells)
                 continue
             copied = None
         if view is not None and view.broken:
@@ -174,7 +174,7 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
         if journal is None:
             continue
         if copied is not None and not journal.continues(copied):
-            found.broken[box] = ("it does not continue the copy pulled before: cut, or written again", cells)
+            found.broken[box] = ("it does not continue the copy kept before: cut, or written again", cells)
             continue
         alive, gone = (view.runner_alive, view.gone) if view else (None, False)
         found.boxes.append(BoxJournal(box, generation, journal, view is not None, alive, gone))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from sweepstack.core.journal import Journal, parse_journal, whole_lines
+from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.journal_copy import Rest
 from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
@@ -296,7 +296,7 @@ class EvidenceStore(RecordFiles):
     # Pulled cells and journals
 
     def journal_path(self, box: str, generation: int) -> Path:
-        """Where the last pulled copy of a box's journal lies, in a folder."""
+        """Where the last kept copy of a box's journal lies, in a folder."""
         return self.root / _journal(box, generation)
 
     def cell_dir(self, name: str) -> Path:
@@ -304,7 +304,7 @@ class EvidenceStore(RecordFiles):
         return FolderCopies(self.root / location.CELLS).folder(name)
 
     def journal(self, box: str, generation: int) -> Journal | None:
-        """The last pulled copy of a box's journal, or None. Raises JournalDamaged."""
+        """The last kept copy of a box's journal, or None. Raises JournalDamaged."""
         data = self._read(_journal(box, generation))
         return None if data is None else parse_journal(data)
 
@@ -317,8 +317,11 @@ class EvidenceStore(RecordFiles):
         key = _journal(box, generation)
         for left in reversed(range(_TRIES)):
             held = self._held(key)
+            grown = held is not None and journal.data.startswith(held.data)  # so it is proved already
+            if grown and held is not None and len(held.data) == len(journal.data):
+                break
             try:
-                before = None if held is None else parse_journal(held.data)
+                before = None if held is None or grown else parse_journal(held.data)
             except JournalDamaged:  # our copy was hurt here; the box's own is whole, and may be shorter
                 before = None
                 assert held is not None
@@ -327,18 +330,25 @@ class EvidenceStore(RecordFiles):
                 break  # another process wrote a later copy meanwhile
             if before is not None and not journal.continues(before):
                 raise EvidenceDamaged(
-                    f"the journal of {box} (generation {generation}) does not continue the copy pulled before, "
+                    f"the journal of {box} (generation {generation}) does not continue the copy kept before, "
                     f"{self.objects.shown(key)}: it was cut or written again, and the copy is kept"
                 )
             if before is not None and before.head == journal.head:
                 break
             try:
-                self.objects.write(key, whole_lines(data), over=held.tag if held else ABSENT)
+                self.objects.write(key, journal.data, over=held.tag if held else ABSENT)
                 break
             except EvidenceChanged:
                 if not left:
                     raise
         return journal
+
+    def keep_journal(self, box: str, generation: int, journal: Journal) -> None:
+        """Keeps what a look has read of a box's journal, where the copy is shorter; else it costs no more than to ask
+        how long the copy is. Raises as `write_journal`."""
+        held = self.objects.size(_journal(box, generation)) or 0
+        if len(journal.data) > held:
+            self.write_journal(box, generation, journal.data)
 
     @property
     def traffic(self) -> Traffic | None:

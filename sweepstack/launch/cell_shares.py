@@ -28,13 +28,15 @@ class AskedBox(Record):
 
 
 class Asked(Record):
-    """The program's question: whose evidence, which cells, and over which boxes. `pull_to` as the person wrote it."""
+    """The program's question: whose evidence, which cells, and over which boxes. `pull_to` as the person wrote it.
+    `up`: whether this is no preview, which writes nothing: what is read of the boxes is kept."""
 
     project: str
     stack: str
     pull_to: str
     cells: tuple[CellText, ...]
     boxes: dict[BoxName, AskedBox]
+    up: bool = False
 
 
 class Shares(Record):

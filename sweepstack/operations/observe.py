@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sweepstack.channel import prefetch
 from sweepstack.channel.prefetch import Question
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.parallel import in_parallel
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.agent.channel import ByHand, Channel, Listing, Scheduled
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import JournalDamaged, PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.common.errors import (
+    EvidenceDamaged,
+    EvidenceError,
+    JournalDamaged,
+    PlatformError,
+    Unreachable,
+    WrongAccount,
+)
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.host_shutdown import known_handover
+
+KEEP_SECONDS = 10.0
+"""The most seconds that a look waits until what it read is kept."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,26 @@ def observe(
         workers=workers,
     )
     return seen, record
+
+
+def keep_journals(store: EvidenceStore, read: Mapping[tuple[str, int], Journal | None]) -> list[str]:
+    """Keeps the journals that a look has read, by box and generation: a box that vanishes is told as it was last seen.
+
+    Blocks for `KEEP_SECONDS` at most. Returns why a journal can't be what follows its copy. Where a copy can't be
+    written (a reader without that right, an outage) it stays as it is, and nothing is said: no answer hangs on it.
+    """
+
+    def kept(box: str, generation: int, journal: Journal) -> str:
+        try:
+            store.keep_journal(box, generation, journal)
+        except EvidenceDamaged as error:
+            return str(error)
+        except (EvidenceError, JournalDamaged):
+            pass
+        return ""
+
+    tasks = {key: partial(kept, *key, journal) for key, journal in read.items() if journal is not None}
+    return sorted(filter(None, in_parallel(tasks, KEEP_SECONDS).values()))
 
 
 def _workers(channel: Scheduled) -> tuple[str, tuple[Mapping[str, Any], ...]]:

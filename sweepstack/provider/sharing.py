@@ -27,7 +27,7 @@ from sweepstack.launch.entries import verified_cells
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.operations.observe import observe
+from sweepstack.operations.observe import keep_journals, observe
 from sweepstack.provider.resources import versions
 from sweepstack.provider.session import Session
 from sweepstack.teardown.box_context import BoxAt
@@ -69,6 +69,8 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
     living = {birth.box: birth for birth in sorted(births, key=lambda one: one.generation) if birth.ended_at is None}
     asks = {box: _asking(evidence, birth) for box, birth in living.items() if birth.native_id is not None}
     found = in_parallel(asks, LOOK_SECONDS)
+    if asked.up:
+        keep_journals(store, {(box, living[box].generation): seen.journal for box, seen in found.items()})
     given = {(launch.box, launch.generation): frozenset(launch.cells) for launch in store.launches()}
     boxes, took, begun = {}, [], False
     for birth in births:

@@ -60,7 +60,7 @@ def _signs(store: EvidenceStore, box: str, generation: int, native_id: str) -> I
 
 
 def copied_journal(store: EvidenceStore | None, box: str, generation: int) -> Journal | None:
-    """The last pulled copy of a box's journal; None if there is none that can be read."""
+    """The last kept copy of a box's journal; None if there is none that can be read."""
     if store is None:
         return None
     try:

@@ -132,12 +132,12 @@ class S3Store:
             answer = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=prefix, MaxKeys=1)
         return bool(answer.get("Contents"))
 
-    def lists(self, key: str) -> bool:
-        """Is there an object of exactly this key, by a listing? That answer proves that the bucket is there."""
+    def size(self, key: str) -> int | None:
+        """As of a listing, whose answer proves that the bucket is there."""
         full = self.where(key)["Key"]
         with asking(self.shown(key)) as s3:
             answer = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=full, MaxKeys=1)
-        return any(item["Key"] == full for item in answer.get("Contents", ()))
+        return next((int(item["Size"]) for item in answer.get("Contents", ()) if item["Key"] == full), None)
 
     def items(self, folder: str) -> list[Item]:
         """Every object below `folder`, at any depth, with keys relative to the prefix."""

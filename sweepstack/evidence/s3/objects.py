@@ -61,7 +61,7 @@ def head(objects: S3Store, key: str) -> Head | None:
     except EvidenceError as error:
         if not _bare_404(error):
             raise
-        return head(objects, key) if objects.lists(key) else None
+        return head(objects, key) if objects.size(key) is not None else None
     return _head(answer)
 
 

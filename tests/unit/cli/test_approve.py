@@ -300,7 +300,7 @@ def test_abandoning_shows_what_is_lost(world: World) -> None:
     second.start("lr0.9", attempt=2)
     result = world.run("approve", "--abandon", "box-0", "--reason", "  too  late ")
     assert result.code == 0
-    assert "ABANDONED box-0: 2 cells may be lost: 2 sealed" in result.out
+    assert "ABANDONED box-0: 2 cells may be lost, 2 of them finished: 2 sealed" in result.out
     assert "lr0.3" in result.out
     word = approval(world)
     assert [action.native_id for action in word.actions] == [first.native_id]

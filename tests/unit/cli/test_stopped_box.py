@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.onbox.common.box_layout import JOURNAL
+from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
@@ -111,3 +113,53 @@ def test_a_box_that_came_back_without_gpus_is_no_dead_runner(world: World, box: 
     assert stop.startswith(f"{UP}    (after boxes.box-0.want is set to stopped, then once more with running")
     assert other.startswith(f"{UP}    (with a further name below boxes")
     assert pull.startswith(f"sweepctl pull --stack {STACK} && {GIVE_UP}")
+
+
+def test_a_box_that_vanishes_is_told_as_it_was_last_seen(world: World, box: Box) -> None:
+    """Found on 6f8d950f: `status` had shown two cells sealed and kept nothing. Then all were pending, and what gave the
+    box up said so, too."""
+    for _ in range(2):
+        assert world.run("status", "--json").code == 0
+    taken(world, box)
+    seen = world.run("status", "--json").json
+    assert {cell["name"]: cell["state"] for cell in seen["cells"]} == {
+        "lr0.1": "sealed",
+        "lr0.3": "sealed",
+        "lr0.9": "pending",
+    }
+    given = world.run("approve", "--abandon", "box-0", "--reason", "outbid")
+    assert "ABANDONED box-0: 3 cells may be lost, 2 of them finished: 2 sealed, 1 pending" in given.out
+
+
+def test_a_look_writes_only_what_has_grown_and_what_goes_on(world: World, box: Box) -> None:
+    world.run("status")
+    copy = world.store.journal_path("box-0", 1)
+    first, written = copy.read_bytes(), copy.stat()
+    assert first == (box.root / JOURNAL).read_bytes()
+    world.run("status")
+    assert copy.stat() == written, "nothing is written again"
+    box.log("cell-failed", cell="lr0.9", attempt=1, exit_code=1, reason="exit code 1", final=True)
+    world.run("status")
+    longer = copy.read_bytes()
+    assert longer.startswith(first)
+    assert longer == (box.root / JOURNAL).read_bytes()
+    (box.root / JOURNAL).write_bytes(first)
+    world.run("status")
+    assert copy.read_bytes() == longer, "a box that was put back to an earlier day"
+    (box.root / JOURNAL).unlink()
+    box.head, box.seq = GENESIS, 0
+    for _ in range(30):
+        box.log("runner-started", why="a journal that was written again")
+    notes = world.run("status", "--json").json["notes"]
+    assert copy.read_bytes() == longer
+    assert any("does not continue the copy kept before" in note for note in notes)
+
+
+def test_a_copy_that_can_t_be_written_changes_no_answer(world: World, box: Box) -> None:
+    before = world.run("status", "--json").json
+    box.log("lease-over", why="no look")
+    world.store.journal_path("box-0", 1).unlink()
+    world.store.journal_path("box-0", 1).mkdir()
+    seen = world.run("status", "--json")
+    assert seen.code == 0
+    assert [cell["state"] for cell in seen.json["cells"]] == [cell["state"] for cell in before["cells"]]

@@ -31,7 +31,8 @@ def test_what_was_written_is_read(objects: ObjectStore) -> None:
     tag = objects.write(KEY, b"one")
     held = objects.read(KEY)
     assert held is not None
-    assert (held.data, held.tag) == (b"one", tag)
+    assert (held.data, held.tag, objects.size(KEY)) == (b"one", tag, 3)
+    assert objects.size(f"{KEY}.more") is objects.size(KEY[:-1]) is None
     assert objects.write(KEY, b"two") != tag
     objects.remove(KEY)
     objects.remove(KEY)

@@ -574,7 +574,7 @@ def test_a_damaged_copy_of_a_dead_boxs_journal_verifies_nothing(world: World) ->
     flip(world.store.journal_path("box-0", 1), 30)
     outcome = world.verify(boxes=[])
     assert outcome.receipt.verified == 0
-    assert "copy pulled before" in cell_of(outcome, GOOD).reasons[0]
+    assert "copy kept before" in cell_of(outcome, GOOD).reasons[0]
 
 
 def test_a_live_journal_outweighs_a_damaged_copy_of_it(world: World) -> None:

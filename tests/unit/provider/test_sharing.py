@@ -34,6 +34,11 @@ def test_started_cells_stay_and_the_new_box_gets_half_of_the_rest(sweep: Sweep) 
     assert found.left == {"box-0": 4, "box-1": 2}
     assert answer(sweep.project, asked(sweep, "box-0", "box-1")) == found
     assert found.begun
+    assert sweep.store.journal("box-0", 1) is None, "a preview writes nothing"
+    assert answer(sweep.project, asked(sweep, "box-0", "box-1").model_copy(update={"up": True})) == found
+    copied = sweep.store.journal("box-0", 1)
+    assert copied is not None
+    assert copied.cells["a"].state == "running"
     sweep.vanish(box)  # with its journal: what was given may have started
     assert answer(sweep.project, asked(sweep, "box-0")).begun
 

@@ -15,7 +15,7 @@ from sweepstack.cli.output import Out, console, count
 from sweepstack.cli.render import WIDE
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence
-from sweepstack.core.records import SETTLED, Approval
+from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -117,9 +117,9 @@ def show(plan: Plan, snapshot: Snapshot, target: Target, out: Out) -> None:
         for line in losing:
             states[line.state] = states.get(line.state, 0) + 1
         kinds = ", ".join(f"{number} {state}" for state, number in states.items()) or "no cell without a verified copy"
-        out.line(
-            f"ABANDONED {box_snapshot.box.name}: {count(len(losing), 'cell')} may be lost: {kinds}", style="bold red"
-        )
+        finished = sum(line.state in ENDED for line in losing)
+        lost = f"{count(len(losing), 'cell')} may be lost{f', {finished} of them finished' if finished else ''}"
+        out.line(f"ABANDONED {box_snapshot.box.name}: {lost}: {kinds}", style="bold red")
         for line in losing[:20]:
             out.line(f"          {line.name}  {line.state}  {line.reason}".rstrip())
         if losing[20:]:
