@@ -101,6 +101,10 @@ class Harness(Protocol):
         """Native ids of the boxes that bill now, by the platform's own books, of all accounts."""
         ...
 
+    def rate(self, native_id: str) -> float:
+        """Where boxes are rented: USD an hour that this one bills now, by the platform's own books."""
+        ...
+
     def doubled(self) -> dict[str, list[str]]:
         """Tags that two boxes carried at the same time, with their ids."""
         ...

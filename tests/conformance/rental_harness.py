@@ -146,6 +146,11 @@ class RentalHarness:
             self.sim.settle()
             return {rental.id for rental in self.sim.ledger.live(self.box)}
 
+    def rate(self, native_id: str) -> float:
+        with self.sim.lock:
+            self.sim.settle()
+            return next(float(rental.rate) for rental in self.sim.ledger.live(self.box) if rental.id == native_id)
+
     def doubled(self) -> dict[str, list[str]]:
         with self.sim.lock:
             doubled: dict[str, list[str]] = self.sim.ledger.doubled(self.box)

@@ -379,6 +379,19 @@ def test_a_part_of_a_card_and_another_maker_s_card_are_offered_by_name_alone(
 
 
 @able(HasMarket)
+def test_a_box_is_offered_and_shown_at_what_it_bills_with_its_disk(
+    platform: Platform, harness: Any, rent: Renter
+) -> None:
+    """Found on 6f8d950f: RunPod bills a disk of 1000 GB with half of the price of the card, and no price had it."""
+    resources = {"gpu": {"count": 1}, "disk": "400GB"}
+    offer = platform.offers(Constraints.of(resources))[0]
+    record = rent(resources=resources, max_price=offer.price_per_hour + 1e-6)
+    bills = harness.rate(record.native_id)
+    assert (offer.price_per_hour, record.price_per_hour) == (pytest.approx(bills, abs=1e-4),) * 2
+    assert platform.offers(Constraints.of(resources, max_price=bills - 1e-3))[:1] != [offer]
+
+
+@able(HasMarket)
 def test_a_price_ceiling_holds_at_create(platform: Platform, harness: Any, rent: Renter) -> None:
     with pytest.raises(PlatformError):
         rent(max_price=0.0001)

@@ -20,7 +20,7 @@ BY_HAND_SECONDS = 180.0
 NOWHERE = "http://127.0.0.1:9"
 CANNOT = frozenset(
     {"inject", "slow_boot", "lose_answers", "fail_late", "make_unreadable", "make_foreign"}
-    | {"cut_destroy", "cut_stop", "turn"}
+    | {"cut_destroy", "cut_stop", "turn", "rate", "odd_cards"}
 )
 """Methods of a harness that would need a platform that fails on demand, or a second account: tests that call them are
 not collected here. The simulators play them."""

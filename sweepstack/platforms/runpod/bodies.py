@@ -18,7 +18,7 @@ from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.common import start_lease
 from sweepstack.platforms.runpod.keys import base_url
-from sweepstack.platforms.runpod.states import MARKER, PRICE, SSH_PORT
+from sweepstack.platforms.runpod.states import GB_MONTH, HOURS_A_MONTH, MARKER, PRICE, SSH_PORT, STOPPED_GB_MONTH
 
 ROOT = "/sweepstack"
 """The folder on a pod below which the box's files lie."""
@@ -70,14 +70,11 @@ def create_pod(
         raise RequestRefused(f"a RunPod pod mounts one volume, and {request.name} asks for {len(request.mounts)}")
     if bool(request.mounts) != bool(volume_id):
         raise RequestRefused(f"{request.name}: the mount and its volume do not belong together")
-    asked = wanted.disk_gb or 0
+    disk, size = disks(wanted)
     if volume_id:
         (mount,) = request.mounts
-        disk = max(asked, IMAGE_DISK_GB)
         mounts: dict[str, Any] = {"network": [{"volumeId": volume_id, "path": f"{ROOT}/{mount}"}]}
     else:
-        disk = IMAGE_DISK_GB
-        size = max(asked or IMAGE_DISK_GB, LEAST_VOLUME_DISK_GB)
         mounts = {"persistent": {"size": size, "path": ROOT}}
     body: dict[str, Any] = {
         "name": request.tag,
@@ -114,6 +111,20 @@ def own_stop(pod: str) -> tuple[OwnStop, ...]:
     )
 
 
+def disks(wanted: Constraints) -> tuple[int, int]:
+    """GB of the pod's container disk and of its volume disk, which is 0 where a network volume is mounted instead."""
+    asked = wanted.disk_gb or 0
+    if wanted.volume:
+        return max(asked, IMAGE_DISK_GB), 0
+    return IMAGE_DISK_GB, max(asked or IMAGE_DISK_GB, LEAST_VOLUME_DISK_GB)
+
+
+def disks_per_hour(wanted: Constraints) -> tuple[float, float]:
+    """USD per hour of both disks: while the pod runs, and while it is stopped. No answer of RunPod names it."""
+    container, kept = disks(wanted)
+    return (container + kept) * GB_MONTH / HOURS_A_MONTH, kept * STOPPED_GB_MONTH / HOURS_A_MONTH
+
+
 def catalog_params(wanted: Constraints) -> dict[str, str]:
     """The query of GET /v2/catalog/gpus for these constraints. RunPod names availability only when `product` is
     sent."""
@@ -128,11 +139,12 @@ def gpu_count(wanted: Constraints) -> int:
     return max(wanted.gpu_count, 1)
 
 
-def create_volume(tag: str, size_gb: int, data_center: str) -> dict[str, Any]:
-    """The body of POST /v2/network-volumes. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
+def create_volume(tag: str, size_gb: int, data_center: str, kind: str) -> dict[str, Any]:
+    """The body of POST /v2/network-volumes. `kind`: its type, which can't be changed later; without one RunPod takes
+    the data center's own default. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
     if size_gb > MOST_VOLUME_GB:
         raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
-    return {"name": tag, "size": max(size_gb, LEAST_VOLUME_GB), "dataCenter": data_center}
+    return {"name": tag, "size": max(size_gb, LEAST_VOLUME_GB), "dataCenter": data_center, "type": kind}
 
 
 def grow_volume(size_gb: int) -> dict[str, Any]:

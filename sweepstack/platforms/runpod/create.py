@@ -140,7 +140,7 @@ def _asked(
 ) -> dict[str, Any] | PlatformError:
     """The pod, or the refusal where the next offer is worth a try. Raises what no other offer can do better."""
     if one.offer.spot:
-        return spot.rent(session, body, one.offer, deadline)
+        return spot.rent(session, body, one, deadline)
     answer = session.create_pod(body, deadline)
     return dict(answer.data) if answer.ok else _refusal(session, answer, what)
 

@@ -1,8 +1,7 @@
 """RunPod's catalog as offers: one for each kind of GPU, with its price and data centers now.
 
-The catalog reserves nothing: RunPod may refuse what it showed a second ago. It names no price of a disk, so an offer's
-price is that of the GPUs; the answer to the create says what the pod costs with its disks. An offer's key is the GPU's
-id.
+The catalog reserves nothing: RunPod may refuse what it showed a second ago. It names no price of a disk, so that is
+added by what the vendor's pages say. An offer's key is the GPU's id.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """An offer, and the data centers to ask for it in; empty when any will do. `gpu_id`: what a create names."""
+    """An offer, and the data centers to ask for it in; empty when any will do. `gpu_id`: what a create names.
+    `gpus_per_hour`: USD of its GPUs alone, which a bid is for."""
 
     offer: Offer
     data_centers: tuple[str, ...]
     gpu_id: str
+    gpus_per_hour: float
 
 
 def must_be_possible(wanted: Constraints) -> None:
@@ -74,19 +75,21 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
         if not there:
             return None
     shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
+    running, stopped = bodies.disks_per_hour(wanted)
     offer = Offer(
         key,
         name if isinstance(name, str) and name else key,
         count,
-        round(price * count, 6),
+        round(price * count + running, 6),
         shown or "any",
         gpu_memory_gb=memory,
         disk_gb=wanted.disk_gb,
+        stopped_per_hour=stopped,
         cuda=wanted.cuda,
         stock=stock.lower() if isinstance(stock, str) else "",
         maker=maker,
     )
-    return Candidate(offer, there if regions else (), key)
+    return Candidate(offer, there if regions else (), key, price * count)
 
 
 def fits(names: Sequence[Any], memory: float | None, wanted: Constraints, maker: str) -> bool:

@@ -110,8 +110,8 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
             return volumes.ensure(at_hand, tag, size_gb=size_gb, region=region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        volumes.data_center(session(), region)
-        return None
+        _, kind = volumes.made_in(session(), region)
+        return volumes.month(size_gb, kind)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
         return volumes.tagged(session(), prefix)

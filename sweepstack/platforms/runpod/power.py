@@ -18,6 +18,7 @@ from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import Session, checked_id
@@ -126,7 +127,8 @@ def change_bid(session: Session, native_id: str, account: str, bid: float) -> No
     away, and refuses everything else that would change anything."""
     record = _living(session, native_id, account, "change the bid of")
     pod = session.pod(native_id) or {}
-    if bid_of(pod) is None:
+    bidden = bid_of(pod)
+    if bidden is None:
         raise RequestRefused(
             f"{native_id} was rented on demand, at its own price: only a spot box has a bid, and a box can't become "
             "one. Take `bid` out"
@@ -136,7 +138,8 @@ def change_bid(session: Session, native_id: str, account: str, bid: float) -> No
     if record.phase is Phase.STOPPED and record.told is Told.PREEMPTED:
         _resume(session, native_id, pod, spot.per_gpu(bid, gpus_of(pod)))
         return
-    if record.price_per_hour is not None and abs(record.price_per_hour - bid) < _SAME * gpus_of(pod):
+    now = number(pod.get("cost")) or bidden * gpus_of(pod)
+    if abs(now - bid) < _SAME * gpus_of(pod):
         return
     raise RequestRefused(
         f"RunPod takes another bid only for a pod that it has taken away, and {native_id} is {record.phase}: write "

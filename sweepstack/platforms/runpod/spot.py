@@ -62,13 +62,17 @@ def candidates(session: Session, wanted: Constraints, data_center: str = "") -> 
     return [found[offer.key] for offer in cheapest_first((one.offer for one in found.values()), wanted)]
 
 
-def rent(session: Session, body: Mapping[str, Any], offer: Offer, deadline: Deadline) -> dict[str, Any] | PlatformError:
-    """Rents the pod that `body` (of POST /v2/pods) describes, for the offer's price. Costs money; sent once.
+def rent(
+    session: Session, body: Mapping[str, Any], one: Candidate, deadline: Deadline
+) -> dict[str, Any] | PlatformError:
+    """Rents the pod that `body` (of POST /v2/pods) describes, for the price of the candidate's GPUs. Costs money; sent
+    once.
 
     Returns the pod in the form of REST v2, or the refusal where another offer may do better. Raises OutcomeUnknown when
     a pod may have been made; InsufficientFunds, Unsupported, NotAuthorized when no offer can do better.
     """
-    bid = per_gpu(offer.price_per_hour, offer.gpu_count)
+    offer = one.offer
+    bid = per_gpu(one.gpus_per_hour, offer.gpu_count)
     pod = {**body, "env": {**body["env"], BID: f"{bid:.4f}"}}
     what = f"a spot pod, {offer.gpu_count}× {offer.gpu} for {offer.price_per_hour:.3f} USD/h"
     made = _written(session, RENT, _literal(_rent_input(pod, bid)), what, deadline)
@@ -104,7 +108,7 @@ def floor(session: Session, gpu_id: str, count: int) -> float | None:
     """The least bid for so many of these GPUs now, USD per hour of the whole box; None where it is not known."""
     wanted = Constraints(gpu_count=count, spot=True, parts=True)
     try:
-        found = {one.gpu_id: one.offer.price_per_hour for one in candidates(session, wanted)}
+        found = {one.gpu_id: one.gpus_per_hour for one in candidates(session, wanted)}
     except PlatformError:
         return None
     return found.get(gpu_id)
@@ -157,21 +161,23 @@ def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constrai
     price = round(each * count if wanted.bid is None else wanted.bid, 4)
     if per_gpu(price, count) + STEP / 2 < each:
         return None
+    running, stopped = bodies.disks_per_hour(wanted)
     shown = name if isinstance(name, str) and name else key
     offer = Offer(
         f"{key}@{center}" if center else key,
         shown,
         count,
-        price,
+        round(price + running, 6),
         center or "any",
         gpu_memory_gb=memory,
         disk_gb=wanted.disk_gb,
+        stopped_per_hour=stopped,
         cuda=wanted.cuda,
         spot=True,
         stock=str(stock).lower(),
         maker=maker,
     )
-    return Candidate(offer, (center,) if center else (), key)
+    return Candidate(offer, (center,) if center else (), key, price)
 
 
 def _rent_input(body: Mapping[str, Any], bid: float) -> dict[str, Any]:

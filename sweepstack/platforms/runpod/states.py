@@ -27,8 +27,8 @@ TAKEN = "preempted: RunPod gave its GPUs to another customer; what lies on its v
 NOT_SAID = "whether a person stopped it or RunPod took it away is not known: RunPod does not say it now"
 TELLS = {TAKEN: Told.PREEMPTED, NOT_SAID: Told.TAKEN_OR_STOPPED}
 SSH_PORT = "22/tcp"
-STOPPED_GB_MONTH, HOURS_A_MONTH = 0.20, 730.0
-"""USD per GB and month of a stopped pod's volume disk (2026-11): twice the price of a running one."""
+GB_MONTH, STOPPED_GB_MONTH, HOURS_A_MONTH = 0.10, 0.20, 730.0
+"""USD per GB and month of a running pod's disks, and of a stopped one's volume disk (2026-07)."""
 
 PHASES: Mapping[str, Phase] = {
     "PROVISIONING": Phase.CREATING,
@@ -180,11 +180,12 @@ def _gpu_count(pod: Mapping[str, Any]) -> int | None:
 
 
 def _price(pod: Mapping[str, Any]) -> float | None:
-    """USD per hour of the whole running pod. A stopped pod usually shows 0: then the price at which it was offered."""
+    """USD per hour of the whole running pod: what RunPod says, and at least the price at which it was offered. Whether
+    its figure has the disks in it is documented nowhere, and a stopped pod usually shows 0."""
     env = pod.get("env")
     offered: str | None = env.get(PRICE) if isinstance(env, dict) else None
     try:
-        return number(pod.get("cost")) or number(float(offered or 0)) or None
+        return max(number(pod.get("cost")) or 0.0, number(float(offered or 0)) or 0.0) or None
     except (ValueError, TypeError):
         return None
 

@@ -21,6 +21,11 @@ from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.states import PHASES, TAG, volume_of
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
+STANDARD, STEP_GB = "STANDARD", 1000
+GB_MONTH, GB_MONTH_ABOVE = 0.07, 0.05
+"""USD per GB and month of a STANDARD volume: up to `STEP_GB`, and for what is above that (2026-07)."""
+OTHER_GB_MONTH = 0.14
+"""The same of any other type: "priced at a premium" is all that the vendor says; twice is what others report."""
 LOOKS = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each look for the volume that a create with a lost answer may have made."""
 
@@ -97,7 +102,7 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
             f"the volume {tag} has to be made, and RunPod asks for its size and its data center: give it `size` and "
             f"`region` (`sweepctl place` shows which data centers have the card)"
         )
-    body = bodies.create_volume(tag, size_gb, data_center(session, region))
+    body = bodies.create_volume(tag, size_gb, *made_in(session, region))
     try:
         answer = session.write_volume("POST", body=body)
     except OutcomeUnknown:
@@ -164,13 +169,21 @@ def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord
     return _record(answer.data if identifier(answer.data) else session.volumes(max_age=0)[volume_id], record.account)
 
 
-def data_center(session: Session, region: str) -> str:
-    """The id of the data center `region`, in RunPod's spelling. Raises RequestRefused when RunPod has no such data
-    center, or no network volumes there."""
-    known: dict[str, bool] = {}
+def month(size_gb: int, kind: str) -> float:
+    """USD a month of a volume of this type and size."""
+    if kind != STANDARD:
+        return size_gb * OTHER_GB_MONTH
+    return min(size_gb, STEP_GB) * GB_MONTH + max(size_gb - STEP_GB, 0) * GB_MONTH_ABOVE
+
+
+def made_in(session: Session, region: str) -> tuple[str, str]:
+    """The id of the data center `region`, in RunPod's spelling, and the type of a volume that is made there: STANDARD
+    where it has that. Raises RequestRefused when RunPod has no such data center, or no network volumes there."""
+    known: dict[str, list[str]] = {}
     for entry in session.data_centers():
         if isinstance(entry, dict) and isinstance(entry.get("id"), str):
-            known[entry["id"].upper()] = bool(entry.get("networkVolumeTypes"))
+            kinds = entry.get("networkVolumeTypes")
+            known[entry["id"].upper()] = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
     asked = region.strip().upper()
     having = sorted(name for name, has in known.items() if has)
     if asked not in known:
@@ -180,21 +193,22 @@ def data_center(session: Session, region: str) -> str:
         )
     if not known[asked]:
         raise RequestRefused(f"RunPod's {asked} has no network volumes; these have: {', '.join(having) or 'none'}")
-    return asked
+    return asked, STANDARD if STANDARD in known[asked] else known[asked][0]
 
 
 def _record(volume: Mapping[str, Any], account: str, *, created: bool = False) -> VolumeRecord:
     volume_id, region, size = identifier(volume), volume.get("dataCenter"), volume.get("size")
-    name = volume.get("name")
+    name, kind = volume.get("name"), volume.get("type")
     if not isinstance(region, str) or not region or not isinstance(name, str):
         raise Unreachable(f"RunPod's volume {volume_id} can't be read: it names no data center, or has no name")
     return VolumeRecord(
         f"{account}.{volume_id}",
         name,
         name,
-        f"RunPod {region}, network volume {volume_id}",
+        f"RunPod {region}, network volume {volume_id}{f' ({kind})' if kind and kind != STANDARD else ''}",
         created=created,
         region=region,
         size_gb=size if isinstance(size, int) else None,
+        price_per_month=month(size, str(kind)) if isinstance(size, int) else None,
         account=account,
     )

@@ -38,7 +38,7 @@ class GpuType:
 
 @dataclass
 class DataCenter:
-    """A place; `volumes`: the tiers of network volumes that it has."""
+    """A place; `volumes`: the tiers of network volumes that it has, its default first: with both, the dear one."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ ODD = (  # listed like all others: a part of a card (MIG), and cards that no CUD
     GpuType("Someone X1", "X1", 192, 0.10, None, manufacturer="UNKNOWN"),
 )
 CENTERS = (
-    DataCenter("US-TX-3", "US-TX-3", "NORTH_AMERICA", ("STANDARD", "HIGH_PERFORMANCE"), ("SOC_2_TYPE_2",)),
+    DataCenter("US-TX-3", "US-TX-3", "NORTH_AMERICA", ("HIGH_PERFORMANCE", "STANDARD"), ("SOC_2_TYPE_2",)),
     DataCenter("US-KS-2", "US-KS-2", "NORTH_AMERICA", ("STANDARD",)),
     DataCenter("EU-RO-1", "EU-RO-1", "EUROPE", ("STANDARD",), ("GDPR",)),
     DataCenter("EU-SE-1", "EU-SE-1", "EUROPE", ()),

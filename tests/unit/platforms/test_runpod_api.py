@@ -34,7 +34,10 @@ from sweepstack.onbox.host.offers import Balance, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import api, keys
+from sweepstack.platforms.runpod.offers import candidates
 from sweepstack.platforms.runpod.platform import RunpodPlatform
+from sweepstack.platforms.runpod.states import GB_MONTH, STOPPED_GB_MONTH
+from sweepstack.profiles.load import load_profile
 from tests.unit.loopback import PROBLEM, Server, cut, reply
 from tests.unit.platforms.api_world import answering, quick
 from tests.unit.platforms.test_runpod_states import TAG, pod
@@ -289,12 +292,37 @@ def test_offers_are_cheapest_first_and_what_was_asked_for(server: Server) -> Non
         return [offer.gpu for offer in RunpodPlatform().offers(Constraints(gpu_count=2, **changes))]
 
     assert offers() == ["A40", "L4", "H100"]
-    assert offers(max_price=0.8) == ["A40", "L4"]
+    assert offers(max_price=0.81) == ["A40", "L4"]
     assert offers(gpu_names=("h100", "L4")) == ["L4", "H100"]
     assert offers(regions=("EU",)) == ["A40"]
     assert offers(regions=("US-KS-2",)) == []
     (first, *_) = RunpodPlatform().offers(Constraints(gpu_count=2))
-    assert (first.price_per_hour, first.price_per_gpu_hour, first.region, first.stock) == (0.6, 0.3, "EU-RO-1", "high")
+    assert (first.gpu_count, first.region, first.stock) == (2, "EU-RO-1", "high")
+    assert first.price_per_hour == pytest.approx(0.6 + (20 + 20) * 0.10 / 730)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus_and_disks", "stopped"),
+    [
+        ({}, 0.25 + (20 + 20) * 0.10 / 730, 20 * 0.20 / 730),
+        ({"disk_gb": 1000}, 0.25 + (20 + 1000) * 0.10 / 730, 1000 * 0.20 / 730),
+        ({"disk_gb": 1000, "volume": "me.vol1"}, 0.25 + 1000 * 0.10 / 730, 0.0),
+        ({"volume": "me.vol1"}, 0.25 + 20 * 0.10 / 730, 0.0),
+    ],
+)
+def test_a_price_has_the_disks_that_are_asked_for(asked: dict[str, Any], gpus_and_disks: float, stopped: float) -> None:
+    """Found on 6f8d950f: a disk of 1000 GB cost 56 % more than `place` and `max_price` knew."""
+    (one,) = candidates([card("L4", 0.25)], Constraints(gpu_count=1, **asked))
+    assert one.offer.price_per_hour == pytest.approx(gpus_and_disks, abs=1e-6)
+    assert one.offer.stopped_per_hour == pytest.approx(stopped)
+    assert candidates([card("L4", 0.25)], Constraints(gpu_count=1, max_price=0.25, **asked)) == []
+
+
+def test_the_price_of_a_disk_is_that_of_the_profile() -> None:
+    profile = load_profile("runpod")
+    assert {tier.price_per_gb_month for tier in profile.tiers.values()} == {GB_MONTH}
+    (kept,) = profile.verbs["stop"].bills_after
+    assert f"{STOPPED_GB_MONTH:.2f} USD per GB and month" in kept
 
 
 def test_what_runpod_cannot_give_is_refused_before_anything_is_asked(server: Server) -> None:
@@ -696,7 +724,9 @@ def test_a_volume_is_made_once_grown_and_never_shrunk(server: Server) -> None:
     assert platform.ensure_volume("tag-v", "durable").created is False
     assert platform.ensure_volume("tag-v", "durable", size_gb=20).size_gb == 50
     assert platform.ensure_volume("tag-v", "durable", size_gb=80).size_gb == 80
-    assert sent(server, "POST /v2/network-volumes") == [{"name": "tag-v", "size": 50, "dataCenter": "US-TX-3"}]
+    assert sent(server, "POST /v2/network-volumes") == [
+        {key: VOLUME[key] for key in ("name", "size", "dataCenter", "type")}
+    ]
     assert sent(server, "PATCH /v2/network-volumes/vol1") == [{"size": 80}]
 
 

@@ -91,10 +91,11 @@ def test_stock_is_asked_for_together_with_the_product() -> None:
 
 
 def test_a_volume_has_name_size_and_place() -> None:
-    assert bodies.create_volume("tag", 50, "US-KS-2") == {"name": "tag", "size": 50, "dataCenter": "US-KS-2"}
-    assert bodies.create_volume("tag", 1, "US-KS-2")["size"] == 10
+    sent = bodies.create_volume("tag", 50, "US-KS-2", "STANDARD")
+    assert sent == {"name": "tag", "size": 50, "dataCenter": "US-KS-2", "type": "STANDARD"}
+    assert bodies.create_volume("tag", 1, "US-KS-2", "STANDARD")["size"] == 10
     assert bodies.grow_volume(60) == {"size": 60}
-    for refused in (lambda: bodies.create_volume("tag", 4097, "X"), lambda: bodies.grow_volume(5000)):
+    for refused in (lambda: bodies.create_volume("tag", 4097, "X", "STANDARD"), lambda: bodies.grow_volume(5000)):
         with pytest.raises(RequestRefused, match="4096"):
             refused()
 

@@ -37,6 +37,7 @@ from tests.simulators.runpod.spot import SPOT_CREATE, SPOT_RESUME
 
 TAG = "me.sweep.box-0.g1"
 SPOT: dict[str, Any] = {"spot": True, "gpu": {"name": ["RTX 4090"], "count": 2}}
+DISKS = (20 + 20) * 0.10 / 730
 REMOVED = 'Cannot query field "podRentInterruptable" on type "Mutation".'
 
 
@@ -68,9 +69,10 @@ def bids(runpod: Harness) -> list[float | None]:
 def test_what_is_offered_is_the_least_bid_or_the_one_that_is_asked_for(runpod: Harness) -> None:
     floor_is(runpod, 0.21)
     (least,) = RunpodPlatform().offers(Constraints.of(SPOT))
-    assert (least.price_per_hour, least.spot, least.gpu_count) == (0.42, True, 2)
+    assert (least.spot, least.gpu_count) == (True, 2)
+    assert least.price_per_hour == pytest.approx(0.42 + DISKS, abs=1e-6)
     (asked,) = RunpodPlatform().offers(Constraints.of(SPOT, bid=0.5))
-    assert asked.price_per_hour == 0.5
+    assert asked.price_per_hour == pytest.approx(0.5 + DISKS, abs=1e-6)
     assert RunpodPlatform().offers(Constraints.of(SPOT, bid=0.4)) == [], "below the floor"
     assert RunpodPlatform().offers(Constraints.of(SPOT, max_price=0.41)) == []
     assert RunpodPlatform().offers(Constraints.of({**SPOT, "gpu": {"name": ["B200"], "count": 64}})) == []
@@ -85,8 +87,9 @@ def test_each_data_center_is_an_offer_of_its_own(runpod: Harness) -> None:
 
 
 def test_a_bid_is_of_the_whole_box_and_never_above_the_ceiling(runpod: Harness) -> None:
-    record = rent(runpod, bid=0.8, max_price=0.8)
-    assert (record.price_per_hour, bids(runpod)) == (0.8, [0.4])
+    record = rent(runpod, bid=0.8, max_price=0.81)
+    assert bids(runpod) == [0.4], "a bid is for the GPUs alone"
+    assert record.price_per_hour == pytest.approx(0.8 + DISKS, abs=1e-6)
     assert RunpodPlatform().find_by_tag(TAG) == look(record)
     with pytest.raises(NoCapacity, match="none of 0 offers could be had; nothing was rented"):
         RunpodPlatform().create(
