@@ -39,6 +39,10 @@ class Budget(Record):
             raise ValueError("a budget names usd, hours, or both")
         return self
 
+    def hours_each(self, boxes: int) -> float | None:
+        """The hours that each of so many boxes has, if they share them evenly."""
+        return None if self.hours is None else self.hours / max(boxes, 1)
+
     def text(self) -> str:
         """`$60.00`, `30 box-hours`, or both."""
         parts = [] if self.usd is None else [f"${self.usd:.2f}"]

@@ -72,7 +72,7 @@ def countdowns(
         return []
     early = seen if seen is not None and seen < since and _was_found(bill, since) else None
     found = []
-    for fact in facts:
+    for fact in _of_stops(facts):
         begin = first_stopped(bill) or since if fact.first_stop else since
         if early is not None and begin == since and fact.days is not None:
             found += earliest([fact], bill.box, bill.native_id, early, now)
@@ -94,7 +94,7 @@ def earliest(facts: Iterable[ClockFact], box: str, native_id: str, seen: datetim
     """The clocks of a box that ends its own bill and does not answer, as if it had gone off when it was last `seen`: no
     platform takes it sooner. Those that count in days, the first to strike first."""
     found = []
-    for fact in facts:
+    for fact in _of_stops(facts):
         if fact.days is not None:
             at = seen + fact.days * DAY
             what = f"{fact.what}, had it gone off when it was last seen,"
@@ -110,6 +110,37 @@ def lying(facts: Iterable[ClockFact], box: str, native_id: str, since: datetime,
             at = since + fact.days * DAY
             found.append(Countdown(box, native_id, fact.what, since, at, max(at - now, timedelta()), fact.kills))
     return sorted(found, key=lambda one: (one.at or now, one.what))
+
+
+def contract_end(
+    facts: Iterable[ClockFact], box: str, native_id: str, ends: datetime, now: datetime, kills: tuple[str, ...]
+) -> Countdown:
+    """The clock of a box whose host lets it until `ends`, whether it runs or stands still; once that is over, when the
+    host may delete it. `kills`: the tiers that then die, where no fact of the profile says it."""
+    fact = next((one for one in facts if one.contract), None)
+    if fact is None or fact.days is None:
+        what, at = "its host's contract ends, after which it can't run and may be deleted,", ends
+    elif now < ends:
+        what, at = f"its host's contract ends, after which it can't run and may be deleted {fact.days:g} d later,", ends
+    else:
+        what, at = fact.what, ends + fact.days * DAY
+    dies = fact.kills if fact is not None else kills
+    return Countdown(box, native_id, what, ends, at, max(at - now, timedelta()), dies)
+
+
+def contract_words(ends: datetime, hours: float | None, now: datetime) -> tuple[str, bool]:
+    """What is said of an offer whose host lets it until `ends`, and whether a person should look for another: it ends
+    before the `hours` that a box may run by the budget (None: not known; then a day)."""
+    left = ends - now
+    text = f"its host's contract ends {_moment(ends)}, in {_span(max(left, timedelta()))}"
+    if left >= timedelta(hours=24.0 if hours is None else hours):
+        return text, False
+    least = "a day is over" if hours is None else f"the {hours:g} h that budget.hours has for each box are over"
+    return f"{text}, before {least}: then it stops for good, and may be deleted with all that was not pulled", True
+
+
+def _of_stops(facts: Iterable[ClockFact]) -> list[ClockFact]:
+    return [fact for fact in facts if not fact.contract]
 
 
 def stopped_since(bill: Bill | None) -> datetime | None:
@@ -135,7 +166,7 @@ def starting(facts: Iterable[ClockFact], now: datetime) -> str:
     """What a stop would start: `a stop starts a clock: released after 15 d, which kills data (at 2026-12-05 09:00 UTC,
     if it stopped now)`; empty where nothing."""
     words = []
-    for fact in facts:
+    for fact in _of_stops(facts):
         after = "after a time that is not known" if fact.days is None else f"after {fact.days:g} d"
         kills = f", which kills {', '.join(fact.kills)}" if fact.kills else ""
         date = f" (at {_moment(now + fact.days * DAY)}, if it stopped now)" if fact.days is not None else ""
@@ -146,7 +177,7 @@ def starting(facts: Iterable[ClockFact], now: datetime) -> str:
 def dated(facts: Iterable[ClockFact], begin: datetime) -> str:
     """What follows a stop at `begin`, with dates: `released at 2026-12-05 09:00 UTC: kills data`; "" for nothing."""
     words = []
-    for fact in facts:
+    for fact in _of_stops(facts):
         when = "at a time that is not known" if fact.days is None else f"at {_moment(begin + fact.days * DAY)}"
         words.append(f"{fact.what} {when}" + (f", which kills {', '.join(fact.kills)}" if fact.kills else ""))
     return "; ".join(words)

@@ -276,6 +276,7 @@ def _box_snapshot(
         approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now),
         claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
         handed=handed,
+        ends_at=record.ends_at if record else None,
         bare=_bare(record, queue.job.gpus or 0 if queue else 0),
         said=record.note if record else "",
         told=record.told if record else None,

@@ -22,7 +22,8 @@ class ClockFact(Record):
     """`what` happens to a stopped box after so many `days` (None: unknown), and the tiers that it kills.
 
     `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
-    `unused`: it strikes files that were not used for so long, on a box that runs, too.
+    `unused`: it strikes files that were not used for so long, on a box that runs, too. `contract`: it counts from the
+    end of the host's contract, which the platform says of each box; no stop starts it.
     """
 
     what: str
@@ -30,6 +31,7 @@ class ClockFact(Record):
     kills: tuple[str, ...] = ()
     first_stop: bool | None = None
     unused: bool | None = None
+    contract: bool | None = None
 
 
 class IssueFacts(Record):

@@ -93,8 +93,15 @@ def _clock(clock: Clock, *, volume: bool) -> ClockFact:
     if clock.starts == "arrears":  # when they began is not ours to know
         after = f" ({clock.after:g} d after they begin)" if clock.after is not None else ""
         return ClockFact(what=f"{clock.what}{after}", kills=kills)
-    first, unused = None if clock.in_a_row else True, True if clock.starts == "use" else None
-    return ClockFact(what=clock.what, days=clock.after, kills=kills, first_stop=first, unused=unused)
+    first, own = None if clock.in_a_row else True, {clock.starts: True}
+    return ClockFact(
+        what=clock.what,
+        days=clock.after,
+        kills=kills,
+        first_stop=first,
+        unused=own.get("use"),
+        contract=own.get("contract"),
+    )
 
 
 def _kept_prices(layout: Layout, keeps: tuple[str, ...]) -> dict[str, float]:

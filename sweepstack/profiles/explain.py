@@ -203,7 +203,8 @@ def _meter(at: Subject) -> Iterator[str]:
 def _clocks(at: Subject) -> Iterator[str]:
     for clock in at.plan.teardown.clocks:
         days = f"after {clock.days:g} d" if clock.days is not None else "at a time not known"
-        yield f"warned of while a box rests: {clock.what}, {days}"
+        when = "counted from the contract of its host" if clock.contract else "warned of while a box rests"
+        yield f"{when}: {clock.what}, {days}"
     for starting in at.profile.danger_clocks:
         if starting.starts == "start":
             yield f"told in the preview: {starting.words}"

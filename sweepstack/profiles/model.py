@@ -72,9 +72,9 @@ class Clock(Fact):
     """A deadline that the platform sets: what it does, after how long (null: unknown), and the tiers that it kills
     (`with_volume`: on a box that mounts one; null: the same).
 
-    `starts` it: a stop of the box, arrears of the account, the box's own start, or the last use of a file, whether the
-    box runs or not. `in_a_row`: whether a start in between takes a clock of stopped boxes back; where it doesn't, or
-    that is unknown, it counts from the first stop.
+    `starts` it: a stop of the box, arrears of the account, the box's own start, the last use of a file, whether the box
+    runs or not, or the end of the contract with its host. `in_a_row`: whether a start in between takes a clock of
+    stopped boxes back; where it doesn't, or that is unknown, it counts from the first stop.
     `cuts`: whether it ends what runs; else it is about the bill alone.
     """
 
@@ -82,7 +82,7 @@ class Clock(Fact):
     after: Days
     kills: tuple[str, ...] = ()
     with_volume: tuple[str, ...] | None = None
-    starts: Literal["stop", "arrears", "start", "use"] = "stop"
+    starts: Literal["stop", "arrears", "start", "use", "contract"] = "stop"
     in_a_row: StrictBool | None = True
     cuts: StrictBool = True
 

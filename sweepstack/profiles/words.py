@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from sweepstack.profiles.layout import Layout, Tier, Verb, VerbFacts
 from sweepstack.profiles.model import Clock, Profile
 
-_BEGINS = {"stop": "stopped", "arrears": "in arrears", "start": "running", "use": "unused"}
+_BEGINS = {
+    "stop": "stopped",
+    "arrears": "in arrears",
+    "start": "running",
+    "use": "unused",
+    "contract": "past the end of the contract with its host",
+}
 _INSIDE = {None: "over its API", "proved": "yes", "unproved": "not proved", "refuted": "no: it bills on"}
 
 

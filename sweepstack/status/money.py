@@ -9,7 +9,7 @@ from datetime import datetime
 from sweepstack.billing.balance import MONTH_HOURS, Runway
 from sweepstack.billing.budget import Use, use_of
 from sweepstack.billing.cost import Meter
-from sweepstack.billing.deadlines import Countdown, last_seen, lying, running
+from sweepstack.billing.deadlines import Countdown, contract_end, last_seen, lying, running
 from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
@@ -60,10 +60,14 @@ def budget_view(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> 
 
 
 def running_clocks(snapshot: Snapshot, cells: Iterable[CellView] = ()) -> Iterator[Countdown]:
-    """The clocks that platforms have running for stopped boxes, or may have for those that end themselves; and for
-    files that lie still, of `cells` that are sealed and not verified."""
+    """The clocks that platforms have running for stopped boxes, or may have for those that end themselves; for files
+    that lie still, of `cells` that are sealed and not verified; and the ends of contracts with hosts."""
     oldest = _oldest_sealed(snapshot, cells)
     for box_snapshot in snapshot.box_snapshots:
+        if box_snapshot.ends_at is not None and not box_snapshot.gone:
+            box, ends = box_snapshot.box, box_snapshot.ends_at
+            facts = box.teardown
+            yield contract_end(facts.clocks, box.name, box.native_id, ends, snapshot.now, facts.kills)
         if snapshot.spent is not None and not box_snapshot.gone and box_snapshot.box.teardown.clocks:
             bill, box = snapshot.spent.of(box_snapshot.box.native_id), box_snapshot.box
             # A box that its platform calls stopped, and the ledger does not: it stopped with no command to see it.

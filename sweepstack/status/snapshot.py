@@ -61,6 +61,8 @@ class BoxSnapshot:
     """What its platform says of it beside its phase, in words; "" mostly."""
     told: Told | None = None
     """What programs act on of that."""
+    ends_at: datetime | None = None
+    """When the contract with its host ends; None where there is no such end, or the platform does not say it now."""
     approvals: tuple[OnRecord, ...] = ()
     """The approvals of its end, valid or not, with those who signed them."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sweepstack.onbox.common.errors import NoCapacity
@@ -104,7 +105,8 @@ class Offer:
     `key`: the platform's own handle, opaque to other code, and short enough for a stack config. `price_per_hour`: USD
     of the whole running box with the requested disk; `stopped_per_hour`: the same while it is stopped (None: unknown,
     or it can't be stopped). `stock`: a text for people. `single`: it can be rented only once. `maker`: of its cards;
-    "" where the platform does not say.
+    "" where the platform does not say. `ends_at`: when the contract with its host ends at the latest; None where there
+    is no such end. `stopped_at_least`: `stopped_per_hour` is what is known of it, and it may be more.
     """
 
     key: str
@@ -123,6 +125,8 @@ class Offer:
     stock: str = ""
     single: bool = False
     maker: str = ""
+    ends_at: datetime | None = None
+    stopped_at_least: bool = False
 
     @property
     def price_per_gpu_hour(self) -> float:

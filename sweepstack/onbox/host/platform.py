@@ -118,7 +118,8 @@ class BoxRecord:
     platform does not say; a box with 0 that should have some must run nothing. `region`, `offer`: what was rented.
     `host_keys`: the fingerprints that the sshd of a user's own host must show. `mounts`: path on the box → id of the
     host's place that outlives the box. `egress_per_gb`: USD per GB that leaves it, which only a create may tell; two
-    records of one box are equal whether they say it or not.
+    records of one box are equal whether they say it or not. `ends_at`: when the contract with its host ends; None where
+    there is no such end.
     """
 
     native_id: str
@@ -138,6 +139,7 @@ class BoxRecord:
     stopped_per_hour: float | None = None
     egress_per_gb: float | None = field(default=None, compare=False)
     told: Told | None = None
+    ends_at: datetime | None = None
 
     @property
     def emptied(self) -> bool:

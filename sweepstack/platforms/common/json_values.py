@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
+
+
+def instant(value: Any) -> datetime | None:
+    """Seconds since 1970 as a time; None for anything else."""
+    seconds = number(value)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def number(value: Any, *, least: float = 0.0) -> float | None:

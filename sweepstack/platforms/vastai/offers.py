@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, made_by
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import instant, number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.vastai.account_state import Source
@@ -117,6 +118,7 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         disk_gb=float(disk),
         disk_per_gb_month=month,
         stopped_per_hour=storage,
+        stopped_at_least=True,
         network_per_gb=max(network) if network else None,
         spot=constraints.spot,
         reliability=number(row.get("reliability", row.get("reliability2"))),
@@ -124,12 +126,20 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         stock="1 of 1",
         single=True,
         maker=made_by(row.get("gpu_arch"), name),
+        ends_at=_ends(row),
     )
     if constraints.memory_gb is not None and _memory_of(row) < constraints.memory_gb:
         return None
     if (number(row.get("disk_space")) or 0.0) < disk or not _fits(offer, constraints):
         return None
     return Ask(offer, ask_id, machine, min_bid, storage)
+
+
+def _ends(row: Row) -> datetime | None:
+    """When a box of this offer ends at the latest: as the host set it, or after the longest rental that it takes."""
+    longest = number(row.get("duration"))
+    told = [instant(row.get("end_date")), None if longest is None else instant(time.time() + longest)]
+    return min((one for one in told if one is not None), default=None)
 
 
 def _memory_of(row: Row) -> float:

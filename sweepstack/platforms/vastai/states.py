@@ -9,12 +9,11 @@ gives UNKNOWN, and the note quotes it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
-from sweepstack.platforms.common.json_values import number
+from sweepstack.platforms.common.json_values import instant, number
 
 PENDING = (None, "created", "loading")
 AGAIN = ("restarting", "rebooting", "recycling")
@@ -162,7 +161,7 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         account=account,
         phase=phase,
         price_per_hour=number(row.get("dph_total")),
-        created_at=_moment(row.get("start_date")),
+        created_at=instant(row.get("start_date")),
         location=", ".join(part for part in (f"vast.ai machine {machine}" if machine else "vast.ai", place) if part),
         note=note,
         endpoint=endpoint_of(row) if phase is Phase.RUNNING else None,
@@ -170,6 +169,7 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         region=place,
         stopped_per_hour=_storage(row),
         told=next((told for words, told in TELLS.items() if note.startswith(words)), None),
+        ends_at=instant(row.get("end_date")),
     )
 
 
@@ -208,11 +208,3 @@ def _port(value: Any) -> int:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _moment(value: Any) -> datetime | None:
-    seconds = number(value)
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None

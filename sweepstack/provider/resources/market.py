@@ -12,9 +12,12 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sweepstack.billing.budget import Budget
+from sweepstack.billing.deadlines import contract_words
 from sweepstack.core.paths import cache_folder
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
@@ -130,11 +133,25 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
             f"rented. Next: sweepctl place --stack {op.stack}"
         )
         return []
-    op.info(f"box {name}: {describe(offer)}{_ends(offer)}")
+    until, short = _contract(inputs, offer)
+    op.info(f"box {name}: {describe(offer)}{_ends(offer)}{f'; {until}' if until and not short else ''}")
+    if short:
+        op.warn(f"box {name}: {until}. Next: sweepctl place --next --stack {op.stack}")
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
     runway.foresee(op, inputs, offer.price_per_hour, evidence)
     return []
+
+
+def _contract(inputs: Mapping[str, Any], offer: Offer) -> tuple[str, bool]:
+    """When the contract with the offer's host ends, and whether that is too early for the budget's hours; "" where
+    there is no such end."""
+    if offer.ends_at is None:
+        return "", False
+    raw = inputs.get("budget")
+    budget = Budget.model_validate(raw) if isinstance(raw, dict) else None
+    hours = budget.hours_each(len(inputs.get("named") or ())) if budget is not None else None
+    return contract_words(offer.ends_at, hours, datetime.now(UTC))
 
 
 def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
@@ -208,7 +225,8 @@ def _for_box(adapter: str, found: list[Offer], box: str) -> Offer | None:
 
 
 def _ends(offer: Offer) -> str:
-    stopped = f"; stopped ${offer.stopped_per_hour * _MONTH_HOURS:.2f}/month" if offer.stopped_per_hour else ""
+    least = " at least" if offer.stopped_at_least else ""
+    stopped = f"; stopped ${offer.stopped_per_hour * _MONTH_HOURS:.2f}/month{least}" if offer.stopped_per_hour else ""
     network = f"; traffic ${offer.network_per_gb:.3f}/GB" if offer.network_per_gb else ""
     return f"{stopped}{network}"
 

@@ -6,7 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.deadlines import countdowns, last_seen, running, starting, stopped_since
+from sweepstack.billing.deadlines import (
+    contract_end,
+    contract_words,
+    countdowns,
+    dated,
+    earliest,
+    last_seen,
+    running,
+    starting,
+    stopped_since,
+)
 from sweepstack.billing.ledger import FOUND_STOPPED, Bill, total
 from sweepstack.core.box_end import ClockFact
 from sweepstack.core.journal import Journal
@@ -130,3 +140,50 @@ def test_what_a_stop_would_start() -> None:
         "a stop starts a clock: released after 15 d, which kills data, disk (at 2026-12-06 09:00 UTC, if it stopped "
         "now); deleted for want of credit after a time that is not known"
     )
+
+
+CONTRACT = ClockFact(what="the contract is over and the host may delete it", days=2, kills=("data",), contract=True)
+
+
+def test_no_stop_starts_the_clock_of_a_contract() -> None:
+    """Found on 6f8d950f: each stopped box of vast.ai was told to be deleted two days later."""
+    assert countdowns([CONTRACT], STOPPED, at(2)) == []
+    assert running([CONTRACT], STOPPED, at(2), box="a", native_id="id-a", off=at(1)) == []
+    assert earliest([CONTRACT], "a", "id-a", at(1), at(2)) == []
+    assert starting([CONTRACT], at(2)) == ""
+    assert dated([CONTRACT], at(2)) == ""
+    assert [clock.what for clock in countdowns([CONTRACT, RELEASE], STOPPED, at(2))] == ["released"]
+
+
+def test_a_contract_ends_whether_the_box_runs_or_not_and_is_over_then() -> None:
+    clock = contract_end((CONTRACT,), "a", "id-a", at(10), at(2), ("disk",))
+    assert (clock.at, clock.left, clock.kills, clock.soon) == (at(10), timedelta(days=8), ("data",), False)
+    assert clock.text() == (
+        "its host's contract ends, after which it can't run and may be deleted 2 d later, in 8 d "
+        "(2026-12-01 09:00 UTC): kills data"
+    )
+    assert contract_end((CONTRACT,), "a", "id-a", at(10), at(8), ()).soon
+    over = contract_end((CONTRACT,), "a", "id-a", at(10), at(11), ())
+    assert over.text() == f"{CONTRACT.what} in 1 d (2026-12-03 09:00 UTC): kills data"
+    assert contract_end((CONTRACT,), "a", "id-a", at(10), at(13), ()).text().startswith(f"{CONTRACT.what} may have")
+    older = contract_end((RELEASE,), "a", "id-a", at(10), at(2), ("disk",))
+    assert (older.at, older.kills) == (at(10), ("disk",)), "a state of an older version has no such fact"
+
+
+@pytest.mark.parametrize(
+    ("hours", "ends", "short", "words"),
+    [
+        (None, 2, False, "its host's contract ends 2026-11-23 09:00 UTC, in 2 d"),
+        (None, 0.5, True, "in 12 h 0 min, before a day is over: then it stops for good, and may be deleted"),
+        (600, 20, True, "in 20 d, before the 600 h that budget.hours has for each box are over"),
+        (600, 25, False, "in 25 d"),
+        (6, 0.5, False, "in 12 h 0 min"),
+        (6, -1, True, "in 0 min, before the 6 h"),
+    ],
+)
+def test_an_offer_that_ends_before_the_budget_is_told(
+    hours: float | None, ends: float, short: bool, words: str
+) -> None:
+    said, early = contract_words(at(ends), hours, at(0))
+    assert early is short
+    assert words in said

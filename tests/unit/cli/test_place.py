@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from sweepstack.cli.commands.place.choice import Choice, as_placement, choose
 from sweepstack.cli.commands.place.looks import Look
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.cli.commands.place.placing import place
-from sweepstack.cli.commands.place.screen import candidates
+from sweepstack.cli.commands.place.screen import candidates, render
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
@@ -224,3 +226,17 @@ def test_a_platform_that_is_asked_for_two_groups_of_boxes_is_listed_once() -> No
     first, second = candidates(groups)
     assert {box: [one["key"] for one in offers] for box, offers in first["offers"].items()} == {"a": ["x"], "b": ["y"]}
     assert (second["platform"], second["refusals"], second["offers"]) == ("other", ["down"], {})
+
+
+def test_the_end_of_a_host_s_contract_is_shown_beside_the_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = config(tmp_path, BOXES.replace("    boxes:", "    budget: {hours: 100}\n    boxes:"))
+    early, late = (datetime.now(UTC) + timedelta(hours=hours) for hours in (2.5, 60.5))
+    chosen = [replace(offer("x", 1.0), ends_at=early), replace(offer("y", 1.0), ends_at=late)]
+    render(
+        [market("vastai", *chosen)], Choice("vastai", dict(zip("ab", chosen, strict=True))), known, Out(as_json=False)
+    )
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"ends a: its host's contract ends {early:%Y-%m-%d %H:%M} UTC, in 2 h 29 min, before the 50 h that" in said
+    assert f"ends b: its host's contract ends {late:%Y-%m-%d %H:%M} UTC, in 2 d 12 h" in said

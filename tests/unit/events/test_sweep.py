@@ -53,7 +53,7 @@ def picture(
     observed = seen or Observation(Existence.EXISTS, journal, runner_alive=alive)
     digests = {cell.name: cell.config_digest for cell in CELLS}
     launch = Launch(box="box-0", generation=1, native_id="id-0", cells=digests, code=DIGEST, at=NOW)
-    of_box = {key: known.pop(key) for key in ("phase", "patrol", "said", "told", "bare") if key in known}
+    of_box = {key: known.pop(key) for key in ("phase", "patrol", "said", "told", "bare", "ends_at") if key in known}
     found: dict[str, Any] = {"box": box, "queue": None, "launch": launch, "seen": observed, "phase": "running"}
     found |= {"verdict": may_end(BoxContext(box.facts(), box.adapter), None, observed, now=NOW, full=False)}
     found |= {"where": "", "price_per_hour": 1.5, "since": NOW, "journal": journal}
@@ -119,6 +119,14 @@ GOES_ON = "$1.50/h goes on"
             "box box-0: 1 cell that has not begun waits: a left the wrong files (artifact missing: m)",
             GOES_ON,
             "pulumi up --stack abl    (after artifacts names what a left: seals it, and trains nothing)",
+        ),
+        (
+            picture(ran("a"), ends_at=NOW + timedelta(days=1)),
+            "clock/id-0/its host's contract ends",
+            "box box-0: its host's contract ends, after which it can't run and may be deleted, in 1 d "
+            f"({NOW + timedelta(days=1):%Y-%m-%d %H:%M} UTC): kills data",
+            GOES_ON,
+            "sweepctl finish --stack abl",
         ),
         (
             picture(ran("a"), patrol=hung()),

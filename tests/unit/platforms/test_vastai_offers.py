@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.platforms.vastai.offers import Market, disk_for, in_region, query_for, read_ask, up_to_step
 from tests.unit.platforms.vastai_world import offer
+
+NOW = time.time()
 
 
 def test_a_search_asks_for_all_that_a_box_must_have() -> None:
@@ -89,6 +92,31 @@ def test_an_offer_reads_with_its_disk_and_its_network() -> None:
     assert (found.gpu_memory_gb, found.disk_gb, found.disk_per_gb_month) == (24.6, 50.0, 0.2)
     assert (found.stopped_per_hour, found.network_per_gb, found.spot) == (0.005, 0.02, False)
     assert (found.reliability, found.cuda, found.stock) == (0.99, "12.8", "1 of 1")
+
+
+@pytest.mark.parametrize(
+    ("told", "hours"),
+    [
+        ({"end_date": NOW + 7200}, 2),
+        ({"duration": 5400.0}, 1.5),
+        ({"end_date": NOW + 7200, "duration": 86400.0 * 30}, 2),
+        ({"end_date": NOW + 86400, "duration": 3600}, 1),
+    ],
+)
+def test_an_offer_says_when_the_contract_with_its_host_ends(told: dict[str, Any], hours: float) -> None:
+    """Found on 6f8d950f: contracts that ended in 90 minutes were rented for 600 hours without a word."""
+    ask = read_ask(offer(7, **told), Constraints())
+    assert ask is not None
+    assert ask.offer.ends_at is not None
+    assert ask.offer.ends_at.timestamp() == pytest.approx(NOW + 3600 * hours, abs=600)
+    assert ask.offer.stopped_at_least
+
+
+@pytest.mark.parametrize("told", [{}, {"end_date": None}, {"end_date": "soon", "duration": -1}, {"end_date": 1e300}])
+def test_an_offer_without_an_end_has_none(told: dict[str, Any]) -> None:
+    ask = read_ask(offer(7, **told), Constraints())
+    assert ask is not None
+    assert ask.offer.ends_at is None
 
 
 def test_a_disk_s_price_is_made_from_the_month_where_the_hour_is_not_told() -> None:

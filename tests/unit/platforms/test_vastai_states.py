@@ -138,6 +138,9 @@ def test_a_record_has_what_vast_says() -> None:
     assert (record.native_id, record.tag, record.account) == ("4711", "sweepstack-a1b2c3-box-0-g1", "77")
     assert (record.phase, record.price_per_hour, record.gpu_count) == (Phase.RUNNING, 0.41, 2)
     assert record.created_at == datetime.fromtimestamp(1_790_000_000.5, UTC)
+    assert record.ends_at is None
+    ends = datetime(2026, 12, 27, 3, tzinfo=UTC)
+    assert record_of(row(end_date=ends.timestamp()), "77").ends_at == ends
     assert record.location == "vast.ai machine 99, Texas, US"
     assert record.endpoint == SshEndpoint("203.0.113.9", 41022, start="1790000000.5")
 

@@ -146,7 +146,13 @@ ACCESS = [
     Case(
         G, "with_volume: [scratch, data], in", "with_volume: [hy-tmp], in", "danger_clocks[0]", "name some of scratch"
     ),
-    Case(G, "starts: arrears", "starts: debts", "danger_clocks[2].starts", 'write "stop", "arrears", "start" or "use"'),
+    Case(
+        G,
+        "starts: arrears",
+        "starts: debts",
+        "danger_clocks[2].starts",
+        'write "stop", "arrears", "start", "use" or "contract"',
+    ),
     Case(A, "moves: create", "moves: often", "ssh.moves", 'write "never", "create" or "start", or null'),
     Case(A, "files: true", "files: false", "ssh.flavours[0]", "add why_not, or files: true"),
     Case(

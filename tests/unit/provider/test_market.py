@@ -116,3 +116,19 @@ def test_more_boxes_than_offers_are_said_and_bound_nobody(vast: Harness, tmp_pat
         market.preview(op, _inputs(f"box-{number}"))
     assert [severity for severity, _ in said] == [Severity.INFO] * count + [Severity.WARNING]
     assert f"all {count} offers that vastai shows go to other boxes" in said[-1][1]
+
+
+def test_a_contract_that_ends_before_the_budget_is_a_warning(vast: Harness, tmp_path: Path) -> None:
+    """Found on 6f8d950f: contracts that ended in 90 minutes, and no word before 600 hours were rented."""
+    said: list[tuple[Severity, str]] = []
+    op = _op(tmp_path, said)
+    market.preview(op, _inputs("box-0"))
+    ((severity, text),) = said
+    assert severity is Severity.INFO
+    assert "; its host's contract ends " in text
+    asked = {**_inputs("box-1"), "budget": {"hours": 1500.0}, "named": ["box-0", "box-1"]}
+    market.preview(op, asked)
+    severity, text = said[-1]
+    assert severity is Severity.WARNING
+    assert "before the 750 h that budget.hours has for each box are over: then it stops for good" in text
+    assert text.endswith("Next: sweepctl place --next --stack sweep-t")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from sweepstack.billing.deadlines import contract_words
 from sweepstack.cli.commands.place.choice import Choice
 from sweepstack.cli.commands.place.market import Market
 from sweepstack.cli.output import Out, money
@@ -28,6 +30,7 @@ def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig
             rows.append(("", market.platform, f"… {len(market.first) - SHOWN} more (--json)", *[""] * 7))
     if rows:
         out.table(("", "WHERE", "GPU", "REGION", "$/H", "$/GPU·H", "DISK", "$/GB NET", "SWEEP", "STOCK"), rows)
+    _tell_contracts(choice, config, out)
     for market in markets:
         for why in market.refusals:
             out.line(f"refused  {market.platform}: {why}")
@@ -35,6 +38,16 @@ def render(markets: Sequence[Market], choice: Choice | None, config: StackConfig
             out.line(f"nothing  {market.platform}: no offer fits now")
     if rows and hours is None:
         out.line("note     SWEEP is $/H times budget.hours, and the stack file has none")
+
+
+def _tell_contracts(choice: Choice | None, config: StackConfig, out: Out) -> None:
+    """When the contracts with the hosts of the chosen offers end; in colour where that is too early."""
+    boxes = sum(box.want == "running" for box in config.boxes.values())
+    hours = config.budget.budget().hours_each(boxes) if config.budget is not None else None
+    for box, offer in choice.offers.items() if choice is not None else ():
+        if offer.ends_at is not None:
+            words, short = contract_words(offer.ends_at, hours, datetime.now(UTC))
+            out.line(f"ends     {box}: {words}", style="yellow" if short else None)
 
 
 def _row(offer: Offer, hours: float | None) -> tuple[str, ...]:
@@ -80,6 +93,7 @@ def as_json(market: Market) -> dict[str, Any]:
                     "spot": offer.spot,
                     "reliability": offer.reliability,
                     "stock": offer.stock,
+                    "ends_at": offer.ends_at.isoformat() if offer.ends_at is not None else None,
                 }
                 for offer in offers
             ]
