@@ -24,7 +24,7 @@ from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
-from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.box_context import BoxAt, find_born
 
 SEARCH_SECONDS = 36.0
 """The most seconds for one search. Platforms that do not answer in time are named; the answers of others count."""
@@ -217,7 +217,7 @@ def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | 
     try:
         platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            record = platform.find_by_tag(birth.tag, birth.account)
+            record = find_born(platform, birth)
             if record is None and birth.asked_at is not None:
                 return _unanswered(birth, target), ""
             if record is None or record.native_id in known:

@@ -69,10 +69,15 @@ def _ask(load: Load, adapter: str, bills: Sequence[Bill], found: Spent) -> list[
     begin = min(bill.begin for bill in bills if bill.begin is not None)
     try:
         platform = need(load(adapter), HasBill)
-        who = platform.account()
-        if other := sorted({bill.account for bill in bills} - {who}):
+        who, billed = platform.account(), platform.billed(begin, found.at)
+        shown = {one.native_id for one in billed}
+        ours = {
+            who,
+            *(bill.account for bill in bills if bill.native_id in shown),
+        }  # a box on the bill names its account
+        if other := sorted({bill.account for bill in bills} - ours):
             raise PlatformError(f"the key at hand is of account {who}, and boxes were rented with {', '.join(other)}")
-        return platform.billed(begin, found.at)
+        return billed
     except SweepstackError as error:
         return str(error)
 

@@ -374,10 +374,11 @@ class Birth(Record):
     rests: bool = False
     egress_per_gb: float | None = None  # USD, as it was offered
     policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
+    key: str = ""  # digest of the key that asked, where the platform may not say whose key it is
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"egress_per_gb": None, "policy": ""})
+        return without_defaults(serialize(self), {"egress_per_gb": None, "policy": "", "key": ""})
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

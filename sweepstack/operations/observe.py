@@ -21,11 +21,12 @@ from sweepstack.onbox.common.errors import (
     EvidenceError,
     JournalDamaged,
     PlatformError,
+    Unproved,
     Unreachable,
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
-from sweepstack.operations.host_shutdown import settled
+from sweepstack.operations.host_shutdown import settled, told
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_context import BoxAt
@@ -66,6 +67,8 @@ def observe(
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
+        if isinstance(error, Unproved) and (confirmed := _confirmed(box)):
+            return Observation(Existence.GONE, note=confirmed), None
         return Observation(Existence.UNKNOWN, note=str(error)), None
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
@@ -126,6 +129,13 @@ def keep_journals(store: EvidenceStore, read: Mapping[tuple[str, int], Journal |
 
     tasks = {key: partial(kept, *key, journal) for key, journal in read.items() if journal is not None}
     return sorted(filter(None, in_parallel(tasks, KEEP_SECONDS).values()))
+
+
+def _confirmed(box: BoxAt) -> str:
+    """What a person saw of a box whose end is confirmed, although its platform does not prove it; "" for any other."""
+    known = known_handover(box)
+    sure = known is not None and known.confirmed is not None and known.over(box.native_id)
+    return told(known) if known is not None and sure else ""
 
 
 def _workers(channel: Scheduled) -> tuple[str, tuple[Mapping[str, Any], ...]]:

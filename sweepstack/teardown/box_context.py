@@ -7,9 +7,18 @@ from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
-from sweepstack.onbox.host.platform import Platform
+from sweepstack.onbox.host.capabilities import KnowsKeys
+from sweepstack.onbox.host.platform import BoxRecord, Platform
 from sweepstack.platforms.registry import load_platform
 from sweepstack.teardown.box_facts import BoxFacts
+
+
+def find_born(platform: Platform, birth: Birth) -> BoxRecord | None:
+    """The box of a birth record by its tag: `Platform.find_by_tag` for its account, which the key that asked for it is
+    of."""
+    if birth.key and isinstance(platform, KnowsKeys):
+        platform.recall(birth.account, birth.key)
+    return platform.find_by_tag(birth.tag, birth.account)
 
 
 class BoxAt:

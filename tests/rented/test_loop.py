@@ -24,7 +24,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_the_loop(world: World) -> None:
     """preview → up → destroy refused → wait → pull → verify → approve → up → destroy → audit. As it is typed, with the
-    engine's preview before each change: tests/engine/test_loop.py."""
+    engine's preview before each change: tests/engine/test_loop.py. In its middle RunPod retires its older interface;
+    from the beginning without it: tests/rented/retired."""
     stack, name = world.stack, world.stack.name
     ok(stack.run("pulumi", "stack", "init", name, "--non-interactive"))
     preview = ok(stack.pulumi("preview", timeout=180))
@@ -53,6 +54,7 @@ def test_the_loop(world: World) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)
+    world.retire()
     ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
     ok(stack.up(timeout=180))
     assert world.rentals() == rentals

@@ -22,6 +22,8 @@ from tests.simulators.rental import Options, Rental, rental
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 OF_IMAGES = ("/etc/rp_environment", "/etc/ssh/sshd_config")
 """Files of a box in which an image itself keeps the box's key, where it exports it to its sessions."""
+RETIRED = False
+"""Whether platforms that open from here on have retired their older interface, where they have one."""
 PACE = "0.02"
 """Waits between calls of an API, as a part of what the platform asks for: the simulated clock asks for none."""
 
@@ -45,6 +47,13 @@ class World:
     def account(self) -> str:
         """The customer's id."""
         return next(one.id for one in self.sim.accounts.values() if one.key == self.key)
+
+    def retire(self) -> None:
+        """The platform's older interface answers 410 from now on, where it has one: the end of a box is proved by its
+        bill then, which takes minutes. Here it takes a second."""
+        if has_older_interface(self.platform):
+            self.sim.faults.add("retired", self.its.older, times=None)
+            self.stack.env["SWEEPSTACK_API_PACE"] = "0.002"
 
     def rentals(self) -> set[str]:
         """Native ids of the boxes that bill now, by the platform's own books."""
@@ -82,6 +91,8 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         }
         stack.evidence = stack.checkout / "results" / name
         world = World(platform, sim, server, key, stack)
+        if RETIRED:
+            world.retire()
         try:
             yield world
         finally:
@@ -92,6 +103,11 @@ def rented(platform: str, base: Path, name: str, *, machines: bool = True) -> It
         spilled = holding(base, key, *(own.key for own in sim.own_keys.ever))
         spilled = [path for path in spilled if not path.endswith(OF_IMAGES)]
         assert spilled == [], f"the platform's key, or one of a box, lies in {spilled}"
+
+
+def has_older_interface(platform: str) -> bool:
+    """Whether it can retire one, which our adapter still asks."""
+    return bool(getattr(rental(platform), "older", ""))
 
 
 @contextmanager

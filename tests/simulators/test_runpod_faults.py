@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.simulators.core import TRANSPORT, draw
-from tests.simulators.runpod import CREATE, DELETE, GET, KINDS, LIST, MENU, RunPodSim
+from tests.simulators.runpod import CREATE, DELETE, GET, GRAPHQL, KINDS, LIST, MENU, RunPodSim
 from tests.simulators.runpod.spot import SPOT_KINDS
 from tests.simulators.test_runpod_sim import BODY, act, create, get, listed, ready, refused, volume
 
@@ -34,6 +34,8 @@ def arm(sim: RunPodSim, kind: str, match: str = "*", **told: Any) -> None:
         ("no_permission", CREATE, lambda c: c.post("/v2/pods", json=BODY), 403, "access denied"),
         ("auth", LIST, lambda c: c.get("/v2/pods"), 401, "token"),
         ("retired", LIST, lambda c: c.get("/v2/pods"), 410, "retired"),
+        ("retired", GRAPHQL, lambda c: c.post("/graphql", json={"query": "query { myself { id } }"}), 410, "retired"),
+        ("no_account", "GET /v2/account", lambda c: c.get("/v2/account"), 404, "not found"),
     ],
 )
 def test_a_refusal_that_makes_nothing(

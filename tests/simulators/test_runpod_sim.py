@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.simulators.clock import rfc3339
 from tests.simulators.conftest import START
 from tests.simulators.core import HOUR
 from tests.simulators.runpod import Boot, RunPodSim
@@ -329,6 +330,34 @@ def test_billing_by_bucket(runpod_sim: RunPodSim, ann: httpx.Client, bob: httpx.
     assert told["metadata"]["uniquePodCount"] == 1
     assert ann.get("/v2/billing/pods", params={"podId": "other"}).json()["records"] == []
     refused(ann.get("/v2/billing/pods", params={"bucketSize": "minute"}), 400)
+
+
+def test_charges_are_posted_at_intervals_and_stay_when_the_pod_has_ended(
+    runpod_sim: RunPodSim, ann: httpx.Client
+) -> None:
+    runpod_sim.bill_every = 300.0
+    pod = create(ann)["id"]
+
+    def charged() -> float:
+        told = ann.get("/v2/billing/pods", params={"bucketSize": "hour", "lastN": "3", "podId": pod}).json()
+        return float(sum(record["totalAmount"] for record in told["records"]))
+
+    assert charged() == 0
+    runpod_sim.clock.advance(450)
+    first = charged()
+    assert 0 < first < runpod_sim.ledger.spent("user_ann")
+    ann.delete(f"/v2/pods/{pod}")
+    runpod_sim.clock.advance(300)
+    last = charged()
+    runpod_sim.clock.advance(HOUR)
+    assert charged() == last == pytest.approx(runpod_sim.ledger.spent("user_ann"))
+    query = ann.get("/v2/billing/pods", params={"bucketSize": "hour", "lastN": "1"}).json()["metadata"]["query"]
+    assert query["endTime"] > rfc3339(runpod_sim.clock.now())
+
+
+def test_an_account_names_itself(ann: httpx.Client, bob: httpx.Client) -> None:
+    assert ann.get("/v2/account").json() == {"id": "user_ann", "email": "ann@example.com"}
+    assert bob.get("/v2/account").json()["id"] == "user_bob"
 
 
 # Network volumes

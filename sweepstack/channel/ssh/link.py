@@ -39,7 +39,11 @@ LOST = 255
 """What ssh itself exits with."""
 SILENT_SECONDS = ALIVE_SECONDS
 """A connection that ends after nothing came for so long was given up, and not cut."""
-_KINDS = {"NotYetGone": NotYetGone, "Unreachable": Unreachable, "PlatformError": PlatformError}
+_KINDS: dict[str, type[PlatformError]] = {
+    "NotYetGone": NotYetGone,
+    "Unreachable": Unreachable,
+    "PlatformError": PlatformError,
+}
 
 
 class Silence(Unreachable):

@@ -15,12 +15,14 @@ SweepstackError
 │   ├── NotYetGone         a delete was accepted and its end is not proved yet: call again
 │   ├── NotYetStopped      a stop was accepted and its end is not proved yet: call again
 │   ├── Unreachable        the state is not known; it never means "gone" or "failed"
-│   │   └── RateLimited    too many requests: nothing was carried out, ask again later
+│   │   ├── RateLimited    too many requests: nothing was carried out, ask again later
+│   │   └── Unproved       the platform shows the box nowhere, and has not proved that it is gone
 │   ├── NoCapacity         the platform has nothing of the kind now: try the next offer
 │   ├── InsufficientFunds  the account can't pay for it: no other offer will do
 │   ├── NotAuthorized      no key, a wrong one, or one without the right to do this
 │   ├── RequestRefused     the request itself is wrong: asking again changes nothing
 │   └── Unsupported        the platform can't do this at all, with the reason
+│       └── Retired        the platform has taken this interface out for good (410): it is no outage
 ├── TeardownRefused        the check refused: nothing was deleted
 └── StillCreating          created and not ready: the error carries the id and what is known
 """
@@ -87,7 +89,12 @@ class OutcomeUnknown(PlatformError):
 
 
 class NotYetGone(PlatformError):
-    """The platform accepted a delete; the end is not proved yet. Call again."""
+    """The platform accepted a delete; the end is not proved yet. Call again. `within`: seconds in which the platform is
+    expected to prove it, 0 where it names no time; `pause`: seconds until another look can tell more."""
+
+    def __init__(self, message: str, *, within: float = 0.0, pause: float = 0.0) -> None:
+        super().__init__(message)
+        self.within, self.pause = within, pause
 
 
 class NotYetStopped(PlatformError):
@@ -104,6 +111,10 @@ class RateLimited(Unreachable):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Unproved(Unreachable):
+    """The platform shows the box nowhere, which alone does not prove that it is gone. A person may confirm it."""
 
 
 class NoCapacity(PlatformError):
@@ -125,6 +136,10 @@ class RequestRefused(PlatformError):
 
 class Unsupported(PlatformError):
     """The platform can't do this at all; the message says what can be done instead."""
+
+
+class Retired(Unsupported):
+    """The platform has taken this interface out for good (410). It is no outage: nothing is asked there again."""
 
 
 class TeardownRefused(SweepstackError):

@@ -133,6 +133,21 @@ class RentsSpot(Platform, Protocol):
 
 
 @runtime_checkable
+class KnowsKeys(Platform, Protocol):
+    """A platform that may not say whose key this is: then the same key is the same account."""
+
+    def key_digest(self) -> str:
+        """The digest of the current key, for the record of a birth. The key can't be found by it. Sends nothing. Raises
+        NotAuthorized when there is no key."""
+        ...
+
+    def recall(self, account: str, digest: str) -> None:
+        """A record says that the key of this digest is of `account`: that counts for the current key, if it is this
+        one. Sends nothing. Raises NotAuthorized when there is no key."""
+        ...
+
+
+@runtime_checkable
 class HasVolumes(Platform, Protocol):
     """A platform with volumes, whose files outlive the boxes that mount them."""
 

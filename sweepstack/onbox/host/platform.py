@@ -37,6 +37,7 @@ class Phase(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"  # a stop has begun and is not proved finished: it may bill as if it ran
     STOPPED = "stopped"
+    FAILED = "failed"  # it broke, and no start mends it: nothing runs there, it can only be ended, and may bill in full
     ENDING = "ending"  # a destroy has begun and is not proved finished: the box still exists
     GONE = "gone"
     UNKNOWN = "unknown"

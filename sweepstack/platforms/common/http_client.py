@@ -29,8 +29,8 @@ from sweepstack.onbox.common.errors import (
     PlatformError,
     RateLimited,
     RequestRefused,
+    Retired,
     Unreachable,
-    Unsupported,
 )
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
@@ -168,7 +168,7 @@ class HttpClient:
     def read(self, path: str, params: Mapping[str, str] | None = None, *, deadline: Deadline | None = None) -> Answer:
         """GET. Retried after network errors, 5xx, unreadable bodies and 429, until `deadline` (else `CALL_SECONDS`).
 
-        Blocks. Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Unsupported (410); other refusals are
+        Blocks. Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Retired (410); other refusals are
         returned.
         """
         return self._sent("GET", path, params, None, deadline)
@@ -191,7 +191,7 @@ class HttpClient:
         """POST, PUT, PATCH or DELETE, carried out once at most. A cancel ends the waiting, never a request under way.
 
         Blocks. Raises OutcomeUnknown when the platform may have carried it out; Unreachable (RateLimited) when it
-        certainly did not; NotAuthorized (401), InsufficientFunds (402), Unsupported (410); other refusals are returned.
+        certainly did not; NotAuthorized (401), InsufficientFunds (402), Retired (410); other refusals are returned.
         """
         return self._sent(method, path, None, body, deadline)
 
@@ -269,6 +269,8 @@ class HttpClient:
                 policy, left = (response.headers.get(name, "") for name in ("ratelimit-policy", "ratelimit"))
                 self.limiter.learn(policy, left)
             return Answer(status, data, text, dict(response.headers))
+        if status == 410:  # whatever its body: how a retired interface words it is documented nowhere
+            raise Retired(f"{self.service} has retired this API ({asked}: {text or '410'}): update sweepstack")
         if not 400 <= status < 500 or not is_json or status == 408:
             what = "" if is_json else ", with a body that is not the API's"
             if writes:
@@ -280,8 +282,6 @@ class HttpClient:
             raise NotAuthorized(f"{self.service} does not accept the key ({asked}: 401 {text}): check {self._key_hint}")
         if status == 402:
             raise InsufficientFunds(f"{self.service}: the account can't pay for it: {text or '402'}. Top it up")
-        if status == 410:
-            raise Unsupported(f"{self.service} has retired this API ({asked}: 410 {text}): update sweepstack")
         return Answer(status, data, text, dict(response.headers))
 
     def refusal(self, answer: Answer, asked: str) -> PlatformError:

@@ -1,4 +1,4 @@
-"""The operations of RunPod's REST v2 that we use, for one key: paths, envelopes and pages.
+"""RunPod's REST v2 for one key: paths, envelopes, pages; and its older interface.
 
 Callers share lists (single flight). Nothing here decides. Writes are sent once (`common.http_client`); a read that
 begins after a write sees it.
@@ -6,14 +6,16 @@ begins after a write sees it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from sweepstack.onbox.common.errors import OutcomeUnknown, Unreachable
+from sweepstack.onbox.common.errors import OutcomeUnknown, Retired, Unproved, Unreachable
 from sweepstack.platforms.common import sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
@@ -23,9 +25,12 @@ from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod import keys, legacy_query
+from sweepstack.platforms.runpod.bill import Bill
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.legacy_query import LastChange, LegacyPods, StillListed
+from sweepstack.platforms.runpod.owner import Owner
 
+Told = TypeVar("Told")
 QUOTA = Quota(60, 60.0)
 """The specification's example; each reply names the quota that holds."""
 FRESH_SECONDS = 8.0
@@ -63,11 +68,14 @@ class Session:
     """One key at one API address, with its rate limiter and shared answers. Safe to share between threads."""
 
     def __init__(self, base: str, key: str) -> None:
-        self._key, self._account = key, ""
+        self._account = ""
         limiter = RateLimiter(QUOTA, learns=True)
         self.http = HttpClient("RunPod", base, key, key_hint=keys.KEY_HINT, limiter=limiter)
         self._lock = threading.Lock()
-        self._owner = SingleFlight[str]()
+        self.owner = Owner(self.http, key)
+        self.bill = Bill(self.http)
+        self._retired = ""  # what the older interface said when it answered 410
+        self._accounts = SingleFlight[str]()
         self._legacy = SingleFlight[LegacyPods]()
         self._pods = SingleFlight[Listed]()
         self._changes = SingleFlight[Mapping[str, LastChange]]()
@@ -76,21 +84,59 @@ class Session:
         self._unlisted: dict[str, tuple[float, Mapping[str, Any]]] = {}  # made by us (when, the pod), not yet in a list
         self._ended: set[str] = set()
         self._gone: dict[str, float] = {}  # id → when it was proved gone (monotonic)
+        self._unfound: set[str] = set()  # ending, not found and not listed: only the bill is missing
+
+    @property
+    def retired(self) -> bool:
+        """Whether the older interface has answered 410 to this process: it is not asked again."""
+        return bool(self._retired)
+
+    def older(self, ask: Callable[[], Told]) -> Told:
+        """The answer of the older interface. Raises Retired, without a request, once it has answered 410."""
+        if self._retired:
+            raise Retired(self._retired)
+        try:
+            return ask()
+        except Retired as error:
+            self._retired = str(error)
+            raise
 
     def account(self, *, now: bool = False) -> str:
         """The id of the key's account. `now`: from an answer of the last `ACCOUNT_SECONDS`, not from the process's
-        beginning. Raises NotAuthorized, Unreachable."""
-        return ("" if now else self._account) or self._owner.get(self._ask_owner, max_age=paced(ACCOUNT_SECONDS))
+        beginning. Once the older interface is gone: `Owner.name`. Raises NotAuthorized, Unreachable."""
+        if not self.retired:
+            with contextlib.suppress(Retired):
+                known = "" if now else self._account
+                return known or self._accounts.get(self._ask_account, max_age=paced(ACCOUNT_SECONDS))
+        return self.owner.name()
+
+    def mine(self, account: str, what: str, *, now: bool = False) -> bool:
+        """Whether the key is of `account`. False once the older interface is gone and that is not known: then it is, if
+        the key shows what is asked for by its id. `what`: see `require`. Raises WrongAccount where the older interface
+        names another account."""
+        at_hand = self.account(now=now)
+        if self.retired:
+            return self.owner.is_of(account) is True
+        keys.require(account, at_hand, what)
+        return True
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
-        """Raises WrongAccount unless the key belongs to `account`. `what`: the thing that was asked for, for the
-        message."""
-        keys.require(account, self.account(now=now), what)
+        """Raises WrongAccount unless the key belongs to `account`; Unproved where that can't be known any more. `what`:
+        the thing that was asked for, for the message."""
+        if self.mine(account, what, now=now):
+            return
+        if self.owner.is_of(account) is False:
+            keys.require(account, self.owner.name(), what)
+        raise Unproved(
+            f"{what} was asked for with a key of the RunPod account {account}. Whether the key at hand is of it is not "
+            "known: RunPod's older interface, which said that, is retired, and this key shows nothing of it. So that "
+            "there is nothing proves nothing: use the key that rented it"
+        )
 
     def legacy_pods(self, account: str, *, max_age: float = 0.0, gather: float = 0.0) -> LegacyPods:
         """The account's pods in RunPod's older query interface. Raises WrongAccount when that names another account for
-        the key; Unreachable."""
-        legacy = self._legacy.get(self._ask_legacy, max_age=max_age, gather=gather)
+        the key; Unreachable; Retired."""
+        legacy = self.older(lambda: self._legacy.get(self._ask_legacy, max_age=max_age, gather=gather))
         keys.require(account, legacy.account, "what was asked for")
         return legacy
 
@@ -107,11 +153,14 @@ class Session:
 
     def pod(self, native_id: str) -> Mapping[str, Any] | None:
         """The pod; None only when it is proved that there is none: not found by its id, not in a complete list of that
-        moment, and not shown by the older interface for the same account. Raises Unreachable when the answer is not
-        known, StillListed when only the older interface shows it."""
+        moment, and not shown by the older interface for the same account; where that is retired, ended by the bill.
+        Raises Unreachable when the answer is not known, StillListed when only the older interface shows it, Unproved
+        when only the bill is missing."""
         checked_id(native_id)
         if time.monotonic() - self._gone.get(native_id, float("-inf")) < paced(PROVED_SECONDS):
             return None
+        if native_id in self._unfound:  # it costs the others' quota to look for it as long as the bill is missing
+            self.bill.must_have_ended(native_id)
         # For a pod whose delete was accepted, ask for the pod itself first: a cached list may still show it.
         if not self.is_ending(native_id) and (pod := self.pods().by_id.get(native_id)) is not None:
             return pod
@@ -128,7 +177,14 @@ class Session:
             return listed.by_id[native_id]
         if listed.damaged:
             raise Unreachable(f"whether the pod {native_id} is gone is not known: {listed.unreadable}")
-        if native_id in self.legacy_pods(self.account(), gather=self._gather_seconds()).pods:
+        try:
+            older = self.legacy_pods(self.account(), gather=self._gather_seconds()).pods
+        except Retired:
+            if self.is_ending(native_id):
+                self._unfound.add(native_id)
+            self.bill.must_have_ended(native_id)
+            older = {}
+        if native_id in older:
             raise StillListed(
                 f"RunPod's REST interface has no pod {native_id}, and its older one shows it: whether it is gone is "
                 "not known, and it may bill"
@@ -140,6 +196,10 @@ class Session:
     def is_ending(self, native_id: str) -> bool:
         """Whether RunPod accepted a delete of this pod from this process."""
         return native_id in self._ended
+
+    def is_unfound(self, native_id: str) -> bool:
+        """Whether the pod is ending, and neither found nor listed: only its bill is missing as a proof."""
+        return native_id in self._unfound
 
     def create_pod(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
         """POST /v2/pods. Costs money; not idempotent. Raises OutcomeUnknown when the platform may have carried it
@@ -165,14 +225,16 @@ class Session:
         self._pods.forget()
 
     def last_changes(self, *, max_age: float = 0.0) -> Mapping[str, LastChange]:
-        """What the older interface says of each pod's last change. Raises Unreachable."""
-        return self._changes.get(self._ask_changes, max_age=max_age)
+        """What the older interface says of each pod's last change. Raises Unreachable, Retired."""
+        return self.older(lambda: self._changes.get(lambda: legacy_query.last_changes(self.http), max_age=max_age))
 
     def spot_gpus(self, query: str) -> list[Any]:
-        """The GPU types of the older interface, which alone knows bids; `CATALOG_SECONDS` old at most."""
+        """The GPU types of the older interface, which alone knows bids; `CATALOG_SECONDS` old at most. Raises
+        Retired."""
         with self._lock:
             shared = self._catalogs.setdefault((("query", query),), SingleFlight())
-        return shared.get(lambda: self._ask_spot(query), max_age=paced(CATALOG_SECONDS))
+        ask = partial(legacy_query.gpu_types, self.http, query)
+        return self.older(lambda: shared.get(ask, max_age=paced(CATALOG_SECONDS)))
 
     def delete_pod(self, native_id: str) -> Answer:
         """DELETE /v2/pods/{id}. Irreversible. Accepted does not mean gone."""
@@ -270,29 +332,18 @@ class Session:
             seen.add(cursor)
         raise Unreachable(f"RunPod's list {path} has no end, so nothing is known")
 
-    def _ask_owner(self) -> str:
-        """The account of the key. Counts against our quota: RunPod does not say whether its older interface shares
-        it."""
-        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod whose key this is")
-        self._account = legacy_query.account(self._key)
+    def _ask_account(self) -> str:
+        self._account = self.older(lambda: legacy_query.account(self.http))
+        self.owner.recall(self._account)
         return self._account
 
     def _ask_legacy(self) -> LegacyPods:
-        """The pods in the older interface. Counts against our quota, as `_ask_owner` does. The answer names the
-        account, too: a caller that proves an end by it need not ask for the account once more."""
-        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its older list")
+        """The pods in the older interface. The answer names the account, too: a caller that proves an end by it need
+        not ask for the account once more."""
         begun = time.monotonic()
-        listed = legacy_query.pods(self._key)
-        self._owner.keep(begun, listed.account)
+        listed = legacy_query.pods(self.http)
+        self._accounts.keep(begun, listed.account)
         return listed
-
-    def _ask_changes(self) -> Mapping[str, LastChange]:
-        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod what stopped its pods")
-        return legacy_query.last_changes(self._key)
-
-    def _ask_spot(self, query: str) -> list[Any]:
-        self.http.limiter.take(Deadline(LIST_SECONDS), "ask RunPod for its least bids")
-        return legacy_query.gpu_types(query, self._key)
 
     def _list_pods(self) -> Listed:
         listed = Listed.of(NAMES, reversed(self._entries("/v2/pods", "pods", {})))

@@ -2,7 +2,7 @@
 
 Two interfaces are asked side by side. REST v2 (since autumn 2026) says what is left and whether it is prepaid; only the
 older query interface says what all pods, disks and volumes of the account cost per hour, and it says what is left where
-v2 does not.
+v2 does not. Once that interface is retired, what bills per hour is not known.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sweepstack.core.parallel import in_parallel
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Retired, Unreachable
 from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import number
-from sweepstack.platforms.runpod import keys
 from sweepstack.platforms.runpod.api import Session
+from sweepstack.platforms.runpod.bill import PATH as BILL
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.legacy_query import myself
 
 Told = TypeVar("Told")
 PATH = "/v2/billing/balance"
 """Taken from the name of its documentation page. That page could not be read, so a 404 here proves nothing."""
-BILL = "/v2/billing/pods"
 SECONDS = 4.0
 """For so long both are waited for. What one of them said is an answer, where the other one is late."""
 
@@ -36,7 +35,10 @@ def balance(session: Session) -> Balance | None:
 
     At a balance of zero RunPod stops all pods, so nothing below zero is counted.
     """
-    asked: dict[str, Callable[[], Any]] = {"v2": lambda: _tried(lambda: session.http.read(PATH)), "older": _by_query}
+    asked: dict[str, Callable[[], Any]] = {
+        "v2": lambda: _tried(lambda: session.http.read(PATH)),
+        "older": lambda: _by_query(session),
+    }
     told = in_parallel(asked, SECONDS)
     late = Unreachable("RunPod does not tell the balance in time")
     answer, older = told.get("v2", late), told.get("older", late)
@@ -49,6 +51,8 @@ def balance(session: Session) -> Balance | None:
         return Balance(usd, prepaid, limit, per_hour, volumes=True)
     if isinstance(older, NotAuthorized) or (isinstance(answer, Answer) and answer.status == 403):
         return None
+    if isinstance(older, Retired):
+        raise Unreachable("RunPod does not tell the balance: REST v2 gave none, and its older interface is retired")
     if isinstance(older, PlatformError):
         raise older
     usd = _usd(older.get("clientBalance"))
@@ -81,8 +85,9 @@ def _moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _by_query() -> Mapping[str, Any] | PlatformError:
-    return _tried(lambda: myself("balance", "clientBalance spendLimit currentSpendPerHr", keys.api_key()))
+def _by_query(session: Session) -> Mapping[str, Any] | PlatformError:
+    fields = "clientBalance spendLimit currentSpendPerHr"
+    return _tried(lambda: session.older(lambda: myself(session.http, "balance", fields)))
 
 
 def _tried(ask: Callable[[], Told]) -> Told | PlatformError:

@@ -20,6 +20,8 @@ def channel_to(session: Session, record: BoxRecord) -> SshChannel:
     address, PlatformError for a stopped one."""
     if record.phase is Phase.GONE:
         raise Unreachable(f"{record.native_id} can't be reached: it is gone")
+    if record.phase is Phase.FAILED:
+        raise PlatformError(f"{record.native_id} runs nothing, and what is on it can't be read: {record.note}")
     if record.phase in (Phase.STOPPED, Phase.STOPPING, Phase.ENDING):
         raise PlatformError(
             f"{record.native_id} is {record.phase}: nothing runs there and RunPod shows no file of it. "

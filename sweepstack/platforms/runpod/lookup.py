@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.errors import PlatformError, Retired, Unproved
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.listed import first_of
@@ -15,6 +15,7 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod.api import FRESH_SECONDS, NAMES, Session, checked_id
 from sweepstack.platforms.runpod.legacy_query import StillListed
 from sweepstack.platforms.runpod.states import (
+    NO_START,
     NOT_SAID,
     TELLS,
     bid_of,
@@ -29,9 +30,10 @@ AGAIN_SECONDS = 1.0
 
 
 def get(session: Session, native_id: str, account: str) -> BoxRecord:
-    """See `Platform.get`."""
+    """See `Platform.get`. Raises Unproved where only the bill is missing as a proof that it is gone."""
     checked_id(native_id)
-    session.require(account, f"the box {native_id}")
+    what = f"the box {native_id}"
+    mine = session.mine(account, what)
     place = f"RunPod, pod {native_id}"
     try:
         pod = session.pod(native_id)
@@ -39,16 +41,25 @@ def get(session: Session, native_id: str, account: str) -> BoxRecord:
         if not session.is_ending(native_id):
             raise
         return BoxRecord(native_id, "", account, Phase.ENDING, None, None, place, str(error))
+    except Unproved:
+        if session.owner.is_of(account) is False:  # another account's bill does not know the pod
+            session.require(account, what)
+        raise
     if pod is None:
-        session.require(account, f"the box {native_id}", now=True)  # under another account's key it would look gone
+        if (
+            not session.retired
+        ):  # under another account's key it would look gone; a bill that knows it proves the account
+            session.require(account, what, now=True)
         return BoxRecord(native_id, "", account, Phase.GONE, None, None, place)
-    return recorded(session, pod)
+    if not mine:
+        session.owner.recall(account)  # the key shows the box that is on record for this account
+    return replace(recorded(session, pod), account=account)
 
 
 def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
     """The oldest box with this tag that is not ending, else one that is ending; None only when it is proved that there
-    is none: no complete list has it, and the older interface shows none. `known`: the id on record, which comes before
-    all others. The note names other boxes with the same tag. Raises Unreachable."""
+    is none: no complete list has it, and the older interface, while it is there, shows none. `known`: the id on
+    record, which comes before all others. The note names other boxes with the same tag. Raises Unreachable."""
     if max_age is None and any(carries(pod, tag) for pod in session.pods().by_id.values()):
         pods = session.pods()
     else:  # a list from a moment ago does not prove that there is none
@@ -61,8 +72,13 @@ def by_tag(session: Session, tag: str, *, max_age: float | None = None, known: s
 
 
 def _only_in_legacy(session: Session, tag: str, max_age: float) -> BoxRecord | None:
-    """The box that the older interface shows and REST's list lacks, read from REST by its id; None without one."""
-    for native_id in session.legacy_pods(session.account(), max_age=max_age).tagged(tag):
+    """The box that the older interface shows and REST's list lacks, read from REST by its id; None without one, or
+    without that interface."""
+    try:
+        older = session.legacy_pods(session.account(), max_age=max_age).tagged(tag)
+    except Retired:
+        return None
+    for native_id in older:
         if (pod := session.pod(native_id)) is not None and carries(pod, tag):
             return recorded(session, pod)
     return None
@@ -95,7 +111,7 @@ def _why_still(session: Session, native_id: str) -> str:
             why = why_still(change.text if change is not None else None)
             if why != NOT_SAID:
                 break
-    return why
+    return NO_START if session.retired else why
 
 
 def mounts_of(session: Session, record: BoxRecord) -> dict[str, str]:

@@ -19,6 +19,7 @@ from sweepstack.onbox.host.capabilities import (
     HasBill,
     HasMarket,
     HasVolumes,
+    KnowsKeys,
     OwnStop,
     ReadsVolumes,
     RentsSpot,
@@ -46,7 +47,7 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, HasVolumes):
+class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, HasVolumes, KnowsKeys):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
@@ -60,10 +61,12 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         return session().account(now=True)
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        at_hand = session()
-        if account:
-            at_hand.require(account, f"the box {tag}")
-        return by_tag(at_hand, tag)
+        at_hand, what = session(), f"the box {tag}"
+        mine = not account or at_hand.mine(account, what)
+        found = by_tag(at_hand, tag)
+        if not mine and (found is None or at_hand.owner.is_of(account) is False):
+            at_hand.require(account, what)  # what another account lacks proves nothing
+        return found
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
@@ -79,6 +82,14 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
         return power.start(session(), native_id, account, wait)
+
+    def key_digest(self) -> str:
+        return session().owner.digest
+
+    def recall(self, account: str, digest: str) -> None:
+        at_hand = session()
+        if digest == at_hand.owner.digest:
+            at_hand.owner.recall(account)
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
         power.change_bid(session(), native_id, account, bid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,10 @@ from sweepstack.onbox.common.errors import (
     OutcomeUnknown,
     PlatformError,
     RequestRefused,
+    Retired,
+    Unproved,
     Unreachable,
+    Unsupported,
 )
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
@@ -22,6 +26,7 @@ from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import Session, checked_id
+from sweepstack.platforms.runpod.bill import BILL_SECONDS, PROOF_SECONDS
 from sweepstack.platforms.runpod.create import until_ready
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.lookup import get
@@ -34,19 +39,35 @@ _SAME = 1e-4
 
 def destroy(session: Session, native_id: str, account: str) -> None:
     """See `Platform.destroy`."""
-    session.require(account, f"the box {native_id}")
+    if not session.mine(account, f"the box {native_id}") and get(session, native_id, account).phase is Phase.GONE:
+        return  # else the key shows it, so it is of the account
+    if not session.is_unfound(native_id):
+        _ask_to_end(session, native_id, account)
+    record = _seen(session, native_id, account)
+    if record.phase is not Phase.GONE:
+        raise NotYetGone(f"RunPod still has {native_id} ({record.phase}): it may bill until it is proved gone")
+
+
+def _ask_to_end(session: Session, native_id: str, account: str) -> None:
     try:
         answer = session.delete_pod(native_id)
     except OutcomeUnknown as error:
-        if get(session, native_id, account).phase is Phase.GONE:
+        if _seen(session, native_id, account).phase is Phase.GONE:
             return
         raise NotYetGone(f"{native_id}: {error}. Destroy it again: a second time does no harm") from error
     if not answer.ok and answer.status != 404:
         lock = ", and is locked in RunPod's console" if _is_locked(session, native_id) else ""
         raise refused(session.http, answer, f"the end of {native_id} (it still exists and bills{lock})")
-    record = get(session, native_id, account)
-    if record.phase is not Phase.GONE:
-        raise NotYetGone(f"RunPod still has {native_id} ({record.phase}): it may bill until it is proved gone")
+
+
+def _seen(session: Session, native_id: str, account: str) -> BoxRecord:
+    """The box while it is being destroyed. Raises NotYetGone, and how long a proof takes, where only its bill is
+    missing."""
+    try:
+        return get(session, native_id, account)
+    except Unproved as error:
+        within, pause = paced(PROOF_SECONDS), paced(BILL_SECONDS)
+        raise NotYetGone(str(error), within=within, pause=pause) from error
 
 
 def stop(session: Session, native_id: str, account: str) -> None:
@@ -115,7 +136,9 @@ def _asked_to_start(session: Session, native_id: str) -> Answer | None:
     if bid is None:
         return session.act(native_id, "start")
     count = gpus_of(pod)
-    change = session.last_changes().get(native_id)
+    change = None
+    with contextlib.suppress(Retired):  # then the resume says so
+        change = session.last_changes().get(native_id)
     if change is not None and change.price is not None:  # it may have been resumed for more than it was rented for
         bid = max(bid, spot.per_gpu(change.price, count))
     _resume(session, native_id, pod, bid)
@@ -135,6 +158,8 @@ def change_bid(session: Session, native_id: str, account: str, bid: float) -> No
         )
     if not 0 < bid <= MOST_BID:
         raise RequestRefused(f"a bid of {bid:g} USD/h for {native_id}: above 0 and up to {MOST_BID:g} is possible")
+    if record.phase is Phase.STOPPED and session.retired:
+        raise Unsupported(spot.NO_RESUME)
     if record.phase is Phase.STOPPED and record.told is Told.PREEMPTED:
         _resume(session, native_id, pod, spot.per_gpu(bid, gpus_of(pod)))
         return
@@ -162,6 +187,8 @@ def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRec
     record = get(session, native_id, account)
     if record.phase in (Phase.GONE, Phase.ENDING):
         raise PlatformError(f"{native_id} is {record.phase}: there is nothing to {verb}")
+    if record.phase is Phase.FAILED:
+        raise RequestRefused(f"{native_id} can be neither stopped nor started: {record.note}")
     return record
 
 

@@ -1,9 +1,9 @@
 """RunPod's spot pods: rented and resumed for a bid, through its older query interface alone.
 
-REST v2 knows no bids, and RunPod is taking them out of the older interface (2026-11); no run of ours with an account
-has shown that it still has them. So a refusal here says how to go on without, and everything else of such a pod goes to
-v2. A bid is USD per hour and GPU there. Words of an answer that are not known to mean "nothing was made" leave the
-outcome unknown, and the caller looks for the pod by its tag.
+REST v2 knows no bids, and RunPod is taking them out of the older interface (2026-11), which it retires early in 2027;
+no run of ours with an account has shown that it still has them. So a refusal here says how to go on without, and
+everything else of such a pod goes to v2. A bid is USD per hour and GPU there. Words of an answer that are not known to
+mean "nothing was made" leave the outcome unknown, and the caller looks for the pod by its tag.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sweepstack.onbox.common.errors import (
     OutcomeUnknown,
     PlatformError,
     RequestRefused,
+    Retired,
     Unsupported,
 )
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, made_by
@@ -31,11 +32,19 @@ from sweepstack.platforms.common.json_values import identifier, number
 from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.errors import NO_CAPACITY, NO_FUNDS
+from sweepstack.platforms.runpod.legacy_query import PATH
 from sweepstack.platforms.runpod.offers import Candidate, fits, in_region
 from sweepstack.platforms.runpod.states import BID
 
 RENT, RESUME = "podRentInterruptable", "podBidResume"
 WITHOUT = "Go on without: `spot: false`, or let another candidate have it"
+NO_BIDS = "RunPod has retired its older interface (GraphQL: it answers 410), and REST v2 knows no bids"
+NO_RENT = f"{NO_BIDS}: no spot pod can be rented any more, and none was. {WITHOUT}"
+NO_RESUME = (
+    f"{NO_BIDS}: a spot pod that stands still can't be started again, so what is on it can't be read, and its volume "
+    'disk bills on. To end it: sweepctl approve --abandon BOX --reason "…", then pulumi up and pulumi destroy; '
+    "`spot: false` rents the next one"
+)
 NOT_ENABLED = (
     "RunPod says the same where spot is not enabled for the account, or for this kind of GPU: look whether its console "
     f"offers any before you wait. {WITHOUT}"
@@ -50,12 +59,16 @@ _WRONG = re.compile(r"spot pod as an on demand|pod not found", re.I)
 def candidates(session: Session, wanted: Constraints, data_center: str = "") -> list[Candidate]:
     """The spot offers that fit, cheapest first, at the bid that is asked for, else at the least that is accepted.
     `data_center`: the volume's. Where data centers are asked for, each is an offer of its own, since a mutation names
-    one. Raises Unreachable."""
+    one. Raises Unreachable; Unsupported once the older interface is gone."""
     centers = [data_center] if data_center else _centers(session, wanted)
     if not centers:
         return []
     found = {}
-    for gpu in session.spot_gpus(_query(bodies.gpu_count(wanted), centers)):
+    try:
+        gpus = session.spot_gpus(_query(bodies.gpu_count(wanted), centers))
+    except Retired:
+        raise Unsupported(NO_RENT) from None
+    for gpu in gpus:
         for place, center in enumerate(centers):
             if isinstance(gpu, dict) and (one := _candidate(gpu, f"at{place}", center, wanted)) is not None:
                 found[one.offer.key] = one
@@ -234,9 +247,9 @@ def _written(
     """What the mutation made, or the refusal that another offer may not get."""
     query = f"mutation {{ {verb}(input: {told}) {{ id desiredStatus costPerHr }} }}"
     try:
-        answer = session.http.write("POST", "/graphql", {"query": query}, deadline=deadline)
-    except Unsupported as gone:
-        raise Unsupported(f"RunPod has retired the interface that rented spot pods: {gone}. {WITHOUT}") from None
+        answer = session.older(lambda: session.http.write("POST", PATH, {"query": query}, deadline=deadline))
+    except Retired:
+        raise Unsupported(NO_RENT if verb == RENT else NO_RESUME) from None
     data = answer.data.get("data") if isinstance(answer.data, dict) else None
     made = data.get(verb) if isinstance(data, dict) else None
     if answer.ok and isinstance(made, dict) and identifier(made):
@@ -251,7 +264,7 @@ def _refusal(answer: Answer, verb: str, what: str) -> PlatformError:
         raise InsufficientFunds(f"RunPod: {text}. Top up the account, or raise its limit, for {what}")
     if NO_CAPACITY.search(text):
         return NoCapacity(f"RunPod has no spot instance for {what}: {text} {NOT_ENABLED}")
-    if _NO_MORE.search(text) or answer.status in (404, 410):
+    if _NO_MORE.search(text) or answer.status == 404:
         raise Unsupported(
             f"RunPod's older interface does not take {verb} any more, so no spot pod can be had "
             f"({text or answer.status}). {WITHOUT}"

@@ -25,6 +25,7 @@ BID = "SWEEPSTACK_BID_PER_GPU"
 """The variable that holds the bid at which a spot pod was rented (USD per hour and GPU); other pods have none."""
 TAKEN = "preempted: RunPod gave its GPUs to another customer; what lies on its volume is kept, and bills"
 NOT_SAID = "whether a person stopped it or RunPod took it away is not known: RunPod does not say it now"
+NO_START = "RunPod has retired the interface that starts a spot pod again: it stands still for good, and its disk bills"
 TELLS = {TAKEN: Told.PREEMPTED, NOT_SAID: Told.TAKEN_OR_STOPPED}
 SSH_PORT = "22/tcp"
 GB_MONTH, STOPPED_GB_MONTH, HOURS_A_MONTH = 0.10, 0.20, 730.0
@@ -35,13 +36,14 @@ PHASES: Mapping[str, Phase] = {
     "STARTING": Phase.CREATING,
     "RUNNING": Phase.RUNNING,  # CREATING until it can be reached: see `record_of`
     "EXITED": Phase.STOPPED,
-    "ERROR": Phase.STOPPED,  # its container failed; it stands still, keeps its disk and can be started
+    "ERROR": Phase.FAILED,  # "unrecoverable", and unlike for EXITED nothing says that its compute is free (2026-08)
     "TERMINATED": Phase.ENDING,  # gone is what is neither listed nor found
 }
 BILLS = {
     Phase.CREATING: "it may bill in full",
     Phase.RUNNING: "it bills in full",
     Phase.STOPPED: "its volume disk goes on billing, at twice the price",
+    Phase.FAILED: "it may bill in full",
     Phase.UNKNOWN: "it may bill in full",
 }
 """What a pod costs in each phase, for messages. RunPod does not say whether PROVISIONING is billed."""
@@ -134,7 +136,9 @@ def _phase(pod: Mapping[str, Any]) -> tuple[Phase, list[str]]:
     if phase is None:
         return Phase.UNKNOWN, [f"RunPod says {str(status)[:60]!r} of it, and what that means is not known"]
     if status == "ERROR":
-        return phase, ["its container failed (ERROR): start tries it again"]
+        return phase, [
+            "its container failed, and RunPod calls that unrecoverable (ERROR): it may bill until it is ended"
+        ]
     ports = pod.get("ports")
     by_ssh = not isinstance(ports, list) or SSH_PORT in ports
     if phase is Phase.RUNNING and by_ssh and _direct(pod) is None:

@@ -49,11 +49,14 @@ def split(native_id: str) -> tuple[str, str]:
 def get(session: Session, native_id: str) -> VolumeRecord | None:
     """The volume; None only when it is proved that there is none. Raises WrongAccount, Unreachable."""
     account, volume_id = split(native_id)
-    session.require(account, f"the volume {native_id}")
+    what = f"the volume {native_id}"
+    mine = session.mine(account, what)
     found = session.volume(volume_id)
     if found is None:
-        session.require(account, f"the volume {native_id}", now=True)
+        session.require(account, what, now=True)
         return None
+    if not mine:
+        session.owner.recall(account)  # the key shows the volume that is on record for this account
     return replace(_record(found, account), mounted_by=tuple(_mounting(session, volume_id)))
 
 
@@ -119,9 +122,10 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
 def delete(session: Session, native_id: str, account: str) -> None:
     """Deletes the volume. Irreversible; a volume that is gone already is a success. Raises RequestRefused while a pod
     mounts it, since RunPod does not reliably refuse that itself; NotYetGone when its end is not proved."""
-    owner, volume_id = split(native_id)
+    _, volume_id = split(native_id)
+    if get(session, native_id) is None:
+        return
     session.require(account, f"the volume {native_id}")
-    session.require(owner, f"the volume {native_id}")
     users = _mounting(session, volume_id, max_age=0)
     if users:
         raise RequestRefused(f"the volume {native_id} is mounted by {', '.join(users)}: end these boxes first")

@@ -19,9 +19,10 @@ from sweepstack.onbox.common.errors import (
     RateLimited,
     StillCreating,
     SweepstackError,
+    Unproved,
 )
-from sweepstack.onbox.host.capabilities import HasMarket, RentsSpot
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.host.capabilities import HasMarket, KnowsKeys, RentsSpot
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.platforms.common.deadline import DeadlineOver
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
@@ -197,6 +198,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             begun_at=datetime.now(UTC),
             created_at=existing.created_at if existing else None,
             policy=adopted.policy if adopted is not None else teardown.policy_digest(inputs.policy),
+            key=platform.key_digest() if isinstance(platform, KnowsKeys) else "",
         )
         store.write_birth(birth)
         if existing is not None:
@@ -349,53 +351,75 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = teardown.context_of(state)
         if manual_end.emptied(op, box, state):
             return
+        asked = manual_end.asked_for(box, state)
+        if asked is not None:  # it was allowed and asked for: only the proof is missing
+            _prove_end(op, box, state, asked.way)
+            return
         judgement = teardown.require_allowed(op, box, state)
-        facts, way = judgement.facts, judgement.verdict.way
+        way = judgement.verdict.way or ""
         if way == "gone":
             return
         teardown.begin_teardown(judgement)
         teardown.keep_logs(op, judgement)
-        if why := LOSSES.get(way or ""):
+        if why := LOSSES.get(way):
             teardown.record_loss(op, judgement, why)
         if state.teardown.issue is not None:
             manual_end.hand_over(op, state, judgement, state.teardown.issue)
             return
-        platform = box.platform
-        turn = Turn(f"{state.adapter} {state.account}", op.seconds(GONE_SECONDS))
-        problem = "the platform still lists it"
-        op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
-        while turn.left():
-            try:
-                platform.destroy(state.native_id, state.account)
-                turn.came()
-                if platform.get(state.native_id, state.account).phase is Phase.GONE:
-                    break
-            except (NotYetGone, OutcomeUnknown) as error:
-                turn.came()
-                problem = str(error)
-            except (RateLimited, DeadlineOver) as error:  # nothing was sent: other requests come first
-                problem = str(error)
-            except PlatformError as error:
-                problem = str(error)
-                break
-            if op.session.cancelled.wait(POLL_SECONDS):
-                problem = "the wait was cancelled"
-                break
+        _prove_end(op, judgement.box, state, way)
+
+
+def _prove_end(op: Operation, box: BoxContext, state: BoxState, way: str) -> None:
+    """Ends a box whose end was allowed (`way`), and returns when the platform proves that it is gone. Raises
+    NotYetGone."""
+    platform, cost = box.platform, waiting_cost(box.facts)
+    turn = Turn(f"{state.adapter} {state.account}", op.seconds(GONE_SECONDS))
+    op.progress(f"{state.teardown.verb}: waiting for proof that {state.native_id} is gone")
+    problem = _end(op, platform, state, turn)
+    person = ""
+    try:
+        proved = platform.get(state.native_id, state.account).phase is Phase.GONE
+    except PlatformError as error:
+        proved, problem = False, str(error)
+        if isinstance(error, Unproved):
+            person = manual_end.ask_a_person(op, box, state, way)
+    if not proved:
+        again = f"pulumi destroy --stack {op.stack}"
+        if way == "abandoned" and has_address(state.adapter):  # a host that is lost proves nothing any more
+            confirm = manual_end.confirm_command(op.stack, state.name)
+            again += f"; where that host is lost for good, before it: {confirm}"
+        raise NotYetGone(
+            f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
+            f"not proved: {problem}. May still bill {cost}. Next: {again}{person}"
+        )
+    turn.done()
+    duplicates.warn(op, box, state)
+    teardown.record_end(op, box, way)
+    survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
+    op.info(f"box {state.name} is gone ({way}); {cost.split('; ')[-1]}; survives: {survives}")
+
+
+def _end(op: Operation, platform: Platform, state: BoxState, turn: Turn) -> str:
+    """Asks for the end of the box until its platform says that it is gone, it refuses, or time is up. Returns what was
+    last in the way; whether the box is gone says the platform."""
+    problem, pause = "the platform still lists it", POLL_SECONDS
+    while turn.left():
         try:
-            proved = platform.get(state.native_id, state.account).phase is Phase.GONE
+            platform.destroy(state.native_id, state.account)
+            turn.came()
+            if platform.get(state.native_id, state.account).phase is Phase.GONE:
+                break
+        except (NotYetGone, OutcomeUnknown) as error:
+            turn.came()
+            if isinstance(error, NotYetGone) and error.within and str(error) != problem:
+                turn.wait_for(error.within)
+                pause = error.pause
+                op.progress(f"{state.name}: {error}. The proof takes {error.within / 60:.0f} minutes at most")
+            problem = str(error)
+        except (RateLimited, DeadlineOver) as error:  # nothing was sent: other requests come first
+            problem = str(error)
         except PlatformError as error:
-            proved, problem = False, str(error)
-        if not proved:
-            again = f"pulumi destroy --stack {op.stack}"
-            if way == "abandoned" and has_address(state.adapter):  # a host that is lost proves nothing any more
-                confirm = manual_end.confirm_command(op.stack, state.name)
-                again += f"; where that host is lost for good, before it: {confirm}"
-            raise NotYetGone(
-                f"box {state.name} ({state.native_id}): {state.teardown.verb} was asked for, but that it is gone is "
-                f"not proved: {problem}. May still bill {waiting_cost(facts)}. Next: {again}"
-            )
-        turn.done()
-        duplicates.warn(op, box, state)
-        teardown.record_end(op, judgement.box, way or "")
-        survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
-        op.info(f"box {state.name} is gone ({way}); {waiting_cost(facts).split('; ')[-1]}; survives: {survives}")
+            return str(error)
+        if op.session.cancelled.wait(pause):
+            return "the wait was cancelled"
+    return problem

@@ -28,6 +28,7 @@ from sweepstack.platforms.common.tag_memory import Unanswered
 from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
 from sweepstack.provider.resources import host_address_change, market
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_context import find_born
 from sweepstack.teardown.refusal import seen_ended
 
 READY_SECONDS = 900.0
@@ -94,7 +95,7 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
         raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
     except OutcomeUnknown as error:
         try:
-            found = platform.find_by_tag(birth.tag, birth.account)
+            found = find_born(platform, birth)
         except PlatformError as outage:
             raise OutcomeUnknown(
                 f"box {inputs.name}: {error}, and whether it was made is not known ({outage}): a box tagged "
@@ -346,7 +347,7 @@ def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> 
     """The box that an interrupted create rented; None if there is none. Blocks for seconds while the list may lag.
     Raises OutcomeUnknown if its request went out and no list shows a box: that proves nothing."""
     for seconds in (*LOOKS, None):
-        found = platform.find_by_tag(birth.tag, birth.account)
+        found = find_born(platform, birth)
         shown_by = birth.shown_by or birth.begun_at + timedelta(seconds=paced(LAG_SECONDS))
         if found is None and seconds is not None and datetime.now(UTC) < shown_by:
             op.progress(f"looking for what an earlier try may have rented as {birth.tag}")

@@ -32,6 +32,10 @@ class Turn:
             self._came = True
             self._begin = self._move()
 
+    def wait_for(self, seconds: float) -> None:
+        """The platform needs so many seconds for its proof: the deadline is no earlier."""
+        self._seconds = max(self._seconds, seconds)
+
     def done(self) -> None:
         """This box is gone, so the line moves."""
         self._move()

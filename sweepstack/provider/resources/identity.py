@@ -26,7 +26,7 @@ from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone,
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
-from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.refusal import seen_ended
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -358,7 +358,7 @@ def may_still_bill(birth: Birth) -> str:
     try:
         platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            found = platform.find_by_tag(birth.tag, birth.account)
+            found = find_born(platform, birth)
             if found is None and birth.asked_at is not None:  # no list proves that there is none
                 return (
                     f"box {birth.box}: {birth.tag} was asked for on {birth.platform}, and its answer lost: it may bill"

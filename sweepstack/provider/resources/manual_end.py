@@ -13,7 +13,7 @@ from sweepstack.core.box_end import IssueFacts, TeardownFacts
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.location import require_marker
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError, Unproved
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.host_shutdown import Command, finish, issue
@@ -90,6 +90,42 @@ def hand_over(op: Operation, state: BoxState, judgement: teardown.Judgement, how
         known = keep_handover(store, known.model_copy(update={"ended_at": datetime.now(UTC)}))
     costs = teardown.with_costs(op, box, state, judgement.seen)
     raise NotYetGone(_open(op, costs, known, problem))
+
+
+def ask_a_person(op: Operation, box: BoxContext, state: BoxState, way: str) -> str:
+    """Records that the end of this box was allowed and asked for, which its platform does not prove: a person may
+    confirm it. Returns how, for the end of a message; "" if it can't be recorded."""
+    known = Handover(
+        box=state.name,
+        native_id=state.native_id,
+        verb="destroy",
+        by="person",
+        native=state.teardown.verb,
+        way=way,
+        manual="see in its console that it is gone",
+        begun_at=datetime.now(UTC),
+    )
+    try:
+        keep_handover(box.evidence.usable, known)
+    except EvidenceError as error:
+        op.warn(f"box {state.name}: that its end was asked for can't be recorded: {error}")
+        return ""
+    return f"; or, once its console shows that it is gone: {confirm_command(op.stack, state.name)}"
+
+
+def asked_for(box: BoxContext, state: BoxState) -> Handover | None:
+    """The record of an end that was allowed and asked for (`ask_a_person`), as long as the platform shows the box
+    nowhere and does not prove that; else None: then the check is asked."""
+    known = known_handover(box)
+    if state.teardown.issue is not None or known is None or known.verb != "destroy":
+        return None
+    try:
+        box.platform.get(state.native_id, state.account)
+    except Unproved:
+        return known
+    except PlatformError:
+        return None
+    return None
 
 
 def _empty_host(op: Operation, box: BoxContext, state: BoxState) -> str:

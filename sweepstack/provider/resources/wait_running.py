@@ -107,6 +107,11 @@ class _Looking:
                 f"box {facts.name} ({facts.native_id}) {how}: a person or the platform ended it. "
                 f"Next: pulumi up --stack {self.op.stack}"
             )
+        if record.phase is Phase.FAILED:
+            raise SweepstackError(
+                f"box {facts.name} ({facts.native_id}) can't be started: {record.note}. Next: sweepctl approve --stack "
+                f'{self.op.stack} --abandon {facts.name} --reason "…", then pulumi up and pulumi destroy'
+            )
         if self.seen is not None and record.phase is not self.seen.phase:
             self._since = time.monotonic()
         self.seen, self.problem = record, ""

@@ -12,11 +12,11 @@ ready.
 from __future__ import annotations
 
 from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
-from tests.simulators.runpod.platform import CREATE, DELETE, GET, KEY, KINDS, LIST, MENU, OTHER_KEY, RunPodSim
+from tests.simulators.runpod.platform import CREATE, DELETE, GET, GRAPHQL, KEY, KINDS, LIST, MENU, OTHER_KEY, RunPodSim
 from tests.simulators.runpod.pods import Boot
 from tests.simulators.runpod.spot import SPOT_CREATE, SPOT_MENU, SPOT_RESUME
 
 __all__ = [
-    "COMMUNITY", "CREATE", "DELETE", "GET", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY", "SECURE",
+    "COMMUNITY", "CREATE", "DELETE", "GET", "GRAPHQL", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY", "SECURE",
     "SPOT_CREATE", "SPOT_MENU", "SPOT_RESUME", "Boot", "GpuType", "RunPodSim",
 ]  # fmt: skip

@@ -54,12 +54,14 @@ KINDS = {
     "no_key": "create, start: its machine has no key of its own in its environment",
     "no_pod_keys": "REST v2: it does not take the keys of pods; `status` (403)",
     "stop_ignored": "stop: answered as done, and it runs on",
-    "retired": "any call: 410",
+    "retired": "any call: 410; at `GRAPHQL`: the whole older interface is no more",
+    "no_account": "account: 404, as before REST v2 had it",
     "always_high": "catalogue: everything is HIGH, whatever the stock",
     "graphql_error": "GraphQL: 200 with `errors`; `message`",
     "cloudflare": "any call: 403 with a proxy's HTML page",
     **SPOT_KINDS,
 }
+GRAPHQL = "POST /graphql*"
 LIST, GET, CREATE, DELETE = "GET /v2/pods", "GET /v2/pods/{id}", "POST /v2/pods", "DELETE /v2/pods/{id}"
 READS, ALL = "GET /v2/*", "*"
 MENU = (
@@ -127,6 +129,8 @@ class RunPodSim(Simulator):
         self.spend_limit = 1000.0
         self.paging = True
         self.refuse_attached = False
+        self.bill_every = 0.0
+        """Seconds between two postings of charges (the vendor's are about 300); 0: each is on the bill at once."""
         self.quota = WindowQuota(per_minute) if per_minute else None
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)

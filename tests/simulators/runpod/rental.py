@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulators.core import VirtualClock
 from tests.simulators.rental import USUAL, Customers, Options, posted
-from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, MENU, OTHER_KEY, SPOT_MENU, Boot, RunPodSim
+from tests.simulators.runpod import CREATE, DELETE, GRAPHQL, KEY, LIST, MENU, OTHER_KEY, SPOT_MENU, Boot, RunPodSim
 from tests.simulators.runpod.pods import PROVISIONING, RUNNING
 
 PER_MINUTE = 60
@@ -16,11 +16,12 @@ class Rental:
     """RunPod."""
 
     url, key = "RUNPOD_API_BASE_URL", "RUNPOD_API_KEY"
+    older = GRAPHQL
     create, read, delete = CREATE, "GET /v2/pods*", DELETE
     # A key does not change its account between two calls: whole commands with another key are steps of a plan.
     menu = tuple(choice for choice in MENU if choice.kind != "foreign_account")
     spot_menu = SPOT_MENU
-    imports = ("runpod.api.graphql", "runpod.error", "httpx")
+    imports = "httpx"
     box = "pod"
     computes = frozenset({PROVISIONING, RUNNING})
     preempted = "preempt"

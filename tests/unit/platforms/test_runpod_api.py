@@ -198,7 +198,6 @@ def test_a_key_of_another_account_is_asked_for_anew(server: Server, monkeypatch:
         reply(200, {"data": {"myself": None}}),
         reply(200, {"errors": [{"message": "Something went wrong"}], "data": None}),
         reply(429, {"detail": "slow"}),
-        reply(410, {"detail": "gone"}),
         reply(502, b"<html>", kind="text/html"),
         cut,
     ],

@@ -52,7 +52,7 @@ STATUSES = {
     "STARTING": Phase.CREATING,
     "RUNNING": Phase.RUNNING,
     "EXITED": Phase.STOPPED,
-    "ERROR": Phase.STOPPED,
+    "ERROR": Phase.FAILED,
     "TERMINATED": Phase.ENDING,
 }
 
@@ -65,7 +65,16 @@ def test_every_state_has_its_phase(status: str, phase: Phase) -> None:
 def test_the_table_is_the_specifications_and_never_says_gone() -> None:
     assert set(PHASES) == set(STATUSES)
     assert Phase.GONE not in PHASES.values()
-    assert {Phase.CREATING, Phase.RUNNING, Phase.STOPPED, Phase.UNKNOWN} <= set(BILLS)
+    assert {Phase.CREATING, Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.UNKNOWN} <= set(BILLS)
+
+
+def test_a_pod_in_error_is_no_stopped_one() -> None:
+    """The vendor calls it unrecoverable, and says of EXITED and TERMINATED alone that they cost nothing."""
+    record = record_of(pod(status="ERROR"), "me")
+    assert not record.phase.at_rest
+    assert record.price_per_hour == pod()["cost"]
+    assert "unrecoverable (ERROR): it may bill until it is ended" in record.note
+    assert BILLS[record.phase] == "it may bill in full"
 
 
 @pytest.mark.parametrize("status", ["MIGRATING", "running", "", None, 17, ["RUNNING"], {"x": 1}, "DEAD"])

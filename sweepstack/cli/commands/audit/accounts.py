@@ -22,7 +22,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError, Unproved, WrongAccount
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
@@ -178,11 +178,11 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 continue
             price = "" if birth.price_per_hour is None else f", ${spell_rate(birth.price_per_hour)}/h"
             what = f"box {birth.box} of {stack} ({birth.native_id} on {adapter}{price}) is on record as rented"
-            if birth.account != at_hand:
-                yield f"{what}, with the account {birth.account}, and this shell's key is for {at_hand}: it may bill"
-                continue
             try:
                 record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
+            except WrongAccount:
+                yield f"{what}, with the account {birth.account}, and this shell's key is for {at_hand}: it may bill"
+                continue
             except SweepstackError as error:
                 yield f"{what}, and is not known: {error}"
                 continue
@@ -306,11 +306,15 @@ def _with_details(finding: Finding, read: Assessed | None, root: Path, known: Kn
 def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
     """The finding of a box that a state has and the account's list has not."""
     found = partial(Finding, "box", box.adapter, box.native_id, box.tag)
-    if box.account != at_hand:
+    try:
+        record = look_up(platform, box.native_id, box.account, rented=box.teardown.rented)
+    except WrongAccount:
         words = f"in the account {box.account}; this shell's key is for {at_hand}"
         yield found("foreign", words, whose=(stack,))
         return
-    record = look_up(platform, box.native_id, box.account, rented=box.teardown.rented)
+    except Unproved:
+        yield found("known", Phase.UNKNOWN.value, box.price_per_hour, whose=(stack,))
+        return
     if record.phase is Phase.GONE:
         again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
         yield found("vanished", "gone", whose=(stack,), next=again)

@@ -1,7 +1,8 @@
 """`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
 
 The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun. It counts only
-while a connection to the box fails: now, and again at every later command.
+while a connection to the box fails, or while its platform's API shows it nowhere: now, and again at every later
+command.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unreachable, one_line
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unproved, Unreachable, one_line
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.operations.host_shutdown import told
 from sweepstack.platforms.registry import has_address, need
@@ -53,11 +54,13 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
     sources = open_sources(target)
-    if open_ones := proved.open_records(sources, statement.box):
+    open_ones = proved.open_records(sources, statement.box)
+    if open_ones and not any(map(_nowhere, open_ones)):
         return proved.close(target, sources, open_ones, out)
     rest = _resting(sources, statement.box, now)
     box = _box(sources, statement.box) if rest is None else rest[1]
-    if not has_address(box.adapter):
+    unproved = "" if has_address(box.adapter) else _nowhere(box)
+    if not has_address(box.adapter) and not unproved:
         raise No(
             f"box {box.name} is on {box.adapter}, and its API proves that a box is gone: a confirmation is not needed, "
             "and not accepted",
@@ -71,8 +74,8 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         known = _stood_still(sources.store, rest[0], now)
     else:
         known = _begun(target, sources, box, now)
-    tried, keys = _connect(target, box, statement, known)
-    if not keys:
+    tried, keys = (unproved, ()) if unproved else _connect(target, box, statement, known)
+    if not keys and not unproved:
         listed.look(target, box, power_off=statement.power_off, out=out)
     confirmed = Confirmation(
         box=box.name,
@@ -99,7 +102,8 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
         following = status
     out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
-    out.line(f"box {box.name} ({box.native_id}): {told(known)}; a connect says: {tried}")
+    asked = "its API" if unproved else "a connect"
+    out.line(f"box {box.name} ({box.native_id}): {told(known)}; {asked} says: {tried}")
     if kept_here(box.native_id) is not None:
         out.line("recorded on this computer only: the evidence can't be written. Destroy from here")
     out.next(following)
@@ -162,6 +166,18 @@ def _stood_still(store: EvidenceStore, rest: StillBilled, now: datetime) -> Hand
     return Handover(
         box=rest.box, native_id=rest.native_id, verb="destroy", by="ssh", native=rest.how, way="", begun_at=now
     )
+
+
+def _nowhere(box: BoxEntry) -> str:
+    """What the API of its platform says of a box that it shows nowhere, and whose end it does not prove; "" where it
+    shows the box, proves its end, or can't be asked."""
+    try:
+        box.context().platform.get(box.native_id, box.account)
+    except Unproved as error:
+        return one_line(error)
+    except SweepstackError:
+        pass
+    return ""
 
 
 def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Handover:

@@ -17,8 +17,8 @@ from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError
-from sweepstack.teardown.box_context import BoxAt
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unproved
+from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.ownership import who
 
 
@@ -40,7 +40,9 @@ def never_rented(target: Target, statement: Statement, out: Out) -> int:
             f"the list of {birth.platform} may lag until {at}: nothing was written", [f"{up}    (at {at} or later)"]
         )
     try:
-        found = BoxAt.of(birth).platform.find_by_tag(birth.tag, birth.account)
+        found = find_born(BoxAt.of(birth).platform, birth)
+    except Unproved:  # no list proves it, so a person may
+        found = None
     except PlatformError as error:
         raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
     if found is not None:

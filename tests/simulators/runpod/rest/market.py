@@ -27,6 +27,7 @@ class MarketRoutes:
         sim.route("GET /v2/catalog/gpus/{id}", self.gpu)
         sim.route("GET /v2/catalog/datacenters", self.centers)
         sim.route("GET /v2/catalog/datacenters/{id}", self.center)
+        sim.route("GET /v2/account", self.account)
         sim.route("GET /v2/account/limits", self.limits)
         sim.route("GET /v2/billing/balance", self.balance)
         sim.route("GET /v2/billing/pods", self.spent)
@@ -119,6 +120,13 @@ class MarketRoutes:
             ]
         return shown
 
+    def account(self, request: Request) -> Reply:
+        """Whose key it is (since 2026-11-13; the address is that of its page's group)."""
+        self.sim.known_query(request)
+        if "no_account" in request.faults:
+            raise Refusal(self.sim.problem(404, "resource not found"))
+        return Reply(body={"id": request.who.id, "email": request.who.email or None})
+
     def limits(self, request: Request) -> Reply:
         """What the account may spend an hour. Names inside `spendRate` are ours."""
         self.sim.known_query(request)
@@ -140,9 +148,10 @@ class MarketRoutes:
         if size is None:
             raise Refusal(sim.problem(400, f"bucketSize must be one of {', '.join(BUCKETS)}"))
         now = sim.clock.now()
-        begin = now - sim.number(request, "lastN", 30) * size
+        last = now - now % size + size  # the end of the bucket that has begun
+        begin = last - sim.number(request, "lastN", 30) * size
         begin = self._moment(request, "startTime", begin)
-        end = self._moment(request, "endTime", now + size)
+        end = self._moment(request, "endTime", last)
         wanted = query.get("podId", [""])[0]
         records = []
         for rental in sim.ledger.all():
@@ -151,16 +160,19 @@ class MarketRoutes:
         total = sum(record["totalAmount"] for record in records)
         unique = len({record["podId"] for record in records})
         metadata = {"recordCount": len(records), "uniquePodCount": unique, "totals": {"totalAmount": total}}
-        return Reply(body={"records": records, "metadata": {"query": {"bucketSize": size}, **metadata}})
+        window = {"startTime": rfc3339(begin), "endTime": rfc3339(end), "bucketSize": size}
+        return Reply(body={"records": records, "metadata": {"query": window, **metadata}})
 
     def _buckets(self, rental: Rental, begin: float, end: float, size: int) -> list[dict[str, Any]]:
         records = []
         first = begin - begin % size
-        while first < min(end, rental.ended or self.sim.clock.now()):
-            amount = rental.between(max(begin, first), min(end, first + size))
+        posted = self.sim.clock.now()
+        posted -= posted % self.sim.bill_every if self.sim.bill_every else 0.0
+        while first < min(end, rental.ended or posted):
+            amount = rental.between(max(begin, first), min(end, first + size, posted))
             if amount:
                 pod = self.sim.pods.all.get(rental.id) or self.sim.pods.gone[rental.id]
-                compute = min(amount, rental.between(max(begin, first), min(end, first + size), pod.price))
+                compute = min(amount, rental.between(max(begin, first), min(end, first + size, posted), pod.price))
                 records.append(
                     {
                         "startTime": rfc3339(first),

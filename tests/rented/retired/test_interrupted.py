@@ -1,0 +1,3 @@
+"""See the package."""
+
+from tests.rented.test_interrupted import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""See the package."""
+
+from tests.rented.test_mistakes import *  # noqa: F403

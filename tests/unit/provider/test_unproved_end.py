@@ -1,0 +1,136 @@
+"""A box that its platform's API shows nowhere, without a proof that it is gone: the wait, and a person's word."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweepstack.cli.commands.audit.accounts import look
+from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.cli.commands.confirm_gone import ended as confirm
+from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.sources import Sources
+from sweepstack.core.observation import Existence
+from sweepstack.evidence.lazy import Evidence
+from sweepstack.onbox.common.errors import NotYetGone, Unproved
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.operations.observe import observe
+from sweepstack.provider.models import BoxState
+from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
+from sweepstack.teardown.box_context import BoxAt
+from tests.unit.provider.support import BOX, Sweep
+
+NOWHERE = "shown nowhere, and its bill does not stand still yet"
+
+
+class Api:
+    """The local platform as one whose API shows ended boxes nowhere. `proved`: by its bill they ended; `lingers`: it is
+    there all the same."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.proved, self.ended, self.lingers, self.asked = False, False, False, 0
+        honest = LocalPlatform.destroy, LocalPlatform.get
+
+        def destroy(platform: LocalPlatform, native_id: str, account: str) -> None:
+            if not self.lingers:
+                honest[0](platform, native_id, account)
+            self.ended, self.asked = True, self.asked + 1
+            if not self.proved:
+                raise NotYetGone(NOWHERE, within=0.3, pause=0.05)
+
+        def get(platform: LocalPlatform, native_id: str, account: str) -> Any:
+            if self.ended and not self.proved:
+                raise Unproved(NOWHERE)
+            return honest[1](platform, native_id, account)
+
+        monkeypatch.setattr(LocalPlatform, "destroy", destroy)
+        monkeypatch.setattr(LocalPlatform, "get", get)
+        monkeypatch.setattr(confirm, "has_address", lambda _adapter: False)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    return Api(monkeypatch)
+
+
+def delete(sweep: Sweep, box: BoxState) -> None:
+    BOX.delete(sweep.op(name=box.name, timeout=0.1), box.native_id, box)
+
+
+def say(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, box: BoxState) -> int:
+    """`sweepctl confirm-gone`."""
+    identity = IdentityEntry.model_validate(sweep.identity.model_dump(mode="json") | {"urn": "urn:identity"})
+    entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
+    state = StackState("sweep-t", identity=identity, boxes=(entry,))
+    file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
+    target: Any = SimpleNamespace(stack="sweep-t", file=file)
+    sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
+    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    return confirm_gone(target, Statement(box.name, "terminated", by="ada"), Out(as_json=True))
+
+
+def test_the_proof_is_waited_for_and_the_next_destroy_goes_on(sweep: Sweep, api: Api) -> None:
+    """The next one has nothing to check any more: the box can't be read, and its end was allowed."""
+    box = sweep.cleared()
+    with pytest.raises(NotYetGone) as waits:
+        delete(sweep, box)
+    assert api.asked > 1, "it waited longer than its own deadline"
+    for part in (NOWHERE, "May still bill $0.50/h", "pulumi destroy --stack sweep-t; or, once its console shows that"):
+        assert part in str(waits.value), str(waits.value)
+    api.proved = True
+    delete(sweep, box)
+    birth = sweep.store.birth(box.name, 1)
+    assert birth is not None
+    assert birth.ended_how == "gone"
+
+
+def test_a_person_may_confirm_what_the_api_does_not_prove(
+    sweep: Sweep, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = sweep.cleared()
+    with pytest.raises(No, match="its API proves that a box is gone"):
+        say(sweep, monkeypatch, box)
+    api.ended = True
+    with pytest.raises(No, match="was not begun"):
+        say(sweep, monkeypatch, box)
+    api.ended = False
+    with pytest.raises(NotYetGone):
+        delete(sweep, box)
+    at = BoxAt(box.adapter, box.native_id, box.account, Evidence(box.evidence))
+    assert observe(at)[0].existence is Existence.UNKNOWN
+    assert say(sweep, monkeypatch, box) == YES
+    assert observe(at)[0].existence is Existence.GONE
+    delete(sweep, box)
+    birth = sweep.store.birth(box.name, 1)
+    assert birth is not None
+    assert birth.ended_how == "confirmed by ada"
+    api.proved = True
+    with pytest.raises(No, match="its API proves that a box is gone"):
+        say(sweep, monkeypatch, box)
+
+
+def test_a_confirmation_ends_when_the_api_shows_the_box(
+    sweep: Sweep, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = sweep.cleared()
+    api.lingers = True
+    with pytest.raises(NotYetGone):
+        delete(sweep, box)
+    say(sweep, monkeypatch, box)
+    at = BoxAt(box.adapter, box.native_id, box.account, Evidence(box.evidence))
+    assert observe(at)[0].existence is Existence.GONE
+    api.ended = False
+    assert observe(at)[0].existence is Existence.EXISTS
+
+
+def test_audit_goes_on_where_one_box_is_not_proved(sweep: Sweep, api: Api) -> None:
+    box = sweep.cleared()
+    with pytest.raises(NotYetGone):
+        delete(sweep, box)
+    entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
+    known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
+    found = look(box.adapter, sweep.platform, known)
+    assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
