@@ -21,7 +21,7 @@ class Rental:
     # A key does not change its account between two calls: whole commands with another key are steps of a plan.
     menu = tuple(choice for choice in MENU if choice.kind != "foreign_account")
     spot_menu = SPOT_MENU
-    imports = "httpx"
+    imports = ("httpx",)
     box = "pod"
     computes = frozenset({PROVISIONING, RUNNING})
     preempted = "preempt"
