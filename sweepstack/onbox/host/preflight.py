@@ -126,17 +126,27 @@ def _room(root: Path, asked: Constraints) -> Iterator[str]:
 
 
 def cards() -> list[Card]:
-    """The GPUs that the driver shows; empty without a driver. Raises PlatformError when the driver does not answer:
-    then the GPUs are not known."""
+    """The GPUs that the driver shows; empty without a driver. One that is divided (MIG) is called so, since a program
+    gets a part of it. Raises PlatformError when the driver does not answer: then the GPUs are not known."""
     if shutil.which("nvidia-smi") is None:
         return []
-    found = []
+    found: list[Card] = []
     for line in _driver("--query-gpu=name,memory.total", "--format=csv,noheader,nounits").splitlines():
         name, _, memory = line.partition(",")
         if name.strip():
             mib = memory.strip()
             found.append(Card(name.strip(), int(mib) * 2**20 / GB if mib.isdigit() else None))
+    for index in _divided():
+        if index < len(found):
+            found[index] = Card(f"{found[index].name} MIG")
     return found
+
+
+def _divided() -> set[int]:
+    """The places of the GPUs below which the driver lists parts (`  MIG 1g.10gb Device 0: …`)."""
+    lines = _driver("-L").splitlines()
+    whole = [place for place, line in enumerate(lines) if line.startswith("GPU ")]
+    return {sum(at < place for at in whole) - 1 for place, line in enumerate(lines) if line.strip().startswith("MIG ")}
 
 
 def driver_cuda() -> str | None:

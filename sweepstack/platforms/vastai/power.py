@@ -14,6 +14,7 @@ from sweepstack.onbox.common.errors import (
     NotYetStopped,
     OutcomeUnknown,
     PlatformError,
+    RequestRefused,
     Unreachable,
 )
 from sweepstack.onbox.host.capabilities import OwnStop
@@ -24,7 +25,7 @@ from sweepstack.platforms.vastai.api import VERB_SECONDS, base_url
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session, still_creating
-from sweepstack.platforms.vastai.states import MAY_START, asked_above, settled, status_message
+from sweepstack.platforms.vastai.states import CONTRACT_OVER, MAY_START, asked_above, settled, status_message
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0
@@ -128,6 +129,10 @@ def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
             lambda: session.record(_present(session, identifier)).phase is not Phase.STOPPING
         )
         record = session.record(_present(session, identifier))
+    if record.note.endswith(CONTRACT_OVER):
+        raise RequestRefused(
+            f"instance {identifier} is not started: {CONTRACT_OVER}. Its disk bills until it is destroyed"
+        )
     if record.phase is not Phase.RUNNING:
         _ask_to_run(session, identifier, row, wait)
     return _until_running(session, identifier, record, wait)

@@ -9,6 +9,7 @@ gives UNKNOWN, and the note quotes it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
@@ -32,6 +33,7 @@ OUTBID_NOW = "preempted: it is outbid, since its machine asks for more than its 
 OUTBID_OR_STOPPED = "vast.ai shows a spot box that was outbid and one that was stopped alike"
 OFFLINE = "host offline: not billed, and not to be reached"
 FROZEN = "frozen: nothing on it moves, and its GPUs go on billing"
+CONTRACT_OVER = "the contract with its host is over: it can't be started again, and its host may delete it"
 NO_HEARTBEAT = "vast.ai hears nothing from it (unknown): it may run and bill"
 UNLOADED = "vast.ai releases it (unloaded): it is being destroyed"
 TELLS = {
@@ -153,6 +155,9 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
     identifier = row["id"]
     if identifier in ended:
         phase, note = Phase.ENDING, "its destroy was accepted, and vast.ai still shows it"
+    ends = instant(row.get("end_date"))
+    if phase is Phase.STOPPED and ends is not None and ends <= datetime.now(UTC):
+        note = f"{note}; {CONTRACT_OVER}".removeprefix("; ")
     place = str(row.get("geolocation") or "")
     machine = row.get("machine_id")
     return BoxRecord(
@@ -169,7 +174,7 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         region=place,
         stopped_per_hour=_storage(row),
         told=next((told for words, told in TELLS.items() if note.startswith(words)), None),
-        ends_at=instant(row.get("end_date")),
+        ends_at=ends,
     )
 
 

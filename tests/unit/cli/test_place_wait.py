@@ -360,7 +360,7 @@ def test_cheaper_cards_that_were_left_out_are_named_with_the_reason(monkeypatch:
     assert [one.words for one in near.left_out([market], Choice("shop", {"a": chosen}))] == [
         "shop: H100 MIG 1g.20gb in US at $0.500/h; it is a part of a card (MIG or vGPU), which is taken only if "
         "gpu.name says so",
-        "shop: MI300X in US at $1.990/h; it is a card of amd, and job.image is taken to be for those of nvidia",
+        "shop: MI300X in US at $1.990/h; it is a card of AMD, and job.image is taken to be for those of NVIDIA",
     ]
     market.offers = {"a": []}
     assert [one.offer.key for one in near.nearest([market], None)][:2] == ["mig", "amd"]

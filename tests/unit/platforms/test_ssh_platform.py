@@ -71,6 +71,18 @@ def test_cards_are_counted_before_anything_is_made(host: Host) -> None:
     assert create(platform, gpu={"name": ["A100", "RTX 4090"], "count": 2}).phase is Phase.RUNNING
 
 
+def test_a_card_that_is_divided_is_no_whole_card(host: Host) -> None:
+    """The driver calls it by its whole name and memory, and a program on it sees one part."""
+    listed = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0)\\n  MIG 1g.5gb Device 0: (UUID: MIG-0)\\n"
+    listed += "GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\\n"
+    each = "NVIDIA A100-SXM4-40GB, 40960\\n"
+    shim(host, f"#!/bin/sh\ncase $1 in -L) printf '{listed}' ;; *) printf '{each}{each}' ;; esac\n")
+    with pytest.raises(RequestRefused, match="shows NVIDIA A100-SXM4-40GB MIG, NVIDIA A100-SXM4-40GB"):
+        create(platform_of(host), gpu={"name": ["A100"], "count": 2})
+    assert boxes(host) == []
+    assert create(platform_of(host), gpu={"name": ["A100 MIG"], "count": 1}).phase is Phase.RUNNING
+
+
 def test_a_driver_that_does_not_answer_is_no_host_without_cards(host: Host) -> None:
     shim(host, "#!/bin/sh\nexit 9\n")
     with pytest.raises(PlatformError, match="nvidia-smi is there and does not answer"):

@@ -772,6 +772,15 @@ def test_a_start_that_does_not_come_up_keeps_the_id(world: World) -> None:
     assert caught.value.identifier == "4711"
 
 
+def test_a_box_whose_contract_is_over_is_not_asked_to_start(world: World) -> None:
+    world.add(4711, TAG, **AT_REST, end_date=1_790_000_000.0)
+    with pytest.raises(
+        RequestRefused, match=r"the contract with its host is over.*Its disk bills until it is destroyed"
+    ):
+        VastPlatform().start("4711", "77", wait=Wait(5))
+    assert not world.sent("PUT", f"{V0}/instances/4711/")
+
+
 def test_what_is_gone_is_neither_stopped_nor_started(world: World) -> None:
     world.absent(4711)
     platform = VastPlatform()

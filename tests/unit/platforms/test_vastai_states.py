@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import Phase, Told
 from sweepstack.platforms.vastai.states import (
+    CONTRACT_OVER,
     FROZEN,
     MAY_START,
     OFFLINE,
@@ -143,6 +144,13 @@ def test_a_record_has_what_vast_says() -> None:
     assert record_of(row(end_date=ends.timestamp()), "77").ends_at == ends
     assert record.location == "vast.ai machine 99, Texas, US"
     assert record.endpoint == SshEndpoint("203.0.113.9", 41022, start="1790000000.5")
+
+
+def test_a_box_whose_contract_is_over_says_that_it_never_starts_again() -> None:
+    stopped = dict.fromkeys(("actual_status", "intended_status", "cur_state", "next_state"), "stopped")
+    assert record_of(row(**stopped, end_date=1_790_000_000.0), "77").note.endswith(CONTRACT_OVER)
+    assert CONTRACT_OVER not in record_of(row(**stopped, end_date=4_000_000_000.0), "77").note
+    assert CONTRACT_OVER not in record_of(row(end_date=1_790_000_000.0), "77").note
 
 
 def test_the_direct_port_comes_first_and_the_relay_after_it() -> None:

@@ -109,7 +109,7 @@ def _of_another(wanted: Constraints, offer: Offer) -> bool:
 
 def _of_card(name: str, box: str, wanted: Constraints, offer: Offer) -> Near:
     if _of_another(wanted, offer):
-        why = f"it is a card of {offer.maker}, and job.image is taken to be for those of {wanted.maker}"
+        why = f"it is a card of {offer.maker.upper()}, and job.image is taken to be for those of {wanted.maker.upper()}"
         return Near(name, box, offer, ("job.image",), why)
     why = "it is a part of a card (MIG or vGPU), which is taken only if gpu.name says so"
     return Near(name, box, offer, ("gpu.name",), why)
