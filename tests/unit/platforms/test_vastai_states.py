@@ -98,7 +98,7 @@ def test_all_combinations_of_known_words_have_a_phase_that_is_safe() -> None:
         if settled(row):
             assert phase is Phase.STOPPED
             assert "running" not in (intended, following)
-    assert seen == set(Phase) - {Phase.GONE}
+    assert seen == set(Phase) - {Phase.GONE, Phase.FAILED}  # it has no word for the latter
 
 
 @pytest.mark.parametrize("place", range(4))
