@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
@@ -11,18 +12,33 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.teardown.approval import Subject, gives_up, judge_approval
 
+if TYPE_CHECKING:
+    from sweepstack.teardown.policy_in_force import Binding
+
 
 def approvals_on_record(
-    stores: Iterable[EvidenceStore], native_id: str, verb: str, *, given_up: bool, now: datetime
+    stores: Iterable[EvidenceStore],
+    native_id: str,
+    verb: str,
+    binds: Sequence[Binding],
+    *,
+    given_up: bool,
+    now: datetime,
 ) -> list[Approval]:
-    """Those that hold now and are for this very end. `given_up`: only those that abandon it: who signed that it may end
-    once all is verified did not sign that it may be lost. The policy is not asked: it may want people of them all.
-    Raises nothing: what can't be read is none."""
-    return list(_standing(stores, native_id, verb, given_up=given_up, now=now))
+    """Those that hold now, also by the policies that bind (`binds`), and are for this very end. `given_up`: only those
+    that abandon it: who signed that it may end once all is verified did not sign that it may be lost. Raises nothing:
+    what can't be read is none."""
+    return list(_standing(stores, native_id, verb, binds, given_up=given_up, now=now))
 
 
 def _standing(
-    stores: Iterable[EvidenceStore], native_id: str, verb: str, *, given_up: bool, now: datetime
+    stores: Iterable[EvidenceStore],
+    native_id: str,
+    verb: str,
+    binds: Sequence[Binding],
+    *,
+    given_up: bool,
+    now: datetime,
 ) -> Iterator[Approval]:
     for store in stores:
         subject = Subject("box", "", native_id, verb, SweepName(project="", stack="", identity=store.marker.identity))
@@ -32,5 +48,5 @@ def _standing(
             continue
         if found is None or (given_up and not gives_up(subject, found)):
             continue
-        if not judge_approval(subject, found, store, tuple, now=now).problems:
+        if not judge_approval(subject, found, store, lambda: binds, now=now).problems:
             yield found

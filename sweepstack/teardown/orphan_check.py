@@ -151,9 +151,9 @@ def may_end_orphan(
     if verdict.held:
         verdict.reasons.append(verdict.held)
         return verdict
-    given = approvals_on_record(stores, box.native_id, VERB, given_up=bool(request.reason), now=now)
-    binds = binding((), [birth for birth in births_in(stores) if birth.native_id == box.native_id])
-    refused = orphan_problems(binds, box.identity, given, given_up=bool(request.reason), now=now)
+    binds, given_up = binding((), [b for b in births_in(stores) if b.native_id == box.native_id]), bool(request.reason)
+    given = approvals_on_record(stores, box.native_id, VERB, binds, given_up=given_up, now=now)
+    refused = orphan_problems(binds, box.identity, given, given_up=given_up, now=now)
     if refused:
         verdict.reasons += refused
         return verdict

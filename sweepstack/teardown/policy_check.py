@@ -109,15 +109,15 @@ def orphan_problems(
     binds: Sequence[Binding], identity: str, approvals: Sequence[Approval], *, given_up: bool, now: datetime
 ) -> tuple[str, ...]:
     """Why a box or a volume that no state has, which a person ends without an approval, may not end: a policy that
-    names people lets it go only by one of `approvals` (of this very end, on record in the evidence) that these people
-    signed."""
+    names people lets it go only by one of `approvals` (of this very end, on record in the evidence), all of which
+    hold."""
     problems = [one.problem for one in binds if one.problem]
     epoch, empty = datetime.fromtimestamp(0, UTC), Approval.digest_waivers((), ())
     none = Approval(actions=(), waivers_digest=empty, by="", at=epoch, expires=epoch)
     sweep = SweepName(project="", stack="", identity=identity)
-    for rule in (one.rule for one in binds if one.rule is not None):
-        asked = [_unsigned(rule, one, sweep, given_up=given_up, now=now) for one in (*approvals, none)]
-        problems += [f"{asked[-1]}: {BACK}"] if all(asked) else []
+    for rule in (one.rule for one in binds if one.rule is not None and not approvals):
+        asked = _unsigned(rule, none, sweep, given_up=given_up, now=now)
+        problems += [f"{asked}: {BACK}"] if asked else []
     return tuple(dict.fromkeys(problems))
 
 

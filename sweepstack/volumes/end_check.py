@@ -199,10 +199,10 @@ def orphan_policy(
     of the stack that made it, as far as it could be opened; `users`: that of the sweeps that mounted it. The record of
     the last box that did may name the policy. Raises nothing."""
     now = now or datetime.now(UTC)
-    given = approvals_on_record(stores, native_id, VERB, given_up=given_up, now=now)
     mounted = [birth for birth in births_in([*stores, *users]) if native_id in birth.mounts.values()]
     last = max(mounted, key=lambda birth: birth.begun_at, default=None)
     binds = binding((), [last] if last is not None else [])
+    given = approvals_on_record(stores, native_id, VERB, binds, given_up=given_up, now=now)
     return orphan_problems(binds, identity, given, given_up=given_up, now=now)
 
 

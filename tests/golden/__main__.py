@@ -1,7 +1,7 @@
 """Makes the golden sweep of an issue: `python -m tests.golden F`, about a minute. Those that are there stay.
 
 The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
-dropped, one that runs twice; pulled, verified, approved, and ended.
+dropped, one that runs twice; pulled, verified, approved, and ended. Since K2 under a policy, which its state has.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def make(base: Path) -> dict[str, bytes]:
         stack.write_config()
         stack.edit_config(lambda sweep: sweep["cells"].update(drop={"seed3": "not needed"}))
         stack.init()
+        (stack.checkout / "policy.yaml").write_text("max_expiry: 72h\n")
         stack.tell("fail", "seed2")
         ok(stack.up())
         stack.wait_for(lambda: {"seed0", "seed1"} <= stack.sealed(), "two to be sealed")

@@ -24,6 +24,7 @@ from sweepstack.launch.retries import on_record
 from sweepstack.provider import dispatch
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import parse_export
+from sweepstack.teardown.policy_in_force import in_state
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.tar.xz"))
 NAME = "t"
@@ -110,6 +111,12 @@ def test_its_records_are_read_whole(golden: Path) -> None:
     assert {name: retry.retry for name, retry in on_record(store).items()} == {"seed0": 1}
     for code in store.codes():
         assert store.read_code(code)
+
+
+def test_its_policy_is_the_one_that_its_records_name(golden: Path) -> None:
+    state = parse_export(NAME, json.loads((golden / "cleared.json").read_text()))
+    held = {policy.digest for policy in in_state(state.policies).policies}
+    assert {birth.policy for birth in evidence(golden).births()} == (held or {""})
 
 
 def test_the_commands_that_need_nothing_else_answer(golden: Path) -> None:

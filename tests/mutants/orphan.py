@@ -156,6 +156,16 @@ ORPHAN = (
         "test_of_a_worker_too_only_its_end_may_follow_the_receipt[cell-started]",
     ),
     _mutant(
+        "audit --end: what the policy says of an approval on record is not asked, but for who signed",
+        "sweepstack/teardown/approvals_on_record.py",
+        "judge_approval(subject, found, store, lambda: binds, now=now)",
+        "judge_approval(subject, found, store, tuple, now=now)",
+        "tests/unit/teardown/test_policy_people.py::"
+        "test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has",
+        "tests/unit/teardown/test_policy_people.py::"
+        "test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed",
+    ),
+    _mutant(
         "approval: one that was revoked is cosigned",
         APPROVAL,
         '    if not (given_up and given == "now"):\n',

@@ -270,6 +270,10 @@ def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
     assert given_up(approval)
     assert not given_up(approval.model_copy(update={"until": NOW})), "left by a change that was interrupted"
     assert given_up(approval)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"{TWO}max_expiry: 1s\n")
+    assert not given_up(approval), "it holds longer than the policy allows, as for a box of a state"
+    policy.write_text(TWO)
     write_revocation(two.store, [], at=approval.at, by="ana")
     assert not given_up(approval), "a revoked one lends its signatures to nothing"
 

@@ -100,11 +100,6 @@ def _standing(target: Target, signer: Signer) -> Approval:
             f"not signed: {signer.name} has signed this approval already, and a second signature is another person's. "
             "Is that you? Then --signer NAME names you"
         )
-    if datetime.now(UTC) >= approval.expires:
-        raise No(
-            f"not signed: the approval expired at {approval.expires:%Y-%m-%d %H:%M} UTC",
-            [f"sweepctl approve --stack {target.stack} --sign"],
-        )
     return approval
 
 
