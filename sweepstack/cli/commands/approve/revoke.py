@@ -126,9 +126,11 @@ def _named(records: _Records) -> dict[str, Decision]:
                 evidence=evidence,
             )
 
+    for one in records.state.identities:  # what may follow the sweep's policy
+        add(one.identity, "", "", "", one.identity, one.evidence)
     if records.store is not None:
         place = records.store.marker.identity, records.store.objects.uri
-        add(place[0], "", "", "", *place)  # what may follow the sweep's policy
+        add(place[0], "", "", "", *place)
         with contextlib.suppress(EvidenceError):
             for birth in records.store.readable("births", Birth)[0]:
                 add(
