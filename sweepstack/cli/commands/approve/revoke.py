@@ -126,8 +126,8 @@ def _named(records: _Records) -> dict[str, Decision]:
                 evidence=evidence,
             )
 
-    for one in records.state.identities:  # what may follow the sweep's policy
-        add(one.identity, "", "", "", one.identity, one.evidence)
+    for entry in records.state.identities:  # what may follow the sweep's policy
+        add(entry.identity, "", "", "", entry.identity, entry.evidence)
     if records.store is not None:
         place = records.store.marker.identity, records.store.objects.uri
         add(place[0], "", "", "", *place)
