@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
+from sweepstack.billing.unheld import unheld
 from sweepstack.cli.box_telemetry import questions, with_telemetry
 from sweepstack.cli.egress import prices
 from sweepstack.cli.engine_mend import engine_mend, put_back
@@ -125,6 +126,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         dropped=plan.dropped,
         box_snapshots=box_snapshots,
         births=births,
+        unheld=_safely(lambda: unheld(store, births, now) if store else (), (), notes),
         spent=costs,
         budget=_budget(state, notes),
         losses=tuple(_safely(lambda: store.losses() if store else [], [], notes)),

@@ -260,12 +260,19 @@ def _orphan(birth: Birth, target: Target, why: str, record: BoxRecord | None) ->
         native_id=record.native_id if record else birth.native_id,
         platform=birth.platform,
         tag=birth.tag,
-        price_per_hour=(record.price_per_hour if record else None) or birth.price_per_hour,
-        why=why,
+        price_per_hour=(_price(record) if record else None) or birth.price_per_hour,
+        why=f"{why}; it is stopped" if record and record.phase.at_rest else why,
         next=_adopt(birth.box, target),
         since=(record.created_at if record else None) or birth.created_at or birth.begun_at,
         proved=record is not None,
+        at_rest=record is not None and record.phase.at_rest,
     )
+
+
+def _price(record: BoxRecord) -> float | None:
+    """What it bills an hour now, as far as its platform says that."""
+    known = record.stopped_per_hour if record.phase.at_rest else None
+    return record.price_per_hour if known is None else known
 
 
 def _first_with(tag: str, state: StackState, births: Sequence[Birth], found: Iterable[Orphan]) -> str:

@@ -375,10 +375,12 @@ class Birth(Record):
     egress_per_gb: float | None = None  # USD, as it was offered
     policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
     key: str = ""  # digest of the key that asked, where the platform may not say whose key it is
+    launch_by: Moment | None = None  # a lease after it was asked for: nothing on it ends its bill before a launch
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"egress_per_gb": None, "policy": "", "key": ""})
+        unsaid = {"egress_per_gb": None, "policy": "", "key": "", "launch_by": None}
+        return without_defaults(serialize(self), unsaid)
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

@@ -64,9 +64,13 @@ def compose(snapshot: Snapshot) -> SweepView:
         budget=budget,
         clocks=clocks,
         runways=lasts,
-        alarms=tuple(alarm for one in lasts if (alarm := one.alarm(snapshot.state.stack))),
+        alarms=(
+            *(alarm for one in lasts if (alarm := one.alarm(snapshot.state.stack))),
+            *(one.words(snapshot.state.stack) for one in snapshot.billing_unheld if one.over),
+        ),
         money_lines=(
             *money_lines(snapshot, costs, budget, lasts),
+            *(one.words(snapshot.state.stack) for one in snapshot.billing_unheld if not one.over),
             *cluster_use.lines(snapshot, timing.median),
             *(f"clock  box {one.box}: {one.text()}" for one in clocks),
             *(f"bucket box {box.name}: {box.bucket.words()}" for box in boxes if box.bucket and box.bucket.cells),

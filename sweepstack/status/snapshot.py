@@ -12,6 +12,7 @@ from sweepstack.billing.balance import Left
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import Spent
 from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.billing.unheld import Unheld
 from sweepstack.core.cell_times import CellTimes, cell_times
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import CellProgress, Journal, SetupProgress, started
@@ -233,6 +234,8 @@ class Orphan:
     since: datetime | None = None
     proved: bool = True
     """False: whether it is there could not be found out."""
+    at_rest: bool = False
+    """Whether its platform calls it stopped."""
     renamed: bool = False
     """Its project had another name: the state of that project may have it, so it is not given up from here."""
 
@@ -247,6 +250,8 @@ class Snapshot:
     dropped: Mapping[str, str]
     box_snapshots: tuple[BoxSnapshot, ...] = ()
     births: tuple[Birth, ...] = ()
+    unheld: tuple[Unheld, ...] = ()
+    """Boxes on record on which nothing was launched."""
     spent: Spent | None = None
     """What everything ever rented cost; None where the ledger can't be read."""
     budget: Budget | None = None
@@ -313,6 +318,21 @@ class Snapshot:
             orphan.box for orphan in self.orphans
         }
         return tuple(name for name in self.asked if name not in living)
+
+    @property
+    def billing_unheld(self) -> tuple[Unheld, ...]:
+        """Those of `unheld` that may bill for compute: neither stopped, nor gone, nor without a trace anywhere."""
+        ours = {one.box.native_id: one for one in self.box_snapshots}
+        stray = {name for one in self.orphans if not one.at_rest for name in (one.native_id, one.tag)}
+        return tuple(
+            one
+            for one in self.unheld
+            if (
+                (seen := ours.get(one.birth.native_id or "")) is not None
+                and not (seen.gone or seen.seen.stopped or (seen.journal is not None and seen.journal.entries))
+            )
+            or (seen is None and not stray.isdisjoint((one.birth.native_id, one.birth.tag)))
+        )
 
     @cached_property
     def there_first(self) -> tuple[BoxSnapshot, ...]:

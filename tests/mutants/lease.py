@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.model import Mutant, Patch
 
 RUNNER, TESTS = "sweepstack/onbox/runner", "tests/onbox/test_lease.py"
+START, START_TESTS = "sweepstack/onbox/start_lease.py", "tests/onbox/test_start_lease.py"
 
 LEASE = (
     Mutant(
@@ -60,8 +61,23 @@ LEASE = (
         (f"{TESTS}::test_a_drained_box_stops_itself_once_no_command_looked_for_so_long",),
     ),
     Mutant(
+        "let a start command stop a box without the runner's lock",
+        (Patch(START, 'self.alone("runner.lock", self.stop)', "self.stop(0)"),),
+        (f"{START_TESTS}::test_a_launch_that_finds_the_timer_at_any_line_of_its_look_is_never_stopped",),
+    ),
+    Mutant(
+        "let a start command stop a box that a launch reached a moment ago",
+        (Patch(START, "        if not self.due():\n            return\n", ""),),
+        (f"{START_TESTS}::test_a_launch_that_finds_the_timer_at_any_line_of_its_look_is_never_stopped",),
+    ),
+    Mutant(
+        "let a runner begin while the stop that a start command asked for may come",
+        (Patch(START, '        time.sleep(self.asked["gone"])\n', ""),),
+        (f"{START_TESTS}::test_a_launch_that_finds_the_timer_at_any_line_of_its_look_is_never_stopped",),
+    ),
+    Mutant(
         "destroy the pod instead of stopping it",
-        (Patch("sweepstack/platforms/runpod/power.py", '{"action": "stop"})', '{"action": "terminate"})'),),
+        (Patch("sweepstack/platforms/runpod/bodies.py", '{"action": "stop"})', '{"action": "terminate"})'),),
         ("tests/unit/profiles/test_lease.py::test_the_box_is_told_the_request_and_no_key",),
     ),
     Mutant(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from sweepstack.core.lease import lease_seconds
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.evidence.backend_lease import take_lease
@@ -186,6 +187,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         tag = box_tag(inputs.identity, inputs.name, generation)
         held_by_another.refuse_held(op, platform, store, tag, existing)
         adopted = store.birth(inputs.name, generation) if existing is not None else None
+        now, lease = datetime.now(UTC), lease_seconds(inputs.lease)
         birth = Birth(
             box=inputs.name,
             generation=generation,
@@ -195,8 +197,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             native_id=existing.native_id if existing else None,
             price_per_hour=inputs.price_per_hour,
             mounts=inputs.mounts,
-            begun_at=datetime.now(UTC),
+            begun_at=now,
             created_at=existing.created_at if existing else None,
+            launch_by=None if lease is None else now + timedelta(seconds=lease),
             policy=adopted.policy if adopted is not None else teardown.policy_digest(inputs.policy),
             key=platform.key_digest() if isinstance(platform, KnowsKeys) else "",
         )

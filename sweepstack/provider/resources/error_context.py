@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import bill_of
+from sweepstack.billing.unheld import unheld
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -82,7 +83,9 @@ def _may_bill(evidence: Evidence, box: str, error: PlatformError) -> str:
         # The bill knows of stops and of changed prices.
         bill = bill_of(store, box, last.generation, last.native_id, datetime.now(UTC))
         price = bill.per_hour if bill is not None and bill.open is not None else last.price_per_hour
-        return f"{last.native_id} on {last.platform} may bill{_price(price)}."
+        bare = [one for one in unheld(store, [last], datetime.now(UTC)) if one.over]
+        since = f" since {last.begun_at:%Y-%m-%d %H:%M} UTC, and nothing was launched on it" if bare else ""
+        return f"{last.native_id} on {last.platform} may bill{_price(price)}{since}."
     if isinstance(error, _UNSURE) and last.tag not in str(error):
         would = f"would bill{_price(last.price_per_hour)}"
         return f"What an earlier try may have rented carries the tag {last.tag} and {would}."

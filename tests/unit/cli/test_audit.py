@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.billing.unheld import Unheld
 from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands.audit import end as audit_end
 from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, look, with_details, without_duplicates
@@ -166,6 +167,11 @@ def test_exit_codes(
     World(monkeypatch, Known(states={"x": state_with(box)}))
     assert audit(tmp_path, Out(as_json=False)) == 0
     assert "everything that was found is known" in capsys.readouterr().out
+    birth = birth_of(box, box.native_id).model_copy(update={"launch_by": datetime.now(UTC)})
+    late = ("x", Unheld(birth, datetime.now(UTC)))
+    World(monkeypatch, Known(states={"x": state_with(box)}, unheld=[late]))
+    assert audit(tmp_path, Out(as_json=False)) == 0
+    assert f"late {late[1].words('x')}" in " ".join(capsys.readouterr().out.split()), "as after an up that was killed"
     World(monkeypatch, Known(states={"x": state_with(box)}, problems=["the state of y is not known"]))
     assert audit(tmp_path, Out(as_json=False)) == 2
     World(monkeypatch, Known())

@@ -29,6 +29,11 @@ def test_an_outage_names_the_box_that_may_bill(sweep: Sweep, monkeypatch: pytest
     assert words.startswith("box box-0: it gave no usable answer")
     assert f"{box.native_id} on local may bill $0.50/h" in words
     assert words.endswith("Next: pulumi up --stack sweep-t")
+    assert "nothing was launched" not in words
+    birth = sweep.store.births()[0]
+    sweep.store.write_birth(birth.model_copy(update={"launch_by": birth.begun_at}))
+    with pytest.raises(Unreachable, match=r"may bill \$0.50/h since .* UTC, and nothing was launched on it\. Next"):
+        BOX.create(sweep.op(), sweep.box_inputs())
 
 
 def test_an_outage_names_the_tag_of_what_an_earlier_try_may_have_rented(

@@ -358,6 +358,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
                 out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
     for stack, rest in known.still_billed:
         out.line(f"note     {rest.text(stack)}")
+    _tell_unheld(findings, known, out)
     for problem in known.problems:
         out.line(f"problem  {problem}")
     orphans = [finding for finding in findings if finding.bills_unknown]
@@ -386,6 +387,13 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
 
 def _hour(price: float | None) -> str:
     return "?" if price is None else spell_rate(price)
+
+
+def _tell_unheld(findings: Sequence[Finding], known: Known, out: Out) -> None:
+    at_rest = {finding.native_id for finding in findings if finding.phase in ("stopped", "gone")}
+    for stack, one in known.unheld:
+        if one.birth.native_id not in at_rest:
+            out.line(f"late     {one.words(stack)}", style="bold")
 
 
 def _month(price: float | None) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
+from sweepstack.billing.unheld import Unheld, unheld
 from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.held_by import Answer
 from sweepstack.config.edit.stack_file import StackFile
@@ -42,6 +43,8 @@ class Known:
     stores: dict[str, EvidenceStore] = field(default_factory=dict)
     named_hosts: set[str] = field(default_factory=set)
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
+    unheld: list[tuple[str, Unheld]] = field(default_factory=list)
+    """(stack, box) of boxes on which nothing was launched in time."""
     answers: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     asking: Deadline | None = None
     """The time in which other backends are asked; None: none was asked yet."""
@@ -205,6 +208,7 @@ def _read_evidence(known: Known, name: str, evidence: str) -> None:
         store = EvidenceStore.open(evidence)
         births = store.births()
         known.births.setdefault(name, []).extend(births)
+        known.unheld += [(name, one) for one in unheld(store, births, datetime.now(UTC)) if one.over]
         if any(birth.rests for birth in births):
             rests = still_billed(store, spent(store, datetime.now(UTC), births), births)
             known.still_billed += [(store.marker.stack, rest) for rest in rests]

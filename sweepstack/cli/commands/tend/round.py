@@ -151,15 +151,19 @@ def _seals(box_snapshots: Iterable[BoxSnapshot]) -> Seals:
 
 
 def rest(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals) -> None:
-    """Stops boxes with a drained queue or beyond the budget, if no unsaved data is lost by that."""
+    """Stops boxes with a drained queue, beyond the budget, or on which nothing was launched long after their lease, if
+    no unsaved data is lost by that."""
     broke = set(to_stop(snapshot.budget, spent(store, snapshot.now) if snapshot.spent is None else snapshot.spent))
+    bare = {one.birth.native_id for one in snapshot.billing_unheld if one.long_over}
     for box_snapshot in snapshot.box_snapshots:
         if box_snapshot.phase != Phase.RUNNING or not box_snapshot.reachable:
             continue
         due = box_snapshot.box.when_done == STOP or asked_to_stop(box_snapshot.journal)
         done = due and not box_snapshot.seen.runner_alive and _drained(store, box_snapshot)
-        if done or box_snapshot.box.native_id in broke:
+        left = box_snapshot.box.native_id in bare and not box_snapshot.seen.runner_alive
+        if done or left or box_snapshot.box.native_id in broke:
             why = "its queue is drained" if done else "the budget is used up"
+            why = "nothing was launched on it, and its lease is long over" if left else why
             _let_rest(store, box_snapshot, why, round_, verified)
 
 
