@@ -50,6 +50,14 @@ def states(world: World) -> dict[str, str]:
     return {cell["name"]: cell["state"] for cell in said.json()["cells"]}
 
 
+def assert_leads_to_a_start(world: World) -> None:
+    """Of status, and of a pull that can't reach the box."""
+    for words in ("status",), ("pull",):
+        first = world.stack.sweepctl(*words, "--json", timeout=120).json()["next"][0]
+        assert first.startswith("pulumi up --stack "), first
+        assert "starts box-0, with which cells wait; where another customer has its place" in first
+
+
 def finish(world: World) -> None:
     """The rest of the loop, from cells that run to nothing that bills."""
     ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
@@ -123,6 +131,9 @@ def test_an_outbid_box_is_said_to_be_so_and_comes_back_by_a_higher_bid(vast: Wor
     refreshed = vast.stack.pulumi("preview", timeout=180)
     assert "stopped" in refreshed.text
     assert "outbid" in refreshed.text or "preempted" in refreshed.text, str(refreshed)
+    assert box(vast)["told"] == "preempted"
+    assert states(vast) == {"lr0.1-seed0": "sealed"}, "as it was last seen"
+    assert_leads_to_a_start(vast)
     vast.stack.edit_config(lambda sweep: sweep.update(bid=0.75))
     grid(vast, lr=[0.1], seed=[0, 1])
     up(vast)
@@ -145,6 +156,7 @@ def test_a_box_that_comes_back_without_cards_runs_nothing(runpod: World) -> None
     assert refused.rc != 0
     assert "came up with 0 of 1 GPUs" in refused.text, str(refused)
     assert states(runpod)["lr0.1-seed1"] == "pending"
+    assert box(runpod)["alarms"] == ["it came up with 0 of 1 GPUs: nothing is started on it, and it bills"]
     assert len(runpod.rentals()) == 1, "nothing was ended, nothing was rented beside it"
     assert_refused(runpod.stack.destroy(timeout=180))
     want(runpod, "stopped")

@@ -140,7 +140,7 @@ def test_a_look_writes_only_what_has_grown_and_what_goes_on(world: World, box: B
     assert first == (box.root / JOURNAL).read_bytes()
     with world.monkeypatch.context() as patch:
         patch.setattr(EvidenceStore, "write_journal", None)
-        world.run("status")
+        assert world.run("status").code == 0
     assert copy.stat() == written, "nothing is written again, nor read"
     box.log("cell-failed", cell="lr0.9", attempt=1, exit_code=1, reason="exit code 1", final=True)
     world.run("status")
