@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sweepstack.core.journal import Journal
     from sweepstack.onbox.agent.channel import Listing
 
@@ -29,6 +31,8 @@ class Observation:
     that no runner can be alive. `listing`: the files on its own tiers, None where they were not listed. `skew`: seconds
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
+    `started_at`: when the platform last started a box that is stopped now; None where it does not tell. `kept_at`:
+    journal and files are those of a look at that time, before sweepstack stopped the box (`teardown.rested`).
     `emptied`: its rented host answers, bills, and proves that nothing of the box is left there. `workers`: what a
     scheduler says of each of its workers (`Scheduled.workers`), where that was asked.
     """
@@ -45,6 +49,8 @@ class Observation:
     evidence_on: tuple[str, str] | None = None
     emptied: bool = False
     workers: tuple[Mapping[str, Any], ...] = ()
+    started_at: datetime | None = None
+    kept_at: datetime | None = None
 
     @property
     def lost(self) -> bool:

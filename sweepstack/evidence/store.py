@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from sweepstack.core.journal import Journal, parse_journal
-from sweepstack.core.journal_copy import Rest
+from sweepstack.core.journal_copy import Look, Rest
 from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
 from sweepstack.evidence import location
@@ -158,6 +158,30 @@ class EvidenceStore(RecordFiles):
     def write_rest(self, rest: Rest) -> None:
         """Writes it for its box and generation."""
         self._write(self._record("rests", rest.box, rest.generation), rest)
+
+    def journal_at_rest(self, box: str, generation: int, native_id: str) -> Journal | None:
+        """The copy of the journal of this very box, if it is the whole of it: our stop ended its runner, and nothing
+        was started there since. Else None. Raises EvidenceError, JournalDamaged."""
+        rest, journal = self.rest(box, generation), self.journal(box, generation)
+        return journal if rest is not None and journal is not None and rest.speaks_for(native_id, journal) else None
+
+    def look(self, rest: Rest) -> Look | None:
+        """The look that `rest` names; its digest is worked out from its bytes. None where there is none. Raises
+        EvidenceMissing, EvidenceDamaged."""
+        if rest.look is None:
+            return None
+        key = self._record("looks", rest.box, rest.generation)
+        data = self._read(key)
+        if data is None:
+            raise EvidenceMissing(f"{self.objects.shown(key)} is not there: what was read before the stop is not known")
+        if digest_of_bytes(data) != rest.look:
+            raise EvidenceDamaged(f"{self.objects.shown(key)} was edited or damaged: it is not what the stop wrote")
+        return parse_record(Look, data, self.objects.shown(key))
+
+    def write_look(self, look: Look) -> str:
+        """Writes what was read before a stop, for its box and generation. Returns its digest."""
+        self._write(self._record("looks", look.box, look.generation), look)
+        return digest_of_bytes(location.written_record(look))
 
     def losses(self) -> list[Loss]:
         """Cells that are gone for good, by box and native id."""

@@ -96,12 +96,9 @@ def _journal(evidence: Evidence, known: Handover) -> Journal | None:
         birth = next((birth for birth in store.births() if birth.native_id == known.native_id), None)
         if birth is None:
             return None
-        rest, journal = store.rest(birth.box, birth.generation), store.journal(birth.box, birth.generation)
+        return store.journal_at_rest(birth.box, birth.generation, known.native_id)
     except (EvidenceError, JournalDamaged):
         return None
-    if rest is None or journal is None or not rest.speaks_for(known.native_id, journal):
-        return None
-    return journal
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def observe(
         return Observation(Existence.EXISTS, note=RENTED_ON, runner_alive=False, emptied=True), record
     stopped = record.phase.at_rest
     rests_at = record.stopped_per_hour if record.phase is Phase.STOPPED else None
+    started = record.started_at if record.phase is Phase.STOPPED else None  # one that still stops may change yet
     try:
         channel = platform.channel(native_id, account)
         if also and isinstance(channel, prefetch.Prefetches):
@@ -94,7 +95,9 @@ def observe(
         alive, skew = channel.lock_held(box_layout.RUNNER_LOCK), channel.skew
         on_it = evidence_on(channel, evidence, box_layout.OWN_TIERS) if evidence else None
     except (PlatformError, JournalDamaged, OSError) as error:
-        return Observation(Existence.EXISTS, note=str(error), stopped=stopped, stopped_per_hour=rests_at), record
+        return Observation(
+            Existence.EXISTS, note=str(error), stopped=stopped, stopped_per_hour=rests_at, started_at=started
+        ), record
     listing = _listing(channel) if files else None
     seen = Observation(
         Existence.EXISTS,
@@ -105,6 +108,7 @@ def observe(
         listing=listing,
         skew=skew,
         stopped_per_hour=rests_at,
+        started_at=started,
         evidence_on=on_it,
         workers=workers,
     )

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
 from sweepstack.core.journal import Journal
-from sweepstack.core.journal_copy import Rest
+from sweepstack.core.journal_copy import Look, Rest
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, LedgerPhase
 from sweepstack.evidence import box_logs
@@ -41,6 +41,7 @@ from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
+from sweepstack.teardown.rested import queued
 from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
 
 RUNNER_SECONDS = 40.0
@@ -143,21 +144,55 @@ def lock_holders(channel: Channel) -> list[int]:
     return sorted({int(pid) for pid in said.stdout.split() if pid.isdigit() and int(pid) > 1})
 
 
-def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> str:
+def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> tuple[Rest | None, str]:
     """Copies the journal into the evidence, marked as complete, since its runner has ended and a stopped box may not
-    answer. Returns why that failed, "" if it did not."""
+    answer. Returns the record of that, and why it failed: "" if it did not, and where there is no journal."""
     try:
         data = platform.channel(facts.native_id, facts.account).read(box_layout.JOURNAL)
         head = store.write_journal(facts.name, facts.generation, data).head
         now = datetime.now(UTC)
-        store.write_rest(
-            Rest(box=facts.name, generation=facts.generation, native_id=facts.native_id, head=head, at=now)
-        )
+        rest = Rest(box=facts.name, generation=facts.generation, native_id=facts.native_id, head=head, at=now)
+        store.write_rest(rest)
     except FileNotFoundError:
-        return ""
+        return None, ""
     except (PlatformError, EvidenceError, JournalDamaged, OSError) as error:
-        return str(error)
-    return ""
+        return None, str(error)
+    return rest, ""
+
+
+def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Rest | None) -> Look | None:
+    """All that was read of a box in one look, for its end (`teardown.rested`). None where not all was read, where its
+    runner was alive, where the journal grew meanwhile (`rest` was read after the files), and on a platform that does
+    not tell when it last started the box."""
+    if rest is None or record is None or record.started_at is None or seen.listing is None:
+        return None
+    if seen.journal is None or seen.runner_alive is not False or seen.journal.head != rest.head:
+        return None
+    try:
+        given = queued(box.store, rest.box, rest.generation)
+    except EvidenceError:  # a stop goes on without: the bill counts more
+        return None
+    return Look(
+        box=rest.box,
+        generation=rest.generation,
+        native_id=rest.native_id,
+        head=seen.journal.head,
+        started_at=record.started_at,
+        queued=given,
+        at=rest.at,
+        files=seen.listing.files,
+        problem=seen.listing.problem,
+        evidence_on=seen.evidence_on,
+    )
+
+
+def _keep_look(store: EvidenceStore, rest: Rest | None, look: Look | None, record: BoxRecord) -> None:
+    """Writes down that the look stands for the box, once it is proved that it stands still and was not started since.
+    Never raises: without it the box has to be started before it may end."""
+    if rest is None or look is None or record.phase is not Phase.STOPPED or record.started_at != look.started_at:
+        return
+    with contextlib.suppress(EvidenceError, ValueError):  # the second: a file's name that no record can hold
+        store.write_rest(rest.model_copy(update={"look": store.write_look(look)}))
 
 
 def bring_to_rest(platform: CanStop, facts: BoxFacts, *, wait: Wait) -> BoxRecord:
@@ -196,18 +231,20 @@ def stop_box(
     """
     box, facts, store = pause.box, pause.facts, pause.box.store
     platform = need(box.platform, CanStop)
+    rest, look = None, None
     if not pause.at_rest:
         say("handing the cells a SIGTERM, and waiting for them")
         end_runner(platform, facts.native_id, facts.account)
+        seen, before = observe(box)
         if pause.verdict.way == "nothing-at-risk":
-            seen, _ = observe(box, files=False)
             risk = risk_on(box, paths, seen.journal)
             if not risk.nothing:
                 raise SweepstackError(
                     f"box {facts.name} was not stopped, and nothing was wiped: on their way out its cells left "
                     f"{risk.words(facts.kills)}"
                 )
-        problem = keep_journal(store, platform, facts)
+        rest, problem = keep_journal(store, platform, facts)
+        look = _look(box, seen, before, rest)
         if problem:
             say(f"its journal could not be kept in the evidence: {problem}")
         for problem in box_logs.copy_last(box.channel, box.evidence, facts.name, facts.generation):
@@ -216,6 +253,7 @@ def stop_box(
         record = bring_to_rest(platform, facts, wait=wait)
     else:
         record = _bring_to_rest_by_command(store, platform, pause, issued, wait=wait, say=say)
+    _keep_look(store, rest, look, record)
     how = FOUND_STOPPED if pause.at_rest else ""
     write_phase(store, box.adapter, facts, "stopped", record.bills_at_rest(price_after), how)
     return record

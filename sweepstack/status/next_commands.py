@@ -11,10 +11,10 @@ from sweepstack.core.records import ENDED
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
-from sweepstack.status.engine.state import BoxEntry
+from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, sure_first
+from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, sure_first, to_be_read
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
@@ -238,6 +238,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return [wakes(stack, [(one.box, one.told) for one in resting])]
     if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
         return _resumes(snapshot, locked)
+    if rest := [box_snapshot.box.name for box_snapshot in locked if view.settled and box_snapshot.verdict.rests]:
+        return [to_be_read(stack, rest), give_up(stack, rest)]
     if view.settled:
         return [snapshot.file_back or f"sweepctl approve --stack {stack}"]
     if any(_without_queue(snapshot, box_snapshot) for box_snapshot in locked):
@@ -378,6 +380,8 @@ def wakes(stack: str, boxes: Sequence[tuple[BoxEntry, Told | None]]) -> str:
     first = f"after {kept} is set to running: " if kept else ""
     taken = any(told is not None and box.want == "running" for box, told in boxes)
     more = "; where another customer has its place, a higher `bid` may help" if taken else ""
+    if any(box.when_done == STOP and box.want == "running" for box, _ in boxes):
+        more += "; one that was stopped with nothing left to run: after `when_done: keep`"
     return f"pulumi up --stack {stack}    ({first}starts {names}, with which cells wait{more})"
 
 

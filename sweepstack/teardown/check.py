@@ -30,6 +30,7 @@ from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.launched import copied_journal, signs_of_a_launch, unnamed_cells
 from sweepstack.teardown.policy_check import binds
 from sweepstack.teardown.receipt_check import receipt_problems
+from sweepstack.teardown.rested import as_it_rested
 from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.unclaimed import Unclaimed
 
@@ -67,6 +68,8 @@ class Verdict:
     receipt: str | None = None
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
     held_by_unclaimed: bool = False
+    rests: bool = False
+    """Whether it is stopped and must be started before it can be read: what was read before the stop does not count."""
     silent: str = ""
     """Why what is on it could not be read just now; "" if it could, or if nothing of it is left."""
     account_problem: str = ""
@@ -123,11 +126,13 @@ def may_end(
     store = _open(box, verdict)
     verdict.evidence = store is not None
     launch = _launch(store, facts, verdict) if store else None
+    seen = as_it_rested(store, facts, seen) if store else seen
     latest = _latest(store) if store else None
     copy = copied_journal(store, facts.name, facts.generation) if seen.journal is None else None
     verdict.cells = _cell_lines(launch, seen, latest, copy)
     if seen.existence is Existence.UNKNOWN or (seen.journal is None and not seen.lost):
         verdict.silent = seen.account_problem or seen.note or "it does not answer"
+        verdict.rests = seen.stopped and seen.journal is None
     if launch is not None:
         verdict.launched = True
     elif store is not None and not verdict.reasons and seen.journal is not None and seen.journal.head == GENESIS:

@@ -45,6 +45,8 @@ def receipt_problems(
         return ["the receipt was made without this box"]
     if seen.journal is None:
         return [f"the box's journal could not be read{': ' + seen.note if seen.note else ''}"]
+    if seen.kept_at is not None and seen.journal.head != box.journal_head:  # what was read before a stop has no grace
+        return ["the receipt was made before the last look at the box, and its journal went on after the receipt"]
     if not _ends_as(seen.journal, box.journal_head, teardown_begun=teardown_begun):
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):

@@ -109,6 +109,8 @@ def next_commands(
             ("give up", abandon),
         ]
     rows = []
+    if verdict.rests:
+        return [("next", to_be_read(stack, [facts.name])), *let_go, ("give up", abandon)]
     if verdict.silent:
         # Approved, and every cell verified: the same destroy succeeds once its journal can be read again.
         again = destroy if verdict.approved and not verdict.unsettled else f"sweepctl finish --stack {stack}"
@@ -128,6 +130,14 @@ def next_commands(
         done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
         rows.append(("accept", f"{done}    ({states})"))
     return [*rows, *let_go, ("give up", abandon)]
+
+
+def to_be_read(stack: str, boxes: Iterable[str]) -> str:
+    """The commands where boxes are stopped, and what was read of them before that does not count: they are started, and
+    end once they were read."""
+    wants = ", ".join(f"boxes.{name}.want" for name in boxes)
+    after = f"after `when_done: keep`, and {wants}: running: a start bills, and lets it be read"
+    return f"pulumi up --stack {stack} && sweepctl finish --stack {stack}    ({after})"
 
 
 def revoked_again(stack: str) -> str:

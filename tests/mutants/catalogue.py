@@ -10,6 +10,7 @@ from tests.mutants.model import Mutant, Patch
 from tests.mutants.orphan import ORPHAN
 from tests.mutants.policy import POLICY
 from tests.mutants.rented import MORE
+from tests.mutants.stopped import STOPPED
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
 
@@ -21,6 +22,7 @@ MUTANTS = (
     *CLUSTER,
     *ORPHAN,
     *POLICY,
+    *STOPPED,
     Mutant(
         "end a volume without asking the sweeps that used it",
         (

@@ -118,9 +118,10 @@ class BoxRecord:
     where its sshd listens now; None when it has none (yet). `gpu_count`: the GPUs that it has now, None when the
     platform does not say; a box with 0 that should have some must run nothing. `region`, `offer`: what was rented.
     `host_keys`: the fingerprints that the sshd of a user's own host must show. `mounts`: path on the box → id of the
-    host's place that outlives the box. `egress_per_gb`: USD per GB that leaves it, which only a create may tell; two
-    records of one box are equal whether they say it or not. `ends_at`: when the contract with its host ends; None where
-    there is no such end.
+    host's place that outlives the box. `started_at`: when the platform started it last, with a time zone, also of one
+    that is stopped now; None where it does not tell. `egress_per_gb`: USD per GB that leaves it, which only a create
+    may tell; two records of one box are equal whether they say it or not. `ends_at`: when the contract with its host
+    ends; None where there is no such end.
     """
 
     native_id: str
@@ -138,6 +139,7 @@ class BoxRecord:
     host_keys: tuple[str, ...] = ()
     mounts: Mapping[str, str] = field(default_factory=dict)
     stopped_per_hour: float | None = None
+    started_at: datetime | None = None
     egress_per_gb: float | None = field(default=None, compare=False)
     told: Told | None = None
     ends_at: datetime | None = None

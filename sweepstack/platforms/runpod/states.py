@@ -127,6 +127,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         region=region,
         offer=text(pod.get("gpu"), "id"),
         stopped_per_hour=_stopped(pod),
+        started_at=moment(pod.get("startedAt")),
     )
 
 

@@ -219,11 +219,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             state = state.model_copy(update={"phase": self._converged(op, box, state).phase.value})
         return record.native_id, state
 
-    def _converged(self, op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
+    def _converged(
+        self, op: Operation, box: BoxContext, state: BoxState, *, told: bool = False, woken: bool = False
+    ) -> BoxRecord:
         """Calls `stop.converge`. Completes the outputs of its StillCreating: the engine must be able to read them back
         as a whole state."""
         try:
-            return stop.converge(op, box, state, told=told)
+            return stop.converge(op, box, state, told=told, woken=woken)
         except StillCreating as error:  # the adapter does not know all that the state keeps
             known = {name: value for name, value in error.outputs.items() if value is not None}
             raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
@@ -333,7 +335,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             need(box.platform, RentsSpot).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
-            record = self._converged(op, box, state, told=bidding)
+            record = self._converged(op, box, state, told=bidding, woken=stop.woken(old, new))
         except NoCapacity as error:
             if not bidding:
                 raise

@@ -239,6 +239,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)
         if seen.journal is None:
+            if seen.stopped and restart.rests_for_good(box, state):
+                return Seen(inputs, state)
             # If the box itself can't be seen, its own read says why.
             why = "since its box can't be read" if record is None else seen.account_problem or seen.note
             return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))

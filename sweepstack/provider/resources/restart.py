@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sweepstack.core.journal import Journal
 from sweepstack.launch.entries import finished
-from sweepstack.onbox.common.errors import StillCreating, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, StillCreating, SweepstackError
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
@@ -35,12 +35,30 @@ def start_again(op: Operation, box: BoxContext, state: QueueState) -> bool:
     if state.want == "stopped":
         op.info(f"queue of {state.box_name}: its box is stopped; what is new here waits until it is wanted running")
         return False
-    if seen.journal is not None and not _work(box, state, seen.journal):
+    journal = seen.journal if seen.journal is not None else _whole_copy(box, state)
+    if journal is not None and not _work(box, state, journal):
         return False
     op.progress(f"starting {state.box} again: it has cells to run")
     refuse_without_gpus(op, state, _up(op, box, state))
     op.info(f"box {state.box_name} rested with its queue drained; it has cells again, and is started")
     return True
+
+
+def rests_for_good(box: BoxContext, state: QueueState) -> bool:
+    """Whether our own stop made the box stand still, and it has nothing to run: no `up` starts it then."""
+    try:
+        journal = _whole_copy(box, state)
+        return journal is not None and not _work(box, state, journal)
+    except EvidenceError:
+        return False
+
+
+def _whole_copy(box: BoxContext, state: QueueState) -> Journal | None:
+    """The copy of the journal, if nothing can have been added to it since; else the box is started to be read."""
+    try:
+        return box.store.journal_at_rest(state.box_name, state.generation, state.box)
+    except (EvidenceError, JournalDamaged):
+        return None
 
 
 def _up(op: Operation, box: BoxContext, state: QueueState) -> BoxRecord:

@@ -130,12 +130,18 @@ def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: 
         op.warn(f"box {state.name}: CLOCK {clock.text()}. boxes.{state.name}.want: running ends it; so does a destroy")
 
 
-def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = False) -> BoxRecord:
+def woken(old: BoxState, new: BoxInputs) -> bool:
+    """Whether a person asks by this change that a stopped box runs, although it may have nothing to run: so its files
+    can be read."""
+    return new.want == "running" and (old.want == "stopped" or (old.when_done == "stop" and new.when_done == "keep"))
+
+
+def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = False, woken: bool = False) -> BoxRecord:
     """Stops the box, or starts it and waits until it runs, as it is wanted. A start costs money. Asks the full check
     before a stop.
 
-    A box that is cleared to end, or that is stopped because its queue is drained, is left as it is. `told`: as in
-    `until_running`, whose errors it raises.
+    A box that is cleared to end, or that is stopped because its queue is drained, is left as it is (but see
+    `woken`). `told`: as in `until_running`, whose errors it raises.
     """
     if state.want == "stopped":
         return _stop(op, box, state)
@@ -145,7 +151,7 @@ def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = Fa
         except Unreachable as error:  # it is cleared all the same, and its end may be all that is left to do
             known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
             return BoxRecord(*known, location="", note=str(error))
-    if _stops_drained(state) and state.teardown.stop is not None:
+    if not woken and _stops_drained(state) and state.teardown.stop is not None:
         seen, record = observe(box, files=False)
         if record is not None and seen.stopped and rests_drained(box, state, seen):
             return record

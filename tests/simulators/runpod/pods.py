@@ -122,6 +122,9 @@ class Pods:
         self.boot = boot
         self.bill_start = True
         """Whether compute is billed while a pod is being provisioned: not documented, so the dearer answer."""
+        self.keeps_start = True
+        """Whether a pod that is stopped shows when it last started. The vendor says of a worker's field of this name
+        "When the worker last started. Null if it has not started.", and of a pod's nothing: both are possible."""
         self.all: dict[str, Pod] = {}
         self.gone: dict[str, Pod] = {}
 
@@ -180,7 +183,7 @@ class Pods:
         if pod.status in (EXITED, ERROR):
             return
         self._host.halt(pod, wipe=True, grace=grace, notice=notice)
-        pod.status, pod.note, pod.booting, pod.started = status, note, False, None
+        pod.status, pod.note, pod.booting = status, note, False
         self._give_back(pod)
         self._ledger.turn(pod.id, status, self.rate(pod))
         pod.history.append(note)
@@ -291,7 +294,7 @@ class Pods:
             "globalNetworking": {"enabled": wanted.globalNetworking},
             "runtime": self._runtime(pod) if up else None,
             "createdAt": rfc3339(pod.created),
-            "startedAt": rfc3339(pod.started) if pod.started else None,
+            "startedAt": rfc3339(pod.started) if pod.started and (self.keeps_start or pod.status == RUNNING) else None,
         }
         if wanted.gpu:
             shown["gpu"] = {"id": wanted.gpu.id, "count": pod.gpu_count, "vcpuCount": 8 * pod.gpu_count, "memory": 32}

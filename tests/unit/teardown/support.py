@@ -72,6 +72,8 @@ class Situation:
     account_problem: str = ""
     now: datetime | None = NOW
     listing: Listing | None = field(default_factory=Listing)
+    stopped: bool = False
+    started_at: datetime | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Situation:
@@ -130,6 +132,8 @@ class Situation:
             account_problem=self.account_problem,
             note="" if self.readable else "it does not answer",
             listing=self.listing if self.readable else None,
+            stopped=self.stopped,
+            started_at=self.started_at,
         )
 
     def ask(self, *, full: bool = True) -> Verdict:

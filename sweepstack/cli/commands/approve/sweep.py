@@ -41,7 +41,7 @@ from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.policy_check import binds, longest
-from sweepstack.teardown.refusal import of_another_account, revoked_again
+from sweepstack.teardown.refusal import of_another_account, revoked_again, to_be_read
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 from sweepstack.teardown.signatures import signed_words, sweep_of
 from sweepstack.teardown.stop_check import AtRisk
@@ -288,6 +288,8 @@ def _refusal(
     heard = [verdict for _, verdict in refused if not verdict.silent]
     running = any(line.state in ("running", "pending") for verdict in heard for line in verdict.unsettled)
     following = [f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+    if rest := [box_snapshot.box.name for box_snapshot, verdict in refused if verdict.rests]:
+        following = [to_be_read(stack, rest)]
     if running:
         following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
     following = first_hung(stack, [box_snapshot for box_snapshot, _ in refused]) or following

@@ -18,12 +18,14 @@ from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.printable import printable
+from sweepstack.evidence import unsealed
 from sweepstack.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
+from sweepstack.evidence.pull_cell import Settled
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import UNSEALED, Unsealed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
-from sweepstack.onbox.host.platform import Phase, Told
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.operations.lease import look
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
@@ -215,24 +217,41 @@ def _sources(sources: Sources, store: EvidenceStore, summary: PullSummary) -> tu
     named = set()
     for box in sorted(sources.state.boxes, key=lambda box: bool(box_layout.surviving(box.teardown.kills, box.mounts))):
         named.add((box.name, box.generation))
-        resting: list[tuple[BoxEntry, Told | None]] = []
+        record: BoxRecord | None = None
         try:
             platform = box.context().platform
             record = platform.get(box.native_id, box.account)
             if record.phase is not Phase.GONE:
-                resting = [(box, record.told)] if record.phase.at_rest else []
                 channel = platform.channel(box.native_id, box.account)
                 renew(channel)
                 live.append(BoxSource(box.name, box.generation, channel))
                 continue
         except SweepstackError as error:
+            if record is not None and record.phase is Phase.STOPPED and (here := _here_at_rest(store, box)) is not None:
+                summary.cells |= {name: (box.name, PullResult(name, "current")) for name in here}
+                continue
             summary.problems.append(f"box {box.name}: {error}")
-            summary.resting += resting
+            if record is not None and record.phase.at_rest:
+                summary.resting.append((box, record.told))
         dead += _by_volume(box.name, box.generation, box.adapter, box.mounts)
     for birth in store.births():
         if (birth.box, birth.generation) not in named:
             dead += _by_volume(birth.box, birth.generation, birth.platform, birth.mounts)
     return live, dead
+
+
+def _here_at_rest(store: EvidenceStore, box: BoxEntry) -> list[str] | None:
+    """The sealed cells of a box that we stopped, if all of them, and all that its attempts without a seal left, is here
+    already: nothing more is to be had from it. Else None."""
+    try:
+        journal = store.journal_at_rest(box.name, box.generation, box.native_id)
+        if journal is None or unsealed.missing(store, box.name, box.generation, journal, dead=True):
+            return None
+        here = Settled(store)
+        sealed = {name: cell.manifest or "" for name, cell in journal.cells.items() if cell.state == "sealed"}
+        return list(sealed) if all(here.holds(name, manifest) for name, manifest in sealed.items()) else None
+    except (EvidenceError, JournalDamaged):
+        return None
 
 
 def _by_volume(box: str, generation: int, adapter: str, mounts: Mapping[str, str]) -> list[BoxSource]:
