@@ -147,9 +147,15 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
     box = box.about(replace(box.facts, urn=op.urn))  # a signature is for the stack by its name
     birth = birth_of(box)  # a queue keeps the policy that it was made with
     differs = birth is not None and birth.policy != policy_digest(state.policy)
+    unread = None
     if differs or may_hold('"policy"', op.stack, op.project):
-        box = box.about(replace(box.facts, policies=policies_of_state(op)))
+        try:
+            box = box.about(replace(box.facts, policies=policies_of_state(op)))
+        except SweepstackError as error:
+            unread = error
     judgement = by_records(judge(box, state, state.approval, full=True), full=True)
+    if unread is not None and judgement.verdict.way not in (None, "gone", "emptied"):  # these two need no policy
+        raise unread
     if not judgement.verdict.allowed:
         facts = with_costs(op, judgement.box, state, judgement.seen)
         others = _locked_beside(judgement.box)

@@ -237,6 +237,25 @@ def test_one_place_that_is_left_still_binds_the_delete(
     assert sweep.listed() == [box.native_id]
 
 
+def test_where_the_state_does_not_read_only_what_is_gone_ends(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = sweep.box()
+    given = approved(box, approval_for(box, abandon=(abandonment(box),)))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://out-of-reach")
+
+    def away(*_: object) -> StackState:
+        raise SweepstackError("the state could not be read; pulumi said: no route")
+
+    monkeypatch.setattr(teardown, "read_state", away)
+    with pytest.raises(SweepstackError, match="no route"):
+        BOX.delete(sweep.op(), box.native_id, given)
+    with pytest.raises(TeardownRefused, match="not approved"):
+        BOX.delete(sweep.op(), box.native_id, approved(box, None))
+    assert sweep.listed() == [box.native_id]
+    sweep.vanish(box)
+    BOX.delete(sweep.op(), box.native_id, box)
+    assert sweep.store.births()[0].ended_how == "gone"
+
+
 def test_a_queue_that_keeps_an_earlier_policy_ends_by_the_state_s(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
