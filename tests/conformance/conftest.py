@@ -17,7 +17,7 @@ import pytest
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.platforms.registry import adapters, load_platform
-from tests.conformance.harness import harness_class
+from tests.conformance.harness import harness_class, variants
 from tests.conformance.suite import Renter
 
 GONE_SECONDS = 120.0
@@ -29,14 +29,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
     kinds = [kind for mark in metafunc.definition.iter_markers("able") for kind in mark.args]
-    worlds = {name: harness_class(name) for name in adapters()}
+    worlds = {name: harness_class(name) for adapter in adapters() for name in variants(adapter)}
     asked = [
         name
         for name, world in worlds.items()
         if (world.host or "host_boxes" not in marks)
         and (world.wire or "wire" not in marks)
         and (getattr(world, "spawns", True) or "machines" not in marks)
-        and all(isinstance(load_platform(name), kind) for kind in kinds)
+        and not any(kind in getattr(world, "lacks", ()) for kind in kinds)
+        and all(isinstance(load_platform(name.partition("+")[0]), kind) for kind in kinds)
     ]
     test = metafunc.function.__name__
     if "fault" not in metafunc.fixturenames:

@@ -191,8 +191,20 @@ def created_at_once(adapter: str, request: BoxRequest, count: int, *, machines: 
     return set(answers)
 
 
-def harness_class(adapter: str) -> Any:
-    """The class of an adapter's harness. Fails when there is none: the suite is not optional."""
+def variants(adapter: str) -> list[str]:
+    """The adapter, and each other world of it that its harness has: `adapter+variant`."""
+    return [adapter, *(f"{adapter}+{variant}" for variant in getattr(_module(adapter), "VARIANTS", {}))]
+
+
+def harness_class(name: str) -> Any:
+    """The class of the harness of an adapter, or of a variant of it."""
+    adapter, _, variant = name.partition("+")
+    module = _module(adapter)
+    return module.VARIANTS[variant] if variant else module.Harness
+
+
+def _module(adapter: str) -> Any:
+    """The module of an adapter's harness. Fails when there is none: the suite is not optional."""
     path = Path(__file__).with_name(f"harness_{adapter}.py")
     if not path.exists():
         pytest.fail(f"the adapter {adapter!r} has no {path.name}: the suite is not optional", pytrace=False)
@@ -201,4 +213,4 @@ def harness_class(adapter: str) -> Any:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Harness
+    return module

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from sweepstack.onbox.host.capabilities import RentsSpot
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
-from sweepstack.platforms.runpod import power
+from sweepstack.platforms.runpod import bill, power
 from sweepstack.platforms.runpod.api import FRESH_SECONDS
 from tests.conformance.rental_harness import FOREVER, KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
-from tests.simulators.runpod import CREATE, DELETE, KEY, LIST, OTHER_KEY, Boot, RunPodSim
+from tests.simulators.runpod import CREATE, DELETE, GRAPHQL, KEY, LIST, OTHER_KEY, Boot, RunPodSim
 from tests.simulators.runpod.catalog import ODD
 from tests.simulators.runpod.spot import SPOT_CREATE
 
@@ -77,3 +78,25 @@ class Harness(RentalHarness):
             pod.odd_status = None
             if pod.lingers and pod.lingering is None:
                 pod.lingers, pod.lingering_as = False, ""
+
+
+class Retired(Harness):
+    """The same with GraphQL answering 410 from the beginning. The bill need not stand still here: how long it must is
+    in the tests that prove this."""
+
+    proved_by = "tests/unit/platforms/test_runpod_retired.py, tests/rented/test_loop.py"
+    lacks = (RentsSpot,)
+    """Capabilities of the adapter that are no more then; what it says of them is in the first of these tests."""
+    quick: frozenset[str | tuple[str, str]] = frozenset()
+    limits = (*Harness.limits, (bill, "STILL_SECONDS", 0.0), (bill, "BILL_SECONDS", 0.0))
+
+    def _set(self) -> None:
+        super()._set()
+        self.sim.faults.add("retired", GRAPHQL, times=None)
+
+    def mend(self) -> None:
+        super().mend()
+        self.sim.faults.add("retired", GRAPHQL, times=None)
+
+
+VARIANTS = {"retired": Retired}

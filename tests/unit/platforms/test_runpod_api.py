@@ -468,9 +468,7 @@ def test_a_pod_without_an_id_is_looked_for(server: Server) -> None:
     assert create().native_id == POD
 
 
-@pytest.mark.parametrize(
-    ("status", "bills"), [("EXITED", "volume disk"), ("ERROR", "volume disk"), ("ODD", "may bill")]
-)
+@pytest.mark.parametrize(("status", "bills"), [("EXITED", "volume disk"), ("ERROR", "in full"), ("ODD", "may bill")])
 def test_a_pod_that_dies_while_it_starts_keeps_its_id_and_says_what_it_bills(
     server: Server, status: str, bills: str
 ) -> None:
