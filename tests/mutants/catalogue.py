@@ -24,6 +24,17 @@ MUTANTS = (
     *POLICY,
     *STOPPED,
     Mutant(
+        "call a pod gone without the older interface and without its bill",
+        (
+            Patch(
+                "sweepstack/platforms/runpod/api.py",
+                "            self.bill.must_have_ended(native_id)\n            older = {}\n",
+                "            older = {}\n",
+            ),
+        ),
+        ("tests/unit/platforms/test_runpod_retired.py::test_an_end_is_what_the_bill_shows_and_nothing_less",),
+    ),
+    Mutant(
         "end a volume without asking the sweeps that used it",
         (
             Patch(
