@@ -82,11 +82,11 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     assert vast.rentals() == rentals, "a stop ends nothing"
     rate = sum(rental.rate for rental in vast.sim.ledger.live())
     assert 0 < rate < before["price_per_hour"] / 5, "the disk goes on billing, the card does not"
-    ledger = vast.stack.sweepctl("ledger", "--json").json
+    ledger = ok(vast.stack.sweepctl("ledger", "--json", timeout=120)).json()
     assert ledger["per_hour"] == pytest.approx(rate, rel=0.05), "by the ledger, too"
     assert ledger["complete"] is True
     assert ledger["usd"] > 0
-    status = ok(vast.stack.sweepctl("status"))
+    status = ok(vast.stack.sweepctl("status", timeout=120))
     assert "nothing bills there" not in status.text
     assert "$0.00/h" not in status.text
     grid(vast, lr=[0.1], seed=[0, 1, 2])
@@ -164,3 +164,43 @@ def test_a_box_that_comes_back_without_cards_runs_nothing(runpod: World) -> None
     want(runpod, "running")
     up(runpod)
     finish(runpod)
+
+
+def rest(world: World) -> None:
+    """One cell is sealed, and `tend` pulls it, verifies it and stops the box."""
+    grid(world, lr=[0.1], seed=[0])
+    up(world)
+    ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(world.stack.sweepctl("tend", "--once", timeout=300))
+    assert box(world)["phase"] == "stopped"
+    pulled = ok(world.stack.sweepctl("pull", "--json", timeout=120)).json()
+    assert [cell["state"] for cell in pulled["cells"]] == ["current"], "nothing more is to be had from it"
+    up(world)
+    assert box(world)["phase"] == "stopped", "an up starts no box that has nothing to run"
+
+
+@pytest.mark.proof  # tests/unit/provider/test_rested_box.py; each clause: tests/unit/teardown/test_rested.py
+def test_a_box_that_tend_stopped_ends_without_being_started(runpod: World) -> None:
+    rest(runpod)
+    ok(runpod.stack.sweepctl("ledger", "--against-bill", timeout=120))  # its disk is counted as it is billed
+    runpod.stack.approve()
+    up(runpod)
+    assert box(runpod)["phase"] == "stopped"
+    ok(runpod.stack.destroy(timeout=180))
+    assert runpod.rentals() == set()
+    starts = [pod for pod in runpod.sim.pods.gone.values() if pod.restarts]
+    assert starts == []
+
+
+@pytest.mark.proof  # as above
+def test_where_no_last_start_is_told_it_is_started_to_be_read(vast: World) -> None:
+    rest(vast)
+    refused = vast.stack.sweepctl("approve", timeout=120)
+    assert "does not tell when it last started it" in refused.text, str(refused)
+    assert (
+        "pulumi up --stack sweep-vast && sweepctl finish --stack sweep-vast    (after `when_done: keep`" in refused.out
+    )
+    vast.stack.edit_config(lambda sweep: sweep.update(when_done="keep"))
+    up(vast)
+    assert box(vast)["phase"] == "running"
+    finish(vast)

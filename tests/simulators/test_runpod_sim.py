@@ -99,6 +99,20 @@ def test_a_pod_can_take_time_to_boot(runpod_sim: RunPodSim, ann: httpx.Client) -
     assert get(ann, pod)["runtime"]
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_stopped_pod_may_show_its_last_start_and_shows_the_next(
+    runpod_sim: RunPodSim, ann: httpx.Client, keeps: bool
+) -> None:
+    runpod_sim.pods.keeps_start = keeps
+    pod = create(ann)["id"]
+    first = get(ann, pod)["startedAt"]
+    act(ann, pod, "stop")
+    assert get(ann, pod)["startedAt"] == (first if keeps else None)
+    runpod_sim.clock.advance(60)
+    act(ann, pod, "start")
+    assert get(ann, pod)["startedAt"] > first
+
+
 def test_stop_and_start_draw_another_port(ann: httpx.Client) -> None:
     pod = create(ann)["id"]
     before = ready(ann, pod)["ssh"]["direct"]["port"]

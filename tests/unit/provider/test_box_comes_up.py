@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState, QueueState
@@ -229,5 +230,6 @@ def test_a_stopped_box_is_shown_at_what_it_costs_while_it_is_stopped(spot: Spot)
         seen, record = observe(BoxAt("vastai", spot.native_id, spot.state.account), files=False)
     assert record.stopped_per_hour == pytest.approx(storage, rel=0.02)
     facts = teardown.with_costs(spot.op(), teardown.context_of(spot.state), spot.state, seen)
-    assert f"${storage:.2f}/h, " in waiting_cost(facts)
+    assert record.bills() == record.stopped_per_hour
+    assert f"${spell_rate(record.stopped_per_hour)}/h, " in waiting_cost(facts)
     assert "$0.50/h" not in waiting_cost(facts)
