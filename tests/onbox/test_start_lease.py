@@ -40,6 +40,7 @@ class Stepped:
     def __init__(self, work: Callable[[], None]) -> None:
         self._go, self._came = threading.Semaphore(0), threading.Semaphore(0)
         self._killed, self.ended = False, False
+        self.error: AssertionError | None = None
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._thread.start()
         self._came.acquire()
@@ -66,6 +67,8 @@ class Stepped:
         try:
             with contextlib.suppress(Killed):
                 work()
+        except AssertionError as error:
+            self.error = error
         finally:
             sys.settrace(None)
             self.ended = True
@@ -88,7 +91,7 @@ class World:
         """Whether no launch came yet, or only while the timer had the lock."""
         self.asked: float | None = None
         """When the vendor was asked; what it was asked for happens within `GONE` seconds."""
-        self.trains, self.watchers, self.looked = False, 0, 0.0
+        self.trains, self.watchers, self.looked, self.looked_late = False, 0, 0.0, False
         self.runner: int | None = None
         self.launch: Iterator[None] | None = None
 
@@ -125,7 +128,9 @@ class World:
         assert not self.trains, "asked for the stop of a box that trains"
         assert self.during, "asked although a launch came before it had the lock"
         assert self._held(), "asked without the lock"
-        assert self.clock - self.looked >= LEASE or self.looked == self.clock, "asked although a look came"
+        assert self.clock - self.looked >= LEASE or self.looked_late, (
+            "asked although a look came before it had the lock"
+        )
         self.asked = self.clock
         return "yes"
 
@@ -167,7 +172,7 @@ class World:
     def look(self) -> None:
         (self.home / "looked").touch()
         os.utime(self.home / "looked", ns=(int(self.clock * 1e9), int(1e15 * (1 + self.clock))))
-        self.looked = self.clock
+        self.looked, self.looked_late = self.clock, self._held()
 
     def act(self, what: str, much: int) -> None:
         if what == "timer":
@@ -206,6 +211,8 @@ def play(acts: list[tuple[str, int]]) -> None:
             world.clock += 10 * LEASE + 1800
             for _ in range(200):
                 world.timer.step()
+        if world.timer.error is not None:
+            raise world.timer.error
         launched = (world.home / "on-start").exists()
         assert world.watchers if launched else world.asked is not None, "no lease holds it"
 

@@ -74,7 +74,7 @@ TYPES = [
     Case(R, "price_per_gb_month: 0.07", "price_per_gb_month: $0.07", "price_per_gb_month", "write a number, or null"),
     Case(R, "list_lag: null", "list_lag: 15 min", "list_lag", "such as 5 s, or null"),
     Case(R, "variable: RUNPOD_API_KEY", "variable: runpod-key", "own_key.variable", "write the name of a variable"),
-    Case(R, "proved: null}", "proved: lately}", "own_key.proved", 'write the month as "2026-11"'),
+    Case(R, "proved: null, from_start", "proved: lately, from_start", "own_key.proved", 'write the month as "2026-11"'),
     Case(R, "host_driver_cuda_max: null", "host_driver_cuda_max: new", "host_driver_cuda_max", "in quotes, such as"),
     Case(L, "kind: workstation", "KIND: workstation", "KIND", 'did you mean "kind"?'),
 ]
