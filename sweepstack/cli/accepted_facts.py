@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.accepted import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
@@ -20,6 +20,10 @@ from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Profile
 
 STALE = "sweepctl profile stale"
+
+
+class NoProfile(Unsure):
+    """A profile that is there does not hold, so that no fact of it can be asked."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,13 @@ def relied(
 ) -> Relied:
     """The old facts that `verb` relies on for these (platform or None, adapter), all accepted by the stack file or by
     `names`. Raises No with each that is not, and with `command`, which gets the missing names. `names` may hold no fact
-    that needs no acceptance: it is passed on purpose, never by habit."""
+    that needs no acceptance: it is passed on purpose, never by habit. Raises NoProfile, with the same command, where
+    one does not hold."""
     day, before = dates.today(), accepted_in(target)
-    profiles = profiles_of(target, whose)
+    try:
+        profiles = profiles_of(target, whose)
+    except ConfigError as error:
+        raise NoProfile(str(error), [f"{command}    (once it is mended, or put back)"]) from error
     old = {
         fact.name: fact
         for profile in profiles.values()

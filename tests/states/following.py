@@ -21,7 +21,7 @@ INLINE = re.compile(r"\bNext(?:, [^:`]*)?: (.+)$")
 MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
 ASKED = 3
-"""So often both screens of `status` are compared before they count as different."""
+"""So often the screens of `status` and `next` are compared before they count as different."""
 TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp", "mv")
 WANT = re.compile(r"\(after ((?:boxes\.[\w-]+\.want(?:, )?)+) is set to gone\b")
 LOOKED = 2
@@ -206,8 +206,8 @@ class Walk:
             raise self.dead_end("never ends") from None
 
     def look(self) -> str:
-        """`sweepctl status`, as a person and as a program see it: both are told the same. Asked again where they were
-        not: cells that run may have ended between the two."""
+        """`sweepctl status`, as a person and as a program see it, and `sweepctl next`: all are told the same. All are
+        asked again where they were not: cells that run may have ended between two of them."""
         for left in reversed(range(ASKED)):
             shown = self._heard(self.world.types("sweepctl", "status", "--stack", self.world.name)).text
             document = self.world.types("sweepctl", "status", "--stack", self.world.name, "--json")
@@ -216,23 +216,15 @@ class Walk:
             if other and not left:
                 self.story.append(f"  --json says: {other[0]}")
                 raise self.dead_end("tells programs another way")
-            if not other:
-                break
-        if self.next_too and named:
-            self._same_in_next(named)
-        return shown
-
-    def _same_in_next(self, named: list[str]) -> None:
-        """Raises DeadEnd where `next` names another way than `status`; asked again, as above."""
-        for left in reversed(range(ASKED)):
-            found = self.world.types("sweepctl", "next", "--stack", self.world.name, "--json")
-            document = json.loads(found.out) if found.out.strip() else {}
-            lines = [*document.get("next", []), *document.get("otherwise", [])]
+            if other:
+                continue
+            lines = next_lines(self.world) if self.next_too and named else named
             if lines == named:
-                return
+                break
             if not left:
-                self.story += [f"  next --json says: {lines}", f"  status says: {named}", found.text]
+                self.story += [f"  next --json says: {lines}", f"  status says: {named}"]
                 raise self.dead_end("next tells another way than status")
+        return shown
 
     def _heard(self, result: Result) -> Result:
         self.story.append(str(result))
@@ -250,6 +242,13 @@ class Walk:
             self.update()
         self.story.append(f"$ {shlex.join(command)}")
         return Result(command, 0, "", "", 0.0)
+
+
+def next_lines(world: World) -> list[str]:
+    """What `sweepctl next` names, the one command first."""
+    found = world.types("sweepctl", "next", "--stack", world.name, "--json")
+    document = json.loads(found.out) if found.out.strip() else {}
+    return [*document.get("next", []), *document.get("otherwise", [])]
 
 
 def _last_step(result: Result) -> list[tuple[str, ...]]:

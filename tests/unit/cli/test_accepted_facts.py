@@ -123,6 +123,25 @@ def test_an_abandonment_needs_no_fact_and_no_profile(old: World, monkeypatch: py
     assert "no fact of a profile is relied on here" in " ".join(needless.err.split())
 
 
+@pytest.mark.parametrize("more", [(), ("--box", "box-0")])
+def test_where_a_profile_does_not_hold_finish_copies_first_and_names_both_ways(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    world.full()
+
+    def torn(*_: object) -> None:
+        raise ConfigError("profiles/local.md does not hold:\n\n  line 91  section 3. Network  has no date")
+
+    monkeypatch.setattr(accepted_facts, "load_profile", torn)
+    refused = world.run("finish", *more)
+    assert (refused.code, world.file.approval()) == (2, None), refused
+    assert "line 91  section 3. Network" in refused.err
+    assert sorted(world.store.copies.cells()) == ["lr0.1", "lr0.3", "lr0.9"], "nothing that is sealed is lost with a box"
+    again = " ".join(["next   sweepctl finish", "--stack", STACK, *more])
+    assert again in refused.err, refused.err
+    assert refused.err.index(again) < refused.err.index("--abandon box-0"), "the way that loses nothing stands first"
+
+
 def test_finish_asks_before_it_pulls_and_remembers(old: World) -> None:
     old.full()
     refused = old.run("finish")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sweepstack.cli.accepted_facts import Relied, relied
+from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.build import build, merge
 from sweepstack.cli.commands.approve.options import ApproveOptions
@@ -35,7 +35,7 @@ from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.power import judge_stop
 from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
-from sweepstack.status.next_commands import first_hung
+from sweepstack.status.next_commands import first_hung, give_up
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
@@ -125,7 +125,13 @@ def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[Box
     given_up = set(options.abandon)
     whose = [(one.box.platform, one.box.adapter) for one in named if one.box.name not in given_up]
     verb: Leaning = "stop" if options.verb == STOP else "destroy"
-    return relied(target, whose, verb, options.accept_facts, command or options.spelled(target.stack))
+    try:
+        return relied(target, whose, verb, options.accept_facts, command or options.spelled(target.stack))
+    except NoProfile as error:
+        locked = [one.box.name for one in named if not one.verdict.allowed]
+        if locked and verb == "destroy":
+            error.next.append(give_up(target.stack, locked, "where that can't be done"))
+        raise
 
 
 def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None) -> Plan | None:

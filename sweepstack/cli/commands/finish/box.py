@@ -37,7 +37,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     approved = box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
     if not approved:
         _refuse_at_work(box_snapshot, stack)
-        accept_facts(target, options, [box_snapshot])
+        without_profile = accept_facts(target, options, [box_snapshot])
         _say(out, f"sweepctl pull --stack {stack}")
         if (code := pulling.pull(open_sources(target), quiet)) != YES:
             return code
@@ -45,6 +45,8 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
         # A No may be about cells that still run elsewhere; the approval checks the cells of this box.
         if (code := verifying.verify(open_sources(target), quiet)) == UNSURE:
             return code
+        if without_profile:
+            raise without_profile
         _say(out, spelled(stack, options))
         if (code := approving.approve(target, options, quiet)) != YES:
             return code

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sweepstack.cli.accepted_facts import NoProfile
 from sweepstack.cli.collect import look, unrented
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
@@ -47,9 +48,11 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
                 _rent_nothing(target)
                 ask_once(target)
             else:
-                accept_facts(target, options, snapshot.box_snapshots)
+                without_profile = accept_facts(target, options, snapshot.box_snapshots)
                 step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
                 step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
+                if without_profile:
+                    raise without_profile
                 _rent_nothing(target)
                 step(spelled(stack, options), lambda: approving.approve(target, options, quiet))
             step(
@@ -169,11 +172,18 @@ def _rent_nothing(target: Target) -> None:
         )
 
 
-def accept_facts(target: Target, options: ApproveOptions, box_snapshots: Sequence[BoxSnapshot]) -> None:
+def accept_facts(target: Target, options: ApproveOptions, box_snapshots: Sequence[BoxSnapshot]) -> NoProfile | None:
     """Writes the old facts that the person accepts, before anything is pulled: another step may fail, and the next
-    `finish` needs no option then. Raises No if one is not accepted."""
+    `finish` needs no option then. Raises No if one is not accepted.
+
+    Returns the error where a profile does not hold, to be raised before the approval: what lies on the boxes is copied
+    and verified without it, so that a person who then gives a box up loses less."""
     there = [box_snapshot for box_snapshot in box_snapshots if not box_snapshot.gone]
-    approving.facts_relied_on(target, options, there, spelled(target.stack, options, "finish")).write(target)
+    try:
+        approving.facts_relied_on(target, options, there, spelled(target.stack, options, "finish")).write(target)
+    except NoProfile as error:
+        return error
+    return None
 
 
 def spelled(stack: str, options: ApproveOptions, verb: str = "approve") -> str:
