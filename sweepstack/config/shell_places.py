@@ -15,6 +15,8 @@ from sweepstack.onbox.common.placeholders import PLACEHOLDER
 Place = Literal["word", "quotes", "here-document", "comment", "backquotes", "backslash"]
 
 _HERE = re.compile(r"<<(-?)[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s\\'\"|&;()<>])+)")
+_SUM_ALONE = re.compile(r"\(\((?:[^()'\"`#\n]|\([^()'\"`#\n]*\))*\)\)")
+"""Bash's `((x<<2))`, also behind `for`. To a shell that has none, its `<<2` begins a here-document: not judged."""
 _WORD, _SINGLE, _DOUBLE, _TICK, _PAREN, _BRACE, _QUOTED_BRACE, _SUM = "w'\"`({}+"
 _TEXT = (_DOUBLE, _QUOTED_BRACE)
 """Where single quotes are letters."""
@@ -76,6 +78,9 @@ class _Scan:
             if text[at] == "'":
                 self._open.pop()
             return 1
+        if top in (_WORD, _PAREN, _TICK) and _SUM_ALONE.match(text, at):
+            self._open += [_SUM, _SUM]
+            return 2
         for opening, kind in (("$((", _SUM), ("$(", _PAREN), ("${", _QUOTED_BRACE if top in _TEXT else _BRACE)):
             if text.startswith(opening, at):
                 self._open += [kind] * (2 if kind == _SUM else 1)

@@ -75,6 +75,19 @@ def test_a_value_that_the_shell_would_change_is_told(command: str, value: str, r
     assert told(command, value) is not right
 
 
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("((x<<2))\nshow {p}", "word"),
+        ("for ((i = 0; i < (1 << 3); i++)); do\nshow {p}\ndone", "word"),
+        ("(show <<E\n{p}\nE\n)", "here-document"),
+        ("((show <<E\n{p}\nE\n) )", "here-document"),
+    ],
+)
+def test_a_shift_of_bash_is_no_here_document(command: str, place: str) -> None:
+    assert places(command) == [("p", place)]
+
+
 @pytest.mark.proof  # in make test: test_a_value_that_the_shell_would_change_is_told
 def test_no_command_changes_a_value_untold(tmp_path: Path) -> None:
     pieces = [
