@@ -45,11 +45,7 @@ class Target:
 
         Raises Unsure: no stack named, or only its Pulumi.yaml is gone; ConfigError: no project.
         """
-        start = (start or Path.cwd()).resolve()
-        try:
-            root = find_project_root(start)
-        except ConfigError as error:
-            raise _without_project(start, stack, error) from error
+        root = project_root(stack, start)
         if not stack:
             here = StackFile.stacks(root)
             named = f" Here are: {', '.join(here)}." if here else ""
@@ -178,6 +174,18 @@ class Target:
             f"both. Its evidence is at {' and '.join(map(_path, places))}",
             following,
         )
+
+
+def project_root(stack: str | None = None, start: Path | None = None) -> Path:
+    """The project's folder, at or above the working folder. `stack`: the one that was named, if any.
+
+    Raises Unsure: only its Pulumi.yaml is gone, with what brings it back; ConfigError: no project.
+    """
+    start = (start or Path.cwd()).resolve()
+    try:
+        return find_project_root(start)
+    except ConfigError as error:
+        raise _without_project(start, stack, error) from error
 
 
 def _path(uri: str) -> str:

@@ -50,8 +50,14 @@ KNOWN: dict[tuple[str, str], str] = {
 """(starting point, loss or pair of losses), as patterns → why no way leads out."""
 
 
+NOTHING_LEFT = "boxes: deleted by hand"
+"""Nothing bills from then on, so that there is no way out to be found."""
+
+
 def why_not(start: str, names: tuple[str, ...]) -> str:
     """Why no way leads out of there, by a row of KNOWN; "" where one has to."""
+    if NOTHING_LEFT in names:
+        return ""
     for (starts, loss), why in KNOWN.items():
         if fnmatchcase(start, starts) and any(fnmatchcase(name, loss) for name in (*names, " and ".join(names))):
             return why

@@ -621,6 +621,9 @@ def test_a_project_without_its_pulumi_yaml_says_what_brings_it_back(world: World
     assert result.code == 2
     back = f"git -C {world.root} checkout -- Pulumi.yaml    (or from a backup; its name has to be sweepstack again)"
     assert result.json["next"] == [back]
+    for words in (["audit"], ["doctor"], ["profile", "new", "some-cloud"], ["ci", "github"]):
+        found = world.run(*words, stack=None)
+        assert (found.code, back.split("    (")[0] in " ".join(found.err.split())) == (2, True), found
 
 
 def test_from_a_folder_below_and_by_the_environment(world: World) -> None:

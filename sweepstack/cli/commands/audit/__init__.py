@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from sweepstack.cli.commands.audit.accounts import audit
 from sweepstack.cli.commands.audit.end import end as end_one
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import Out
-from sweepstack.status.engine.call import find_project_root
+from sweepstack.cli.target import project_root
 
 
 def command(
@@ -33,7 +32,7 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Compare your accounts with all states. Deletes nothing. Exit 1: something bills that no state knows of."""
-    root, out = find_project_root(Path.cwd().resolve()), Out(as_json=json)
+    root, out = project_root(), Out(as_json=json)
     if end is None:
         return audit(root, out)
     return end_one(root, end, out, typed=yes, abandon=abandon, reason=reason, agreed=owner_agreed)

@@ -13,8 +13,8 @@ from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.steps import Into, Result
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, span
+from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.status.engine.call import find_project_root
 
 TITLE = "Sweeps: what needs a person"
 MOST_LINES = 200
@@ -39,7 +39,7 @@ class Look:
 def command(into: Into, json: AsJson = False) -> int:
     """Look at accounts, clocks, budget, balance, ledger and old facts; write the text of one issue."""
     job, _ = here()
-    root = find_project_root(Path.cwd())
+    root = project_root()
     steps.need_backend(root)
     with steps.environment() as env:
         looks = list(_looks(root, env))

@@ -14,10 +14,10 @@ import typer
 from sweepstack.cli.commands.ci.changes import git
 from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
 from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.target import project_root
 from sweepstack.core.paths import installed
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine.call import find_project_root
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECRETS = (
@@ -51,7 +51,7 @@ Force = Annotated[bool, typer.Option("--force", help="Write over files that are 
 
 def repository() -> Path:
     """The repository's root, which has to be the project's. Raises No where it is another folder."""
-    root = find_project_root(Path.cwd())
+    root = project_root()
     if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root:
         raise No("Pulumi.yaml lies below the repository's root, and the jobs work at the root: move the project there")
     return root

@@ -11,7 +11,7 @@ from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.steps import Into, Result, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
-from sweepstack.status.engine.call import find_project_root
+from sweepstack.cli.target import project_root
 
 WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
 
@@ -19,7 +19,7 @@ WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
 def command(into: Into, json: AsJson = False) -> int:
     """Review each stack that this change touches, for the step that posts it. Changes nothing that runs."""
     job, _ = here()
-    root = find_project_root(Path.cwd())
+    root = project_root()
     if job.foreign:
         raise No(
             "this change is from a fork: it is not reviewed with the keys of this repository. Push its branch here"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +14,8 @@ from sweepstack.cli.commands.ci.post import status_name
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, YES, No, Out
+from sweepstack.cli.target import project_root
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
-from sweepstack.status.engine.call import find_project_root
 
 
 def command(
@@ -29,7 +28,7 @@ def command(
 ) -> int:
     """Write down which review each stack of this push had, by the status on its request's last commit."""
     job, client = here()
-    root = find_project_root(Path.cwd())
+    root = project_root()
     if only or digest:
         if not only or not DIGEST.fullmatch(digest):
             raise No("by hand it takes both: the stack, and the whole digest (sha256: and 64 hex digits) of a review")

@@ -12,13 +12,13 @@ from sweepstack.cli.commands.ci.review import reviewed
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
-from sweepstack.status.engine.call import find_project_root
+from sweepstack.cli.target import project_root
 
 
 def command(into: Into, json: AsJson = False) -> int:
     """Bring up each merged stack whose change is still the reviewed one; refuse the others, with a review of today."""
     job, _ = here()
-    root = find_project_root(Path.cwd())
+    root = project_root()
     if not (into / REVIEWED).is_file():
         raise No("no step before this one wrote down what was reviewed: sweepctl ci reviewed")
     if job.change is not None or (job.default and job.target != job.default):

@@ -14,10 +14,9 @@ from sweepstack.cli.commands.doctor.finding import Check, Finding, unknown
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import Target, project_root
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.status.engine.call import find_project_root
 
 SECONDS = 60.0
 """The most seconds for all checks; a check without an answer by then is unknown."""
@@ -28,7 +27,7 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     out, target = Out(as_json=json), None
     root: Path | None
     try:
-        root = find_project_root(Path.cwd().resolve())
+        root = project_root(stack)
         target = Target.find(stack) if stack else None
     except ConfigError:
         root = None

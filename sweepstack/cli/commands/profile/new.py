@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +9,8 @@ import typer
 from sweepstack.cli.commands.profile.scaffold import PAGE, next_commands, write_new
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
+from sweepstack.cli.target import project_root
 from sweepstack.profiles import dates
-from sweepstack.status.engine.call import find_project_root
 
 
 def command(
@@ -22,7 +21,7 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Begin a platform in this checkout: its profile, with --api its adapter and tests. Overwrites nothing."""
-    out, root = Out(as_json=json), find_project_root(Path.cwd().resolve())
+    out, root = Out(as_json=json), project_root()
     files = write_new(root, name, api=api, day=dates.today())
     following = next_commands(name, api=api)
     out.document({"platform": name, "files": files, "page": PAGE, "next": following})
