@@ -5,9 +5,9 @@ Boxes are asked in parallel, each with a deadline. A box that does not answer is
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,20 +29,22 @@ from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
+from sweepstack.core import git_source
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
+from sweepstack.core.workdir import located
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.whereabouts import moved_to
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, keep_journals, observe
 from sweepstack.platforms.registry import has_address, payer, volume_channel
+from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown import who_signed
@@ -71,8 +73,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
     notes: list[str] = []
     read = _safely(lambda: tuple(store.births()) if store else None, None, notes)
     births = read or ()
-    unwritable = [*_unwritable(target, store)] if state.boxes else []
-    notes += unwritable
+    refuses = [*_unwritable(target, store)] if state.boxes else []
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
     proposed = _proposed(target, notes)
     plan = rosters(target, state)
@@ -106,6 +107,11 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
             searched=False, notes=("the platforms did not say in time what they run for this sweep",)
         )
     box_snapshots = tuple(remedied(box_snapshot) for box_snapshot in box_snapshots)
+    locked = [one.box for one in box_snapshots if not one.verdict.allowed]
+    refuses += _unready(target, locked)
+    if store is not None and read is not None:
+        refuses += _unborn(store, locked, births)
+    notes += refuses
     orphans = others.orphans
     if orphans and (project := renamed_from(store, target.root)):
         again = f"pulumi up --stack {target.stack}    (after name: {project} is in Pulumi.yaml again: adopts it)"
@@ -145,9 +151,10 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         asked=() if target.is_store else target.file.running_boxes(),
         evidence=sources.evidence,
         evidence_problem=sources.problem,
-        evidence_back=_moved_back(sources) if sources.problem else "",
+        evidence_back=sources.moved_back,
         file_back=put_back(target, store) if store is not None and (plan.unreadable or needs_file) else "",
-        finish_refused=store is not None and (read is None or bool(unwritable)),
+        finish_refused=store is not None and (read is None or bool(refuses)),
+        hindered=bool(notes or others.notes or plan.unreadable or needs_file or sources.problem),
         named_with=sources.named_with,
         known=sources.known,
         searched=others.searched and sources.store is not None and read is not None and not state.problems,
@@ -179,6 +186,34 @@ def _unwritable(target: Target, store: EvidenceStore | None) -> Iterator[str]:
     folder = target.file.path.parent
     if target.evidence is None and folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         yield f"{target.file.shown} can't be written: no approval can be given there"
+
+
+def _unready(target: Target, boxes: Sequence[BoxEntry]) -> Iterator[str]:
+    """A note for each thing of this checkout that the next `up` reads for these boxes, and that is not there or does
+    not read. What is wrong in the stack file is said elsewhere."""
+    if target.evidence is not None or not boxes:
+        return
+    for name in sorted({box.platform for box in boxes if box.platform}):
+        try:
+            load_profile(name)
+        except ConfigError as error:
+            yield f"no `pulumi up` goes through: {' '.join(str(error).split())}"
+    with contextlib.suppress(ConfigError):
+        workdir = (target.file.sweep().get("job") or {}).get("workdir")
+        if (
+            isinstance(workdir, str)
+            and git_source.parse(workdir) is None
+            and not located(target.root, workdir).is_dir()
+        ):
+            yield f"no `pulumi up` goes through: job.workdir: {workdir} is not a folder"
+
+
+def _unborn(store: EvidenceStore, boxes: Sequence[BoxEntry], births: Sequence[Birth]) -> Iterator[str]:
+    """A note for each of these boxes that no birth record names."""
+    known = {birth.native_id for birth in births}
+    for box in boxes:
+        if box.native_id not in known:
+            yield f"no birth record in {store.shown} names box {box.name}: nothing that it sealed is verified"
 
 
 def _looker(
@@ -308,14 +343,6 @@ def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
     wanted = boxes.items() if isinstance(boxes, dict) else ()
     ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
     return tuple(str(name) for name, _ in wanted if name not in there | ends)
-
-
-def _moved_back(sources: Sources) -> str:
-    identity, target = sources.state.identity, sources.target
-    if identity is None:
-        return ""
-    found = moved_to(identity.evidence, identity.identity, [target.likely_evidence()])
-    return shlex.join(["mv", *map(str, found)]) if found is not None else ""
 
 
 def _weaker_policy(state: StackState, store: EvidenceStore | None) -> Approval | None:

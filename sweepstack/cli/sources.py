@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,13 @@ from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
 from sweepstack.core import this_host
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.whereabouts import moved_to
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
-from sweepstack.status.next_commands import NOT_BACK, adopt_renamed, give_up
+from sweepstack.status.next_commands import adopt_renamed
+from sweepstack.teardown.ways import give_up
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,16 @@ class Sources:
         host, _, folder = (self.evidence or "").removeprefix("file://").partition("/")
         is_folder = bool(folder) and (self.evidence or "").startswith("file://")
         return host if is_folder and self.store is None and host not in this_host.names() else ""
+
+    @property
+    def moved_back(self) -> str:
+        """The command that moves the evidence back to where the state has it; "" where it can be used, or is found
+        nowhere else."""
+        identity = self.state.identity
+        if identity is None or not self.problem:
+            return ""
+        found = moved_to(identity.evidence, identity.identity, [self.target.likely_evidence()])
+        return shlex.join(["mv", *map(str, found)]) if found is not None else ""
 
 
 def open_sources(target: Target, begun: ExportCall | None = None) -> Sources:
@@ -115,14 +128,21 @@ def blocked(problem: str, sources: Sources, verb: str) -> Unsure:
     """The error of a command that the evidence stops: what may bill meanwhile, and what to type, once the problem is
     fixed and where it can't be. `verb`: the command, as it is typed after `sweepctl`."""
     stack = sources.target.stack
-    return Unsure(
-        problem + _may_bill(sources.state.boxes),
-        [
-            *adopt_renamed(sources.named_with),
-            f"sweepctl {verb} --stack {stack}    (once that is fixed)",
-            *(gives_up(sources) or [f"sweepctl status --stack {stack}    (shows what is left, and the way out)"]),
-        ],
-    )
+    again = f"sweepctl {verb} --stack {stack}"
+    named = [
+        *adopt_renamed(sources.named_with),
+        f"{again}    (once that is fixed)",
+        way_out(stack),
+    ]
+    back = sources.moved_back
+    if back:
+        named = [f"{back} && {again}    (the evidence was moved; nothing is lost)"]
+    return Unsure(problem + _may_bill(sources.state.boxes), named)
+
+
+def way_out(stack: str) -> str:
+    """The look that names the way out where a command goes on failing: it sees what is left, and what may be lost."""
+    return f"sweepctl status --stack {stack}    (where that goes on failing: shows the way out)"
 
 
 def _may_bill(boxes: Sequence[BoxEntry]) -> str:
@@ -135,7 +155,7 @@ def _may_bill(boxes: Sequence[BoxEntry]) -> str:
     return f". {count(len(boxes), 'box')} in the state may still bill{known}"
 
 
-def gives_up(sources: Sources, when: str = NOT_BACK) -> list[str]:
+def gives_up(sources: Sources, when: str) -> list[str]:
     """The command that gives the boxes up and needs no copies; empty if the state has no box. `when`: as in
     `give_up`."""
     boxes = [box.name for box in sources.state.boxes]

@@ -12,7 +12,7 @@ from sweepstack.review.live import Live, LiveFact
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
 from sweepstack.review.money import made, money_of
 from sweepstack.review.plan import Plan, refusals
-from sweepstack.status.next_commands import give_up
+from sweepstack.teardown.ways import give_up, sure_first
 
 NAMED = 4
 """So many are named in one line; the others are counted."""
@@ -56,7 +56,7 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
         problems=problems,
         expected=expected,
     )
-    return replace(review, next=tuple(_next(review)))
+    return replace(review, next=tuple(sure_first(_next(review))))
 
 
 def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected: str) -> Iterator[str]:

@@ -7,23 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
-from sweepstack.core.records import ENDED
+from sweepstack.core.records import ENDED, REFUSED
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, sure_first, to_be_read
+from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, to_be_read
+from sweepstack.teardown.ways import GIVES_UP, NOT_BACK, accept, give_up, gives_up, sure_first, without_need
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
 RUNS_AGAIN = "runs again what was asked for"
 MOST_NAMED = 20
 """Cells that one command names."""
-GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
-"""What is said behind the command that gives boxes up. The second one: evidence that can't be read may be away for an
-hour."""
 _COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
 
 
@@ -49,11 +47,14 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if snapshot.finish_refused and locked and any(map(_approves, named)) and not _gives_up(named):
+    if snapshot.finish_refused and locked and any(map(_approves, named)) and not _given_up(named):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
-    if not unseen or snapshot.teardown is not None:
+    if snapshot.teardown is not None:
         return sure_first(named)
+    if not unseen:
+        doubted = snapshot.hindered or snapshot.finish_refused or view.unknown
+        return sure_first(named) if doubted else without_need(named)
     helps = [
         way
         for box_snapshot in unseen
@@ -64,21 +65,29 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
     ) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
-    if not _gives_up([*helps, *named]):
+    if not _given_up([*helps, *named]):
         when = NOT_BACK if snapshot.evidence_problem else GIVES_UP
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked], when))
-    return sure_first([*helps, *named])
+    return _copied_first(snapshot, view, sure_first([*helps, *named]))
 
 
-def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:
-    """The way that is always there: by name, with a reason, and on record. `when`: what is said behind it."""
-    names = " ".join(f"--abandon {name}" for name in sorted(boxes))
-    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    ({when})'
+def _copied_first(snapshot: Snapshot, view: SweepView, ways: Sequence[str]) -> list[str]:
+    """The same ways. Where only what gives boxes up is left: after a copy of what is sealed there, if that can be
+    read; and behind a look for who can bring the evidence back."""
+    stack = snapshot.state.stack
+    if not all(map(gives_up, ways)):
+        return list(ways)
+    if snapshot.evidence_problem:
+        return [f"sweepctl status --stack {stack}    (once the evidence is back: then nothing is lost)", *ways]
+    sealed = any(cell.state == "sealed" for cell in view.cells)
+    if not sealed or not any(box_snapshot.reachable for box_snapshot in snapshot.box_snapshots):
+        return list(ways)
+    return [f"sweepctl pull --stack {stack} && {way}" for way in ways]
 
 
-def _gives_up(named: Sequence[str]) -> bool:
+def _given_up(named: Sequence[str]) -> bool:
     """Whether one of these commands gives boxes of the state up; `audit --end` does that to a box beside it."""
-    return any("sweepctl approve " in way and "--abandon" in way for way in named)
+    return any("sweepctl approve " in way and gives_up(way) for way in named)
 
 
 def _approves(way: str) -> bool:
@@ -254,7 +263,20 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             *out_of_checkpoint(snapshot, by_checkpoint(snapshot, failed)),
             f"sweepctl finish --stack {stack}",
         ]
+    refused = {one.name: one.state for one in view.cells if one.state in REFUSED and one.name not in snapshot.broken}
+    if refused:
+        return out_of_refused(stack, refused)
     return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+
+
+def out_of_refused(stack: str, cells: Mapping[str, str]) -> list[str]:
+    """The ways on for copies that the last `verify` refused (cell → state): a `finish` would refuse them again."""
+    again = [name for name, state in cells.items() if state != "unsupported"]
+    return [
+        f"sweepctl pull --stack {stack} --verify    (copies again what differs, and says what else helps)",
+        *([run_again(stack, again)] if again else []),
+        accept(stack, cells, "takes them as they are"),
+    ]
 
 
 def _of_volumes(snapshot: Snapshot) -> list[str]:
@@ -291,12 +313,10 @@ def _end_of(stack: str, orphan: Orphan) -> str:
 def out_of_files(stack: str, cells: Sequence[str]) -> list[str]:
     """The ways on for cells that ended well and left the wrong files; the cheapest first."""
     first, up = cells[0], f"pulumi up --stack {stack}"
-    waive = " ".join(f"--waive {name}" for name in cells)
-    accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
     return [
         f"{up}    (after artifacts names what {first} left: seals it, and trains nothing)",
-        f"{accept}    (to do without)",
         run_again(stack, cells),
+        accept(stack, cells, "to do without"),
     ]
 
 

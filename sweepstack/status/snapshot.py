@@ -286,8 +286,11 @@ class Snapshot:
     """The command that puts the stack file back that was up last, and finishes; "" where the one that is there reads,
     where the state has no box, and where there is no copy."""
     finish_refused: bool = False
-    """Whether `sweepctl finish` would be refused: the birth records do not read, or the evidence or the stack file
-    can't be written."""
+    """Whether `sweepctl finish` would be refused: the birth records, a profile or the work dir are not there or do not
+    read, or the evidence or the stack file can't be written."""
+    hindered: bool = False
+    """Whether something was found that may keep `pulumi up` or `sweepctl finish` from working: a record, a profile, the
+    work dir or the stack file is not there or does not read, a place can't be written, a platform does not answer."""
     named_with: str = ""
     """The host that the evidence is named with, where that is no name of this computer."""
     known: bool = True

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import without_price
 from sweepstack.core.records import REFUSED
-from sweepstack.onbox.common.errors import ONLY_IF
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
+from sweepstack.teardown.ways import sure_first
 
 SHOWN = 12
 """Number of cells that are listed one by one; the others are counted."""
@@ -162,12 +162,6 @@ def seen_ended(stack: str, box: str, adapter: str) -> str:
         return ""
     give_up = f'sweepctl approve --stack {stack} --abandon {box} --reason "…"'
     return f'{give_up} && sweepctl confirm-gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
-
-
-def sure_first(ways: Iterable[str]) -> list[str]:
-    """The commands, each once and in their order, but last those that call boxes gone if a condition holds, which only
-    the person knows."""
-    return sorted(dict.fromkeys(ways), key=lambda way: ONLY_IF in way)
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:

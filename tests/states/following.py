@@ -28,8 +28,12 @@ LOOKED = 2
 """So many looks in a row may lead to no command."""
 LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
 """Commands of `sweepctl` that change nothing: a person may look as often as he likes, and is not led anywhere by it."""
-GOES_ON = {("pulumi", "up"), ("sweepctl", "adopt"), ("sweepctl", "wait"), ("sweepctl", "finish")}
+TRAINS = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "retry")}
+GOES_ON = {*TRAINS, ("sweepctl", "adopt"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
+LOSES_CELLS = re.compile(r"sweepctl (drop|approve .*--waive)\b")
+FOUND = re.compile(r"^(note|UNKNOWN|locked|ALARM) ", re.MULTILINE)
+"""What `status` says where it found something in the way."""
 
 
 class DeadEnd(AssertionError):
@@ -61,6 +65,11 @@ class Way:
     def gives_up(self) -> bool:
         """Whether a person decides by it that what is on a box may be lost."""
         return any("--abandon" in command for command in self.commands)
+
+    @property
+    def loses(self) -> int:
+        """How much may be lost by it: 0 nothing, 1 cells, 2 all that is on a box."""
+        return 2 if self.gives_up else 1 if LOSES_CELLS.search(self.line) else 0
 
 
 def ways(text: str) -> list[Way]:
@@ -142,6 +151,10 @@ class Walk:
     """At each look `sweepctl next` is asked, too, and has to name the same commands."""
     ends: bool = False
     """This person wants no more of it: gives up where the way on would train what is left."""
+    offered: list[str] = field(default_factory=list)
+    """Lines of `next` that give a box up, of screens that found nothing in the way of the others."""
+    failed: bool = False
+    """Whether a command that was typed did not work."""
     typed: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -158,8 +171,8 @@ class Walk:
             found = ways(shown)
             # The first line is the way on. Another one is taken where that was tried and did not work, or only looks.
             new = [way for way in found if filled(way.commands[0]) not in failed]
-            if self.ends and new and any(command[:2] in GOES_ON for command in new[0].commands):
-                new.sort(key=lambda way: not way.gives_up)
+            if self.ends and any(command[:2] in GOES_ON for way in new[:2] for command in way.commands):
+                new = self._ending(new, failed)
             way = next((one for one in new if not one.looks), new[0] if new else None)
             if way is None or way.looks:
                 if way is not None and not self.world.books():
@@ -179,6 +192,7 @@ class Walk:
             for command in map(filled, way.commands):
                 result = self.type(command)
                 shown = result.text
+                self.failed |= result.rc != 0
                 if result.rc != 0:
                     failed |= {command, *_last_step(result)}
                     break
@@ -186,6 +200,21 @@ class Walk:
                     failed.clear()  # it is another state now
             if not self.world.books():
                 return
+
+    def _ending(self, new: list[Way], failed: set[tuple[str, ...]]) -> list[Way]:
+        """The ways for who wants no more of it: what gives up first. Where none does and the first trains, the plain
+        end: its refusal says how."""
+        destroy = ("pulumi", "destroy", "--stack", self.world.name)
+        trains = any(command[:2] in TRAINS for command in new[0].commands)
+        if trains and destroy not in failed and not any(way.loses for way in new):
+            return [Way("next", shlex.join(destroy), (destroy,))]
+        return sorted(new, key=lambda way: not way.loses)
+
+    def needless(self) -> list[str]:
+        """Lines that offered to give up a box although nothing was in the way: every command that was typed worked, and
+        none gave anything up."""
+        gave_up = any(LOSES_CELLS.search(command) or "--abandon" in command for command in self.typed)
+        return [] if self.failed or gave_up else self.offered
 
     def type(self, command: tuple[str, ...]) -> Result:
         """One command of three; or a look, or `pulumi stack init`, which docs/teardown.md does not count. Raises
@@ -228,6 +257,11 @@ class Walk:
 
     def _heard(self, result: Result) -> Result:
         self.story.append(str(result))
+        named = [way for way in ways(result.text) if way.label == "next" and "only if" not in way.line]
+        if [way.loses for way in named] != sorted(way.loses for way in named):
+            raise self.dead_end("what loses something stands before what loses nothing")
+        if not FOUND.search(result.text):
+            self.offered += [way.line for way in named if way.gives_up]
         new = self.world.books() - self.known
         if new and self.settled:
             raise self.dead_end("rents for a finished sweep")

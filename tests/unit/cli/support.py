@@ -316,6 +316,7 @@ class World:
     def __post_init__(self) -> None:
         self.root = self.folder / "project"
         (self.root / "stacks").mkdir(parents=True)
+        (self.root / "job").mkdir(exist_ok=True)
         (self.root / "Pulumi.yaml").write_text("name: sweepstack\nruntime: python\nstackConfigDir: stacks\n")
         self.engine = self.folder / "engine"
         self.engine.mkdir()

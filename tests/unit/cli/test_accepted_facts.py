@@ -136,7 +136,7 @@ def test_where_a_profile_does_not_hold_finish_copies_first_and_names_both_ways(
     refused = world.run("finish", *more)
     assert (refused.code, world.file.approval()) == (2, None), refused
     assert "line 91  section 3. Network" in refused.err
-    assert sorted(world.store.copies.cells()) == ["lr0.1", "lr0.3", "lr0.9"], "nothing that is sealed is lost with a box"
+    assert sorted(world.store.copies.cells()) == ["lr0.1", "lr0.3", "lr0.9"], "what is sealed is here"
     again = " ".join(["next   sweepctl finish", "--stack", STACK, *more])
     assert again in refused.err, refused.err
     assert refused.err.index(again) < refused.err.index("--abandon box-0"), "the way that loses nothing stands first"

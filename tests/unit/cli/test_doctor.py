@@ -31,7 +31,6 @@ def by_name(world: World) -> dict[str, Finding]:
 @pytest.fixture
 def healthy(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A sweep with nothing to complain about."""
-    (world.root / "job").mkdir()
     (world.root / "job" / "train.py").write_text("import json\nimport sweepstack_checkpoint\n")
     monkeypatch.setattr("sweepstack.cli.commands.doctor.sweep.find_engine", lambda: str(world.engine / "pulumi"))
     world.add("box-0")

@@ -65,8 +65,13 @@ def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: 
     """The `up` that would clear it may not be able to run: a profile is lost, or `pull_to` names another folder."""
     *_, receipt = world.verified()
     assert world.run("approve", "--receipt", receipt).code == 0
-    up, abandon = world.run("status", "--json").json["next"]
+    (alone,) = world.run("status", "--json").json["next"]
+    (world.root / "job").rmdir()
+    seen = world.run("status", "--json").json
+    assert "no `pulumi up` goes through: job.workdir: job is not a folder" in seen["notes"]
+    up, abandon = seen["next"]
     assert up.startswith(f"pulumi up --stack {STACK}    (clears")
+    assert up == alone
     assert abandon.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
     assert f"&& pulumi destroy --stack {STACK}" in abandon
 

@@ -178,10 +178,10 @@ def test_pull_with_a_box_out_of_reach(world: World) -> None:
     result = world.run("pull", "--json")
     assert result.code == 2
     assert len(result.json["problems"]) == 2
-    again, give_up = result.json["next"]
-    assert again == f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"
-    assert give_up.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
-    assert give_up.endswith("    (where it will not come back)")
+    assert result.json["next"] == [
+        f"sweepctl pull --stack {STACK}    (goes on where this one stopped)",
+        f"sweepctl status --stack {STACK}    (where that goes on failing: shows the way out)",
+    ]
     assert result.json["not_sealed"] == [], "all of them are, and nobody saw it"
     assert len(result.json["not_seen"]) == 3
     assert "3 cells not seen: no box that was reached has them: " in world.run("pull").out
@@ -241,13 +241,16 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     assert cells["lr0.1"]["state"] == "damaged"
     assert cells["lr0.1"]["reasons"]
     assert cells["lr0.3"]["state"] == "verified"
-    logs, judge, accept, again = result.json["next"]
+    logs, judge, again, accept = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
     assert judge.startswith(f"pulumi up --stack {STACK} && sweepctl verify --stack {STACK}    (after `artifacts` says")
     retry, _, when = again.partition("    ")
     assert retry == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}"
     assert when == "(once the job is mended, or it writes the same: trains it again)"
     assert "--waive lr0.1" in accept
+    copied, again, accept = world.run("status", "--json").json["next"]  # a `finish` would only refuse it again
+    assert copied.startswith(f"sweepctl pull --stack {STACK} --verify    (")
+    assert (again.partition("    ")[0], "--waive lr0.1" in accept) == (retry, True)
 
 
 def as_npy(values: np.ndarray) -> bytes:
@@ -299,7 +302,7 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     reasons = [doubt, "left running at its end: tensorboard (pid 8)"]
     assert (cells["lr0.1"]["state"], cells["lr0.1"]["reasons"]) == ("suspect", reasons)
     assert (cells["lr0.3"]["state"], result.json["verified"]) == ("verified", 2)
-    logs, accept, again = result.json["next"]
+    logs, again, accept = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
     assert "--waive lr0.1" in accept
     assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
@@ -488,6 +491,7 @@ def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     spec = ArtifactSpec(path="metrics.json", load="command", run="sh check.sh {file}", trust=True)
     monkeypatch.setattr("tests.unit.cli.support.ARTIFACT", spec)
     world.full()
+    (world.root / "job").rmdir()
     world.run("pull")
     missing = world.run("verify")
     assert missing.code == 2

@@ -13,7 +13,6 @@ from tests.unit.cli.support import World
 def project(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """The world's job, with a smoke run that fails while `broken` is there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(world.folder / "cache"))
-    (world.root / "job").mkdir()
     (world.root / "job" / "train.py").write_text("print('training')\n")
     broken = world.folder / "broken"
     text = world.file.path.read_text()
@@ -50,7 +49,6 @@ def test_one_on_the_boxes_is_not_run_here(project: World) -> None:
 
 
 def test_without_one_it_says_how_to_write_one(world: World) -> None:
-    (world.root / "job").mkdir()
     Path(world.root / "job" / "train.py").write_text("")
     result = world.run("smoke")
     assert result.code == 1

@@ -763,7 +763,8 @@ def test_evidence_that_was_moved_away_leads_on(world: World) -> None:
     os.rename(world.evidence, world.folder / "away")
     seen = world.run("status", "--json").json
     assert any("Put it back" in note for note in seen["notes"])
-    (leads,) = seen["next"]
+    look, leads = seen["next"]
+    assert look.startswith(f"sweepctl status --stack {STACK}    (once the evidence is back")
     assert leads.startswith(
         f'sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason "…" && pulumi d'
     )

@@ -35,7 +35,7 @@ from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.power import judge_stop
 from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
-from sweepstack.status.next_commands import first_hung, give_up
+from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
@@ -45,6 +45,7 @@ from sweepstack.teardown.refusal import of_another_account, revoked_again, to_be
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 from sweepstack.teardown.signatures import signed_words, sweep_of
 from sweepstack.teardown.stop_check import AtRisk
+from sweepstack.teardown.ways import give_up, sure_first, without_need
 
 
 def approve(target: Target, options: ApproveOptions, out: Out) -> int:
@@ -326,7 +327,8 @@ def _refusal(
         following = [revoked_again(stack)]
     named = " ".join(f"--abandon {name}" for name in sorted({*options.abandon, *(s.box.name for s, _ in refused)}))
     following.append(f'sweepctl approve --stack {stack} {named} --reason "…"    (to give up the data on it)')
-    return No("\n".join(lines), following)
+    heard_all = len(heard) == len(refused)  # else `finish` may go on failing
+    return No("\n".join(lines), without_need(following) if heard_all else sure_first(following))
 
 
 def _bad_cells(receipt: Receipt | None, refused: list[tuple[BoxSnapshot, Verdict]]) -> list[str]:

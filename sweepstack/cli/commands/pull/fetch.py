@@ -14,7 +14,7 @@ from sweepstack.cli.egress import prices
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, blocked, gives_up, usable
+from sweepstack.cli.sources import Sources, blocked, gives_up, usable, way_out
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.printable import printable
@@ -29,8 +29,9 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.operations.lease import look
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.next_commands import GIVES_UP, run_again, wakes
+from sweepstack.status.next_commands import run_again, wakes
 from sweepstack.teardown.ownership import renew
+from sweepstack.teardown.ways import GIVES_UP
 
 KEEP_ON_SECONDS = 60.0
 """Seconds between two signs to a box that it is being read."""
@@ -292,7 +293,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     else:
         first = [wakes(stack, summary.resting)] if summary.resting else []
         again = f"sweepctl pull --stack {stack}    (goes on where this one stopped)"
-        following = [*first, again, *gives_up(sources)]
+        following = [*first, again, way_out(stack)]
     out.document(
         {
             "stack": stack,

@@ -12,7 +12,7 @@ from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
-from sweepstack.cli.sources import Sources, blocked, gives_up, usable
+from sweepstack.cli.sources import Sources, blocked, usable, way_out
 from sweepstack.cli.target import approval_of
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.verify_rules import artifacts_digest
@@ -35,6 +35,7 @@ from sweepstack.status.next_commands import (
     run_again,
 )
 from sweepstack.teardown.launched import signs_of_a_launch
+from sweepstack.teardown.ways import accept, sure_first
 
 
 @dataclass(frozen=True)
@@ -251,29 +252,32 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     if yes and plan.unreadable:
         back = put_back(target, store)
         again = f"sweepctl verify --stack {stack}    (once that is fixed)"
-        following = [back, again] if back else [again, *gives_up(sources)]
+        following = [back, again] if back else [again, way_out(stack)]
         raise Unsure(f"which cells are wanted can't be told: {plan.unreadable}", following)
     return YES if yes else UNSURE if bad and untold else NO
 
 
 def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+    return sure_first(_ways_on(sources, outcome, bad))
+
+
+def _ways_on(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
     stack = sources.target.stack
     states = {cell.state for cell in bad}
     if outcome.unexpected or not outcome.receipt.cells:
         return [f"sweepctl verify --stack {stack}    (after that)"]
     if not bad:
         return [f"sweepctl approve --stack {stack}"]
-    waive = " ".join(f"--waive {cell.name}" for cell in bad)
-    what = "it" if len(bad) == 1 else "each"
-    accept = f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}'
-    accept += f"    (to accept {what} as it is)"
+    accepted = accept(stack, [cell.name for cell in bad], f"to accept {'it' if len(bad) == 1 else 'each'} as it is")
     again = f"sweepctl pull --stack {stack} --verify"
+    at_work = states & {"running", "pending"}  # what will have a copy yet is nothing to accept
+    done = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"
     if "missing" in states:
-        return [again, accept]
+        return [again, done if at_work else accepted]
     if "lost" in states:
         return [f"pulumi up --stack {stack}    (runs what was lost again)"]
     if outcome.differing:
-        return [f"{again}    (copies again what differs)", accept]
+        return [f"{again}    (copies again what differs)", done if at_work else accepted]
     cut, begin = dict[str, str](), list[str]()
     if "failed" in states and "running" not in states:
         seen = look(sources, files=False)
@@ -281,15 +285,15 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
             return out_of_files(stack, wrong)
         cut = by_checkpoint(seen, [cell.name for cell in bad if cell.state == "failed"])
         begin = out_of_checkpoint(seen, cut)
-    if states & {"running", "pending"}:
+    if at_work:
         if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
-        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+        return [done]
     first = min(bad, key=lambda cell: cell.state == "unsupported").name
     if set(outcome.unknown) >= {cell.name for cell in bad}:
         return [
             f"sweepctl verify --stack {stack}    (with more memory or time, or once the check is fixed)",
-            accept,
+            accepted,
         ]
     judge = f"pulumi up --stack {stack} && sweepctl verify --stack {stack}    (after `artifacts` says what is good: "
     judge += "trains nothing again)"
@@ -297,13 +301,13 @@ def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> li
     by_torch = any(READER_VARIABLE in reason for cell in unsupported for reason in cell.reasons)
     helps = [f"{READER_VARIABLE}=torch sweepctl verify --stack {stack}    (reads what torch reads)"] * by_torch
     if len(unsupported) == len(bad):  # to train again gives the same file
-        return [*helps, judge, accept]
+        return [*helps, judge, accepted]
     first_ways = [f"sweepctl logs --stack {stack} {first}", *begin, *helps]
     others = [cell.name for cell in bad if cell.state != "unsupported" and cell.name not in cut]
     if not others:
-        return [*first_ways, accept]
+        return [*first_ways, accepted]
     again = run_again(stack, others)
     if not outcome.as_sealed:
-        return [*first_ways, accept, again]
+        return [*first_ways, accepted, again]
     mended = again.replace("    (", "    (once the job is mended, or it writes the same: ")
-    return [*first_ways, judge, accept, mended]
+    return [*first_ways, judge, accepted, mended]
