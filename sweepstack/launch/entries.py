@@ -181,8 +181,12 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
     }
 
 
+class QueueDamaged(JournalDamaged):
+    """The queue of a box does not read. Its lines are all on record elsewhere: `launch` writes them again."""
+
+
 def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
-    """The last line of each cell in a box's queue. Raises JournalDamaged for a line that is none."""
+    """The last line of each cell in a box's queue. Raises QueueDamaged for a line that is none."""
     try:
         data = channel.read(box_layout.QUEUE)
     except FileNotFoundError:
@@ -193,7 +197,7 @@ def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
             found = json.loads(line)
             entries[str(found["cell"])] = found
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalDamaged(f"{box_layout.QUEUE} holds a line that is not an entry: {line[:80]!r}") from error
+            raise QueueDamaged(f"{box_layout.QUEUE} holds a line that is not an entry: {line[:20]!r}") from error
     return entries
 
 

@@ -32,7 +32,7 @@ TRAINS = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "retry")}
 GOES_ON = {*TRAINS, ("sweepctl", "adopt"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
 LOSES_CELLS = re.compile(r"sweepctl (drop|approve .*--waive)\b")
-FOUND = re.compile(r"^(note|UNKNOWN|locked|ALARM) ", re.MULTILINE)
+FOUND = re.compile(r"^(note|UNKNOWN) ", re.MULTILINE)
 """What `status` says where it found something in the way."""
 
 

@@ -16,7 +16,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.workdir import NO_CODE
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.launch.entries import finished, held_words
+from sweepstack.launch.entries import QueueDamaged, finished, held_words
 from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
 from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
@@ -202,12 +202,18 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return
         channel = box.channel()
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)
-        cell_moves.move_in(op, box, state, channel)
         cancelled = op.session.cancelled.is_set
         try:
+            cell_moves.move_in(op, box, state, channel)
             done = launch(
                 launch_spec(op, state, box.platform), channel, store, progress=op.progress, cancelled=cancelled
             )
+        except QueueDamaged as error:
+            aside = f"mv {box_layout.QUEUE} {box_layout.QUEUE}.torn && pulumi up --stack {op.stack}"
+            raise QueueDamaged(
+                f"box {state.box_name}: {error}. Next: sweepctl exec --stack {op.stack} {state.box_name} -- {aside}"
+                "    (moves it aside; it is written again)"
+            ) from error
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
             next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
