@@ -216,7 +216,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             ) from error
         except FirstCellFailed as error:
             outputs = state.model_dump(mode="json")
-            next_command = f"Next: fix it, then pulumi up --stack {op.stack}"
+            end = f"Next, where it can't be fixed: pulumi destroy --stack {op.stack}    (says how each box is given up)"
+            next_command = f"Next: fix it, then pulumi up --stack {op.stack}\n{end}"
             if isinstance(error, WaitEnded):  # no cell has failed
                 next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
