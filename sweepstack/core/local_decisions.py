@@ -3,7 +3,7 @@
 It is where an abandonment is put on record when there is no evidence, or none that can be written. It is for the person
 who asks later who ended what, and why. It proves nothing. Two kinds of lines may be asked for by a check: that of a box
 that was given up where the evidence took nothing (`expires`; `teardown.abandonment`, docs/adr/015), and that of an
-approval that was taken back.
+approval that was taken back. `ended` is no decision: it says when a box ended whose record could not be closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sweepstack.core.records import Record
 from sweepstack.onbox.common.canonical import canonical_json, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
 
-ABANDONED, TAKEN_BACK = "abandoned", "taken back"
+ABANDONED, TAKEN_BACK, ENDED = "abandoned", "taken back", "ended"
 REVOKED_ALL = "approve --revoke"
 """The reason of a line by which no approval counts that was given until then, of whatever kind."""
 

@@ -184,6 +184,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if not snapshot.box_snapshots and view.settled:
         released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
         asked = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
+        if snapshot.unclosed:
+            asked = [f"sweepctl finish --stack {stack}    (closes what is open in its books)", *asked]
         return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]
     if not snapshot.box_snapshots:
         init = "" if snapshot.known else f"pulumi stack init {stack} && "

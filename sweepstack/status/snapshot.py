@@ -359,6 +359,13 @@ class Snapshot:
                     found[cell] = surely, box_snapshot
         return found
 
+    @property
+    def unclosed(self) -> tuple[str, ...]:
+        """The boxes whose record is open, that no state has, and that every platform was asked for and none has."""
+        there = {one.box.native_id for one in self.box_snapshots} | {one.native_id for one in self.orphans}
+        left = [one.box for one in self.births if one.ended_at is None and one.native_id not in {None, *there}]
+        return tuple(dict.fromkeys(left)) if self.searched else ()
+
     def holder_of(self, cell: str) -> BoxSnapshot | None:
         """The box that most surely has the cell, of two the one that is there; None if no box has it."""
         holder = self._holders.get(cell)

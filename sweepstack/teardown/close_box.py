@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import Spent, record_phase
+from sweepstack.core.local_decisions import ENDED, Decision, decisions, record_decision
 from sweepstack.core.records import Birth, Teardown
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError
+from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.host_shutdown import handover_of
 
@@ -76,18 +79,34 @@ def lost_with(box: BoxContext, verdict: Verdict) -> tuple[str, ...] | None:
 
 def close_gone(store: EvidenceStore, *, box: str, generation: int, native_id: str) -> None:
     """The same for a box that is proved gone. If it was handed to its host or to a person, it ended when that record
-    says; else now. Idempotent. Raises EvidenceError."""
+    says; else when this computer saw it end (`note_end`), or now. Idempotent. Raises EvidenceError."""
     try:
         known = handover_of(store, native_id)
     except EvidenceError:  # damaged: that it is gone was proved without it
         known = None
-    how, at = "gone", datetime.now(UTC)
+    how, at = "gone", _noted_end(native_id) or datetime.now(UTC)
     bills_after: float | None = 0.0
     if known is not None and known.confirmed is not None:
         how, at = f"confirmed by {known.confirmed.by}", known.confirmed.at
     elif known is not None and known.over(native_id):
         how, at, bills_after = known.native, known.silent_at or at, known.bills_after
     close_books(store, box=box, generation=generation, native_id=native_id, how=how, at=at, bills_after=bills_after)
+
+
+def note_end(box: BoxFacts, why: str) -> None:
+    """Notes on this computer that the box has ended by now, where its record can't be closed: its bill is to end here,
+    when that record is closed later. Never raises."""
+    now = datetime.now(UTC)
+    with contextlib.suppress(SweepstackError):
+        if _noted_end(box.native_id) is None:
+            ended = Decision(what=ENDED, by="", at=now, reason=why, platform="", native_id=box.native_id, box=box.name)
+            record_decision(ended)
+
+
+def _noted_end(native_id: str) -> datetime | None:
+    with contextlib.suppress(SweepstackError):
+        return next((one.at for one in decisions(native_id) if one.what == ENDED), None)
+    return None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts, in_entry
 from sweepstack.teardown.check import Verdict, may_end
-from sweepstack.teardown.close_box import close_books, close_gone, lost_with
+from sweepstack.teardown.close_box import close_books, close_gone, lost_with, note_end
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
@@ -317,6 +317,7 @@ def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
             yield
     except EvidenceError as error:
         op.warn(f"box {facts.name} has ended, but its record could not be closed: {error}")
+        note_end(facts, str(error))
 
 
 def record_loss(op: Operation, judgement: Judgement, why: str) -> tuple[str, ...]:

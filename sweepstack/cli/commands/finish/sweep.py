@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sweepstack.cli.accepted_facts import NoProfile
 from sweepstack.cli.collect import look, unrented
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
+from sweepstack.cli.commands.confirm_gone import proved
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
@@ -41,6 +43,9 @@ def finish(target: Target, options: ApproveOptions, out: Out) -> int:
         require_engine(sources)
         snapshot = look(sources)
     if not snapshot.box_snapshots and snapshot.births:  # boxes were rented, and none is left to finish
+        for box in snapshot.unclosed:
+            with contextlib.suppress(No):  # what is not proved gone stays open: the last look says so
+                step(f"sweepctl confirm-gone --stack {stack} {box}", partial(_closed, target, box, quiet))
         return _last_look(target, out, steps.done, sources.evidence)
     try:
         if not _cleared(target):
@@ -191,6 +196,11 @@ def spelled(stack: str, options: ApproveOptions, verb: str = "approve") -> str:
     words = [f"sweepctl {verb} --stack {stack}", *([f"--receipt {options.receipt}"] if options.receipt else [])]
     words += [f"--box {name}" for name in options.boxes]
     return " ".join([*words, *(f"--accept-fact {name}" for name in options.accept_facts)]) + options.signing
+
+
+def _closed(target: Target, box: str, out: Out) -> int:
+    sources = open_sources(target)
+    return proved.close(target, sources, proved.open_records(sources, box), out)
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
