@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from sweepstack.core.local_decisions import ENDED, Decision, record_decision
 from tests.unit.cli.support import STACK, Box, World
 
 CONFIRM = ("confirm-gone", "box-0", "--json")
@@ -47,11 +50,25 @@ def test_three_commands_close_what_an_older_destroy_left_open(world: World, left
     assert world.run(*CONFIRM, fresh=False).code == 1, "once"
 
 
+def test_finish_closes_it_with_the_hour_in_which_it_ended(world: World, left: Box) -> None:
+    """The evidence could not be written at the destroy, which noted the hour on this computer."""
+    end(world, left)
+    ended_at = datetime.now(UTC) - timedelta(hours=3)
+    words = {"by": "", "reason": "Read-only file system", "platform": "", "native_id": left.native_id}
+    record_decision(Decision(what=ENDED, at=ended_at, **words))
+    done = world.run("finish", fresh=False)
+    assert f"$ sweepctl confirm-gone --stack {STACK} box-0" in done.out, done
+    (birth,) = world.store.births()
+    assert birth.ended_at == ended_at
+    assert "confirm-gone" not in world.run("finish", fresh=False).out, "once"
+
+
 def test_what_is_there_or_not_known_stays_open(world: World, left: Box) -> None:
     there = world.run(*CONFIRM, fresh=False)
     assert there.code == 1, there
     assert there.json["next"][0] == f"pulumi up --stack {STACK}    (adopts it; then finish)"
     world.move_registry()
+    world.run("finish", fresh=False)
     unknown = world.run(*CONFIRM, fresh=False)
     assert unknown.code == 2, unknown
     (birth,) = world.store.births()

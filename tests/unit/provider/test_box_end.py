@@ -12,6 +12,7 @@ import pytest
 
 from sweepstack.billing.ledger import spent
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.local_decisions import ENDED, decisions
 from sweepstack.core.records import Approval, Waiver
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.onbox.common import box_layout
@@ -385,6 +386,8 @@ def test_a_box_that_is_gone_leaves_the_state_even_without_evidence(sweep: Sweep)
     (sweep.store.root / "sweep.json").unlink()
     delete(sweep, box)
     assert "its record could not be closed" in sweep.said.warnings
+    (noted,) = decisions(box.native_id)
+    assert noted.what == ENDED
 
 
 # Not proved
