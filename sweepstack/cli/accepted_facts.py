@@ -115,9 +115,9 @@ def profiles_of(target: Target, whose: Iterable[tuple[str | None, str]]) -> dict
         if platform is not None or plain in there:
             named = [platform or plain]
         else:  # a state of an older version, or an adapter that is spelled in another way than its platform
-            candidates = _candidates(target)
+            wanted = candidates(target)
             same = [name for name in there if load_profile(name).adapter == plain]
-            named = [name for name in same if name in candidates] or same
+            named = [name for name in same if name in wanted] or same
         found |= {name: load_profile(name) for name in named if name in there}
     return found
 
@@ -130,7 +130,8 @@ def accepted_in(target: Target) -> dict[str, AcceptedFact]:
         return {}
 
 
-def _candidates(target: Target) -> Sequence[str]:
+def candidates(target: Target) -> Sequence[str]:
+    """The platforms that the stack file names; none where it does not read."""
     try:
         sweep = target.file.sweep()
     except ConfigError:

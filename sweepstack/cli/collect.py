@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import unheld
+from sweepstack.cli.accepted_facts import candidates
 from sweepstack.cli.box_telemetry import questions, with_telemetry
 from sweepstack.cli.egress import prices
 from sweepstack.cli.engine_mend import engine_mend, put_back
@@ -108,7 +109,9 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         )
     box_snapshots = tuple(remedied(box_snapshot) for box_snapshot in box_snapshots)
     locked = [one.box for one in box_snapshots if not one.verdict.allowed]
-    refuses += _unready(target, locked)
+    if locked and target.evidence is None:
+        refuses += _unprofiled(target)
+        notes += _without_workdir(target)
     if store is not None and read is not None:
         refuses += _unborn(store, locked, births)
     notes += refuses
@@ -188,16 +191,17 @@ def _unwritable(target: Target, store: EvidenceStore | None) -> Iterator[str]:
         yield f"{target.file.shown} can't be written: no approval can be given there"
 
 
-def _unready(target: Target, boxes: Sequence[BoxEntry]) -> Iterator[str]:
-    """A note for each thing of this checkout that the next `up` reads for these boxes, and that is not there or does
-    not read. What is wrong in the stack file is said elsewhere."""
-    if target.evidence is not None or not boxes:
-        return
-    for name in sorted({box.platform for box in boxes if box.platform}):
+def _unprofiled(target: Target) -> Iterator[str]:
+    """A note for each profile that the stack file names, which the next `up` reads, and that does not hold."""
+    for name in candidates(target):
         try:
             load_profile(name)
         except ConfigError as error:
             yield f"no `pulumi up` goes through: {' '.join(str(error).split())}"
+
+
+def _without_workdir(target: Target) -> Iterator[str]:
+    """A note if the work dir that the stack file names is not there."""
     with contextlib.suppress(ConfigError):
         workdir = (target.file.sweep().get("job") or {}).get("workdir")
         if (

@@ -203,25 +203,30 @@ class Walk:
 
     def _ending(self, new: list[Way], failed: set[tuple[str, ...]]) -> list[Way]:
         """The ways for who wants no more of it: what gives up first. Where none does and the first trains, the plain
-        end: its refusal says how."""
+        end, which is refused, and says how: that changes nothing, and counts as a look."""
         destroy = ("pulumi", "destroy", "--stack", self.world.name)
         trains = any(command[:2] in TRAINS for command in new[0].commands)
         if trains and destroy not in failed and not any(way.loses for way in new):
             return [Way("next", shlex.join(destroy), (destroy,))]
-        return sorted(new, key=lambda way: not way.loses)
+        return sorted(new, key=lambda way: -way.loses)
 
     def needless(self) -> list[str]:
         """Lines that offered to give up a box although nothing was in the way: every command that was typed worked, and
         none gave anything up."""
-        gave_up = any(LOSES_CELLS.search(command) or "--abandon" in command for command in self.typed)
-        return [] if self.failed or gave_up else self.offered
+        return [] if self.failed or self.gave_up else self.offered
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a command was typed that gives a cell or a box up."""
+        return any(LOSES_CELLS.search(command) or "--abandon" in command for command in self.typed)
 
     def type(self, command: tuple[str, ...]) -> Result:
         """One command of three; or a look, or `pulumi stack init`, which docs/teardown.md does not count. Raises
         DeadEnd."""
         if command[0] in ("git", "make"):
             return self._updated(command)
-        if not is_look(command) and command[:3] != ("pulumi", "stack", "init"):
+        asks = self.ends and command[:2] == ("pulumi", "destroy") and not self.gave_up
+        if not (is_look(command) or asks) and command[:3] != ("pulumi", "stack", "init"):
             if len(self.typed) == AT_MOST:
                 self.story.append(f"  still to type: {shlex.join(command)}")
                 raise self.dead_end("more than three")

@@ -14,7 +14,7 @@ from sweepstack.cli.egress import prices
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, blocked, gives_up, usable, way_out
+from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.printable import printable
@@ -293,7 +293,7 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     else:
         first = [wakes(stack, summary.resting)] if summary.resting else []
         again = f"sweepctl pull --stack {stack}    (goes on where this one stopped)"
-        following = [*first, again, way_out(stack)]
+        following = [*first, again, *gives_up(sources, "where that goes on failing")]
     out.document(
         {
             "stack": stack,
