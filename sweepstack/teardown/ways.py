@@ -15,6 +15,7 @@ GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
 """What is said behind the command that gives boxes up. The second one: evidence that can't be read may be away for an
 hour."""
 _CELLS = re.compile(r"\bsweepctl (drop |approve .*--waive)")
+_LOOKS = re.compile(r"sweepctl (status|logs|doctor|audit|results)\b")
 _BOXES = re.compile(r"\bsweepctl (approve|audit) .*--abandon\b")
 
 
@@ -46,6 +47,3 @@ def without_need(ways: Iterable[str]) -> list[str]:
     named = sure_first(ways)
     others = [way for way in named if not gives_up(way)]
     return others if any(not _LOOKS.match(way) for way in others) else named
-
-
-_LOOKS = re.compile(r"sweepctl (status|logs|doctor|audit|results)\b")

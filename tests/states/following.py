@@ -38,8 +38,9 @@ FOUND = re.compile(r"^(note|UNKNOWN) ", re.MULTILINE)
 
 class DeadEnd(AssertionError):
     """A state from which the named commands do not lead out. `kind`: `more than three`, `repeats what failed`, `rents
-    for a finished sweep`, `names no way`, `never ends`, `looks in a circle`. `trains_again`: the way that was named
-    begins with a `retry`."""
+    for a finished sweep`, `names no way`, `never ends`, `looks in a circle`; `gives up without need`, where a
+    box was offered to be given up and nothing was in the way; `loses first`, where what loses something stood before
+    what loses nothing. `trains_again`: the way that was named begins with a `retry`."""
 
     def __init__(self, kind: str, story: list[str]) -> None:
         super().__init__(f"{kind}\n" + "\n".join(story))
@@ -163,7 +164,13 @@ class Walk:
         return DeadEnd(kind, self.story)
 
     def to_the_end(self) -> None:
-        """Follows until nothing bills; one way in any case, since what is named then may rent. Raises DeadEnd."""
+        """Follows until nothing bills; one way in any case, since what is named then may rent. Raises DeadEnd, also
+        where a screen offered to give a box up without need."""
+        self._follow()
+        if self.needless():
+            raise self.dead_end("gives up without need")
+
+    def _follow(self) -> None:
         self.known = self.world.books()
         failed: set[tuple[str, ...]] = set()
         shown, looks = self.look(), 1
@@ -264,7 +271,7 @@ class Walk:
         self.story.append(str(result))
         named = [way for way in ways(result.text) if way.label == "next" and "only if" not in way.line]
         if [way.loses for way in named] != sorted(way.loses for way in named):
-            raise self.dead_end("what loses something stands before what loses nothing")
+            raise self.dead_end("loses first")
         if not FOUND.search(result.text):
             self.offered += [way.line for way in named if way.gives_up]
         new = self.world.books() - self.known

@@ -13,6 +13,7 @@ from tests.states.following import DeadEnd, Walk
 from tests.states.starts import STARTS
 
 FOLLOWING = "sweepstack/status/next_commands.py"
+WAYS = "sweepstack/teardown/ways.py"
 ALLOWED = "    if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):\n"
 UP = '        return [f"pulumi up --stack {stack}"]\n'
 
@@ -64,6 +65,17 @@ PLANTED = {
         ),
         ("boxes: deleted by hand",),
     ),
+    "gives up without need": Planted(
+        # A crash, and nothing in the way of the `up` that resumes: its box is offered to be given up, too.
+        (Patch(WAYS, "    return others if any(", "    return named if any("),),
+        start="cut",
+    ),
+    "loses first": Planted(
+        # What gives a box up, or a cell, stands before the rest.
+        (Patch(WAYS, "(ONLY_IF in way, gives_up(way), ", "(ONLY_IF in way, not gives_up(way), "),),
+        ("marker: gone",),
+        "finished",
+    ),
 }
 
 
@@ -78,11 +90,11 @@ def test_it_is_found(kind: str, new_fast: Fast) -> None:
         text = path.read_text()
         assert text.count(patch.old) == 1, f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times"
         path.write_text(text.replace(patch.old, patch.new))
-    for name in ("finished", "cleared"):
+    for name in ("cut",) if planted.start == "cut" else ("finished", "cleared"):
         STARTS[name].prepare(new_fast)
         if name == planted.start:
             break
     losses.bring(new_fast, *planted.loss)
     with pytest.raises(DeadEnd) as found:
-        Walk(new_fast, STARTS[planted.start].settled).to_the_end()
+        Walk(new_fast, STARTS[planted.start].settled, passes=new_fast.release).to_the_end()
     assert found.value.kind == kind, str(found.value)
