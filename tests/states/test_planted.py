@@ -36,7 +36,11 @@ PLANTED = {
         # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
         (
             Patch(FOLLOWING, "    if not locked:\n        return [f", "    if True:\n        return [f"),
-            Patch(FOLLOWING, "    if not unseen or", "    if True or not unseen or"),
+            Patch(
+                FOLLOWING,
+                "    if not unseen:\n",
+                "    if True:\n        return sure_first(named)\n    if not unseen:\n",
+            ),
             Patch(
                 "sweepstack/teardown/refusal.py",
                 "    if verdict.launched is None:\n",
@@ -71,8 +75,8 @@ PLANTED = {
         start="cut",
     ),
     "loses first": Planted(
-        # What gives a box up, or a cell, stands before the rest.
-        (Patch(WAYS, "(ONLY_IF in way, gives_up(way), ", "(ONLY_IF in way, not gives_up(way), "),),
+        # What gives a box up stands before the look of who can bring the evidence back.
+        (Patch(FOLLOWING, 'then nothing is lost)", *ways]', 'then nothing is lost)", *ways][::-1]'),),
         ("marker: gone",),
         "finished",
     ),
