@@ -53,8 +53,8 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if snapshot.teardown is not None:
         return sure_first(named)
     if not unseen:
-        bare = any(box_snapshot.bare for box_snapshot in locked)
-        doubted = snapshot.hindered or snapshot.finish_refused or view.unknown or bare
+        unsure = any(box_snapshot.bare or box_snapshot.verdict.rests for box_snapshot in locked)
+        doubted = snapshot.hindered or snapshot.finish_refused or view.unknown or unsure
         return sure_first(named) if doubted else without_need(named)
     helps = [
         way

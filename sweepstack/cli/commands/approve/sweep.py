@@ -327,8 +327,8 @@ def _refusal(
         following = [revoked_again(stack)]
     named = " ".join(f"--abandon {name}" for name in sorted({*options.abandon, *(s.box.name for s, _ in refused)}))
     following.append(f'sweepctl approve --stack {stack} {named} --reason "…"    (to give up the data on it)')
-    heard_all = len(heard) == len(refused)  # else `finish` may go on failing
-    return No("\n".join(lines), without_need(following) if heard_all else sure_first(following))
+    sure = len(heard) == len(refused) and not rest  # else `finish`, or a start, may go on failing
+    return No("\n".join(lines), without_need(following) if sure else sure_first(following))
 
 
 def _bad_cells(receipt: Receipt | None, refused: list[tuple[BoxSnapshot, Verdict]]) -> list[str]:
