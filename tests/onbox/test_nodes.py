@@ -59,7 +59,7 @@ def test_a_cell_runs_on_both_nodes_and_is_sealed_on_the_first(nodes: Nodes) -> N
 @pytest.mark.parametrize("outward", [True, pytest.param(False, marks=pytest.mark.proof)])
 def test_mn4_an_mtu_hole_is_found_before_a_cell_starts(nodes: Nodes, outward: bool) -> None:
     """One so narrow that ssh itself falls into it."""
-    nodes.wire.narrow(**{"out" if outward else "back": 1400})
+    nodes.wire.narrow(**{"out" if outward else "back": 1300})
     nodes.add()
     assert nodes.box.start().ended() == 7, nodes.said()
     (failed,) = nodes.box.events("setup-failed")
@@ -67,7 +67,7 @@ def test_mn4_an_mtu_hole_is_found_before_a_cell_starts(nodes: Nodes, outward: bo
     ends = [os.uname().nodename, nodes.peer.address]
     sender, taker = ends if outward else reversed(ends)
     assert f"packets with 1472 bytes don't get from {sender} to {taker}" in failed["reason"]
-    assert "ip link set dev wire mtu 1400" in failed["reason"]
+    assert "ip link set dev wire mtu 1300" in failed["reason"]
     assert nodes.box.state("both") == "pending"
     assert not nodes.box.events("cell-started")
     assert not (nodes.box.root / "peers.json").exists(), "nothing was sent: nothing keeps the box"

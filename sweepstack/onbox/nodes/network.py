@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3
@@ -26,6 +26,8 @@ HEADERS = 28
 """Of IP and UDP: 1472 bytes fill a packet of 1500, 8972 one of 9000."""
 USUAL = 1472
 TRIES, TRY_SECONDS, CONNECT_SECONDS, STREAM_SECONDS = 4, 0.5, 5.0, 15.0
+LADDER = (8972, 4000, 1472, 1422, 1372, 1322, 1272, 1252, 1172, 972, 548)
+"""The payloads that are tried below one that does not pass: the largest that passes is the MTU to set, less HEADERS."""
 STREAM = 1 << 20
 NOT_A_WAY = ("lo", "docker", "virbr", "br-", "veth", "cni", "flannel")
 """Beginnings of the names of interfaces that lead to no other machine."""
@@ -96,8 +98,9 @@ def _taken(made: socket.socket, size: int) -> bool:
 
 def probe(own: Interface, other: Interface, udp_port: int, tcp_port: int) -> dict[str, Any]:
     """What passes between this node and one that listens. `tcp`: why no connection is made, or "". `out`, `back`: the
-    largest probe that passed, of the usual size and the interface's own; 0: none; None: UDP does not pass at all.
-    `stream`: whether a megabyte went there and came back. Blocks for half a minute at most."""
+    largest probe that passed, of the usual size and the interface's own, and where one of these did not, of LADDER; 0:
+    none; None: UDP does not pass at all. `stream`: whether a megabyte went there and came back. Blocks for half a
+    minute at most, for a minute where there is a hole."""
     found: dict[str, Any] = {"tcp": "", "out": None, "back": None, "stream": None}
     try:
         with socket.create_connection((other.address, tcp_port), CONNECT_SECONDS, (own.address, 0)):
@@ -108,11 +111,9 @@ def probe(own: Interface, other: Interface, udp_port: int, tcp_port: int) -> dic
     with _udp(own.address) as udp:
         udp.connect((other.address, udp_port))
         if _passes(udp, b"x", b"got 1"):
-            found["out"] = max(
-                (size for size in sizes(own.mtu) if _passes(udp, b"x" * size, b"got %d" % size)), default=0
-            )
-            back = [size for size in sizes(other.mtu) if _passes(udp, b"send %d" % size, b"x" * size)]
-            found["back"] = max(back, default=0)
+            found["out"] = _largest(own.mtu, lambda size, tries: _passes(udp, b"x" * size, b"got %d" % size, tries))
+            back = lambda size, tries: _passes(udp, b"send %d" % size, b"x" * size, tries)  # noqa: E731 - as above
+            found["back"] = _largest(other.mtu, back)
             return found
     with contextlib.suppress(OSError), socket.create_connection((other.address, tcp_port), CONNECT_SECONDS) as made:
         made.settimeout(STREAM_SECONDS)
@@ -120,6 +121,16 @@ def probe(own: Interface, other: Interface, udp_port: int, tcp_port: int) -> dic
         found["stream"] = _taken(made, STREAM)
     found["stream"] = bool(found["stream"])
     return found
+
+
+def _largest(mtu: int, passes: Callable[[int, int], bool]) -> int:
+    """The largest payload that passes, as far as it is looked for; 0 for none. `passes`: one size, in so many tries."""
+    asked = sizes(mtu)
+    passed = [size for size in asked if passes(size, TRIES)]
+    if len(passed) == len(asked):
+        return asked[-1]
+    least = max(passed, default=0)
+    return next((size for size in LADDER if least < size < asked[-1] and passes(size, TRIES // 2)), least)
 
 
 def sizes(mtu: int) -> list[int]:
@@ -135,8 +146,8 @@ def _udp(address: str) -> socket.socket:
     return udp
 
 
-def _passes(udp: socket.socket, ask: bytes, answer: bytes) -> bool:
-    for _ in range(TRIES):
+def _passes(udp: socket.socket, ask: bytes, answer: bytes, tries: int = TRIES) -> bool:
+    for _ in range(tries):
         ends = time.monotonic() + TRY_SECONDS
         with contextlib.suppress(OSError):  # EMSGSIZE: this node itself can't send so much
             udp.send(ask)
@@ -160,21 +171,24 @@ def hole(one: str, other: str, mine: Interface, its: Interface, found: dict[str,
     if found["out"] is None:
         if found["stream"]:
             return ""
-        return f"small packets pass between {one} and {other}, and a megabyte does not: {_mtu(mine, its)}"
+        return f"small packets pass between {one} and {other}, and a megabyte does not: {_mtu(mine, its, 0)}"
+    least = min(found["out"], found["back"])
     for sender, taker, size, passed in (
         (one, other, mine.mtu - HEADERS, found["out"]),
         (other, one, its.mtu - HEADERS, found["back"]),
     ):
         if passed < size:
             most = f"{passed} bytes do" if passed else "small ones do"
-            return f"packets with {size} bytes don't get from {sender} to {taker}, and {most}: {_mtu(mine, its)}"
+            return f"packets with {size} bytes don't get from {sender} to {taker}, and {most}: {_mtu(mine, its, least)}"
     return ""
 
 
-def _mtu(mine: Interface, its: Interface) -> str:
+def _mtu(mine: Interface, its: Interface, passed: int) -> str:
+    """`passed`: the largest payload that passes both ways; 0 where that was not measured."""
+    to = str(passed + HEADERS) if passed else "…"
     return (
         f"the MTU is {mine.mtu} on {mine.name} and {its.mtu} on {its.name}, and something between them carries less. "
-        f"Large tensors would hang. Set the same, smaller MTU on both ends (`ip link set dev {mine.name} mtu 1400`), "
+        f"Large tensors would hang. Set the same, smaller MTU on both ends (`ip link set dev {mine.name} mtu {to}`), "
         f"or raise it on the bridge or tunnel between them"
     )
 
