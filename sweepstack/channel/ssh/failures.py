@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 from sweepstack.channel.host_keys import HostKeyChanged, changed
 from sweepstack.channel.ssh.options import Way
 
 SECONDS = 45.0
+_ZLIB = re.compile(r"\bx\ufffd")
+"""How compressed bytes begin, read as text."""
 
 
 def explained(way: Way, said: str) -> str:
@@ -23,6 +26,11 @@ def explained(way: Way, said: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return said
     return done.stderr[-4000:].decode("utf-8", "replace").strip() or said
+
+
+def quotes_ours(said: str) -> bool:
+    """Whether a program there quotes the compressed program that was sent for python3: it has read that itself."""
+    return _ZLIB.search(said) is not None or any(letter < " " and letter not in "\a\b\t\n\r\x1b" for letter in said)
 
 
 def said_last(way: Way, said: str) -> str:

@@ -16,12 +16,16 @@ from typing import Any
 
 from sweepstack.channel import agent_source
 from sweepstack.channel.prefetch import Answer, Question
-from sweepstack.channel.ssh.failures import explained, said_last, turned_away, wrong_key
+from sweepstack.channel.ssh.failures import explained, quotes_ours, said_last, turned_away, wrong_key
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
 from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
 
+OTHER_SHELL = (
+    "another program reads it, such as a shell that ~/.bashrc or ~/.profile starts there (`exec zsh`). Let it start "
+    "for people alone: `case $- in *i*) exec zsh;; esac`"
+)
 _WAY_OUT = (
     "Put one of 3.8 or newer on the PATH of its sessions as `python3`, such as `ln -s /opt/conda/bin/python3 "
     "/usr/local/bin/` there, and run the command again"
@@ -315,6 +319,8 @@ class Link:
                 f"{at} does not let {door.endpoint.user} in with the key of {door.key.source} ({last}). Was it made "
                 f"for another one? SWEEPSTACK_SSH_KEY names the file of the right one"
             )
+        if quotes_ours(said):
+            return PlatformError(f"{self._where()} does not run what is sent there: {OTHER_SHELL}")
         if code in (126, 127):
             said = last or f"exit code {code}"
             return PlatformError(

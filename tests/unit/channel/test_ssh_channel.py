@@ -377,6 +377,10 @@ def test_a_noisy_shell_and_an_old_python_are_told_apart(ssh_world: SshWorld) -> 
         (home / "old").chmod(0o755)
         with pytest.raises(PlatformError, match=r"python3 here is 3\.6"):
             ssh_world.connect(python="/root/old").size("data")
+        (home / ".bashrc").write_text("exec sh\n")
+        with pytest.raises(PlatformError, match=r"a shell that ~/\.bashrc .* starts there \(`exec zsh`\)") as caught:
+            ssh_world.connect(root="/srv").size("data")
+        assert str(caught.value).isprintable(), "nothing of what it read reaches the terminal"
     finally:
         (home / ".bashrc").unlink()
 
