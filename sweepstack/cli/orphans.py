@@ -20,11 +20,11 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
-from sweepstack.operations.observe import look_up, rented_at
+from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
-from sweepstack.teardown.box_context import BoxAt, find_born
+from sweepstack.teardown.box_context import BoxAt
 
 SEARCH_SECONDS = 36.0
 """The most seconds for one search. Platforms that do not answer in time are named; the answers of others count."""
@@ -182,7 +182,10 @@ def _by_records(births: Sequence[Birth], known: set[str], target: Target) -> dic
 
 def _late(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     """The orphan and note of a record whose platform did not answer in time."""
-    return (_unknown(birth, target, _LATE), "") if birth.ended_at is None else (None, _unconfirmed(birth, _LATE))
+    if birth.ended_at is not None:
+        return None, _unconfirmed(birth, _LATE)
+    no_box = birth.native_id is None and birth.asked_at is None
+    return None if no_box else _unknown(birth, target, _LATE), ""
 
 
 def _unknown(birth: Birth, target: Target, why: str) -> Orphan:
@@ -215,14 +218,14 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
 def _by_record(birth: Birth, known: set[str], target: Target) -> tuple[Orphan | None, str]:
     """The box of a birth record that is open and not in the state."""
     try:
-        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            record = find_born(platform, birth)
-            if record is None and birth.asked_at is not None:
+            record, proved = made_by(birth)
+            if not proved:
                 return _unanswered(birth, target), ""
             if record is None or record.native_id in known:
                 return None, ""
             return _orphan(birth, target, "it was rented and the answer was lost", record), ""
+        platform = BoxAt.of(birth).platform
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
     except SweepstackError as error:
         return _unknown(birth, target, str(error)), ""

@@ -33,6 +33,7 @@ class Observation:
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
     `started_at`: when the platform last started a box that is stopped now; None where it does not tell. `kept_at`:
     journal and files are those of a look at that time, before sweepstack stopped the box (`teardown.rested`).
+    `folder_lost`: its host answers, and what it kept the box in is not there.
     `emptied`: its rented host answers, bills, and proves that nothing of the box is left there. `workers`: what a
     scheduler says of each of its workers (`Scheduled.workers`), where that was asked.
     """
@@ -48,6 +49,7 @@ class Observation:
     stopped_per_hour: float | None = None
     evidence_on: tuple[str, str] | None = None
     emptied: bool = False
+    folder_lost: bool = False
     workers: tuple[Mapping[str, Any], ...] = ()
     started_at: datetime | None = None
     kept_at: datetime | None = None

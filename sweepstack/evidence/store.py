@@ -147,6 +147,11 @@ class EvidenceStore(RecordFiles):
         """The launch record of one generation of a box, or None when nothing was ever launched on it."""
         return self._one(self._record("launches", box, generation), Launch)
 
+    def forget_birth(self, birth: Birth) -> None:
+        """Removes a record that was written before a request that never went out, if it still stands as it is here."""
+        name = self._record("births", birth.box, birth.generation).partition("/")[2]
+        self.update_record(name, Birth, lambda now: None if now == birth else now)
+
     def write_launch(self, launch: Launch) -> None:
         """Writes the launch record of its box and generation."""
         self._write(self._record("launches", launch.box, launch.generation), launch)

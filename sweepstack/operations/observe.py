@@ -12,6 +12,7 @@ from sweepstack.channel.prefetch import Question
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
+from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.agent.channel import ByHand, Channel, Listing, Scheduled
@@ -19,8 +20,10 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     EvidenceDamaged,
     EvidenceError,
+    FolderLost,
     JournalDamaged,
     PlatformError,
+    SweepstackError,
     Unproved,
     Unreachable,
     WrongAccount,
@@ -29,8 +32,9 @@ from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled, told
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown import unclaimed
-from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.refusal import of_box
 
 KEEP_SECONDS = 10.0
 """The most seconds that a look waits until what it read is kept."""
@@ -65,15 +69,17 @@ def observe(
             platform.prefetch(native_id, account, questions, also.tagged)
         record = look_up(platform, native_id, account, rented=rented)
     except WrongAccount as error:
-        return Observation(Existence.UNKNOWN, account_problem=str(error)), None
+        return Observation(Existence.UNKNOWN, account_problem=of_box(str(error), box.name)), None
     except PlatformError as error:
         if isinstance(error, Unproved) and (confirmed := _confirmed(box)):
             return Observation(Existence.GONE, note=confirmed), None
-        return Observation(Existence.UNKNOWN, note=str(error)), None
+        note, lost = of_box(str(error), box.name), isinstance(error, FolderLost)
+        return Observation(Existence.UNKNOWN, note=note, folder_lost=lost), None
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:
-        return Observation(Existence.UNKNOWN, note=record.note or f"{adapter} does not explain its state"), record
+        note = of_box(record.note, box.name) or f"{adapter} does not explain its state"
+        return Observation(Existence.UNKNOWN, note=note), record
     if record.phase is Phase.ENDING and evidence and has_address(adapter):
         known = known_handover(box)
         if known is not None:
@@ -159,6 +165,20 @@ def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -
     if record.phase is Phase.GONE and rented and has_address(platform.name):
         return replace(record, phase=Phase.ENDING, note=RENTED_ON)
     return record
+
+
+def made_by(birth: Birth, platform: Platform | None = None) -> tuple[BoxRecord | None, bool]:
+    """What the create of a record without an id has made, and whether that is proved. A record by which nothing was
+    asked for (it is written before each request) is no box, also where the platform can't tell. Not proved: a request
+    went out, and a list that may lag does not show what it made. Raises PlatformError, and as `load_platform`."""
+    try:
+        at_hand = platform or BoxAt.of(birth).platform
+        found = find_born(at_hand, birth)
+    except SweepstackError:
+        if birth.asked_at is None:
+            return None, True
+        raise
+    return found, found is not None or birth.asked_at is None or at_hand.sees_all
 
 
 def rented_at(price_per_hour: float | None) -> bool:

@@ -10,6 +10,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
+from sweepstack.operations.observe import made_by
 from sweepstack.platforms.registry import need, volume_channel
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.volumes.end_check import VolumeContext, VolumeSeen
@@ -81,13 +82,12 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
     wrong."""
     what = f"box {birth.box} of {user.stack} ({birth.native_id or birth.tag}) mounts it"
     try:
-        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            found = platform.find_by_tag(birth.tag, birth.account)
+            found, _ = made_by(birth)
             if found is not None and found.phase is not Phase.GONE:
                 yield f"{what}: it was rented and the answer lost"
             return
-        record = platform.get(birth.native_id, birth.account)
+        record = BoxAt.of(birth).platform.get(birth.native_id, birth.account)
     except PlatformError as error:
         yield f"{what}, and is not proved gone: {error}"
         return

@@ -14,7 +14,7 @@ from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.teardown.refusal import of_another_account, revoked_again, seen_ended, to_be_read
+from sweepstack.teardown.refusal import of_another_account, out_of_lost, revoked_again, seen_ended, to_be_read
 from sweepstack.teardown.ways import GIVES_UP, NOT_BACK, accept, give_up, gives_up, sure_first, without_need
 
 AUDIT = "sweepctl audit"
@@ -42,6 +42,9 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     named = list(_ways_on(snapshot, view))
     if snapshot.revocations_torn and any(not box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
         named.insert(0, revoked_again(snapshot.state.stack))
+    lost = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.folder_lost]
+    if lost:
+        return list(dict.fromkeys(way for box_snapshot in lost for way in _out_of_lost(snapshot, box_snapshot)))
     foreign = [problem for box_snapshot in snapshot.box_snapshots if (problem := box_snapshot.verdict.account_problem)]
     if foreign:  # for these boxes an abandonment is refused, too
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
@@ -435,6 +438,12 @@ def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:
     if any(box_snapshot.seen.journal is None and not box_snapshot.gone for box_snapshot in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
     return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
+
+
+def _out_of_lost(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[str]:
+    verdict, price = box_snapshot.verdict, box_snapshot.price_per_hour
+    safe = verdict.allowed or not verdict.unsettled
+    return out_of_lost(snapshot.state.stack, box_snapshot.box.name, price_per_hour=price, safe=safe)
 
 
 def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:

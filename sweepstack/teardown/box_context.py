@@ -28,6 +28,9 @@ class BoxAt:
     and loads no platform. To make one contacts no machine and reads no file.
     """
 
+    name = ""
+    """What the stack file calls it; "" where that is not known."""
+
     def __init__(
         self,
         adapter: str,
@@ -68,7 +71,7 @@ class BoxContext(BoxAt):
     ) -> None:
         evidence = evidence or Evidence(facts.evidence)
         super().__init__(adapter, facts.native_id, facts.account, evidence, platform, facts.moves)
-        self.facts = facts
+        self.facts, self.name = facts, facts.name
 
     @property
     def store(self) -> EvidenceStore:

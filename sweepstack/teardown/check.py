@@ -70,6 +70,8 @@ class Verdict:
     held_by_unclaimed: bool = False
     rests: bool = False
     """Whether it is stopped and must be started before it can be read: what was read before the stop does not count."""
+    folder_lost: bool = False
+    """Whether its host answers, and has lost the folder that it was in."""
     silent: str = ""
     """Why what is on it could not be read just now; "" if it could, or if nothing of it is left."""
     account_problem: str = ""
@@ -130,6 +132,7 @@ def may_end(
     latest = _latest(store) if store else None
     copy = copied_journal(store, facts.name, facts.generation) if seen.journal is None else None
     verdict.cells = _cell_lines(launch, seen, latest, copy)
+    verdict.folder_lost = seen.folder_lost
     if seen.existence is Existence.UNKNOWN or (seen.journal is None and not seen.lost):
         verdict.silent = seen.account_problem or seen.note or "it does not answer"
         verdict.rests = seen.stopped and seen.journal is None

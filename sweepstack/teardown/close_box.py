@@ -14,6 +14,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
@@ -70,6 +71,8 @@ def lost_with(box: BoxContext, verdict: Verdict) -> tuple[str, ...] | None:
     found: set[str] = set()
     try:
         for volume in surviving(facts.kills, birth.mounts) if birth is not None else ():
+            if isinstance(box.platform, HasVolumes) and box.platform.get_volume(volume) is None:
+                continue  # it is gone, too
             channel = volume_channel(box.platform, volume)
             found |= {cell for cell in cells if channel.size(f"{sealed_dir(facts.identity, cell)}/manifest.json")}
     except (PlatformError, OSError):

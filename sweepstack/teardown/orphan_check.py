@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Approval, Launch
+from sweepstack.core.records import Launch
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
@@ -32,7 +32,7 @@ from sweepstack.teardown.check import Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
 from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
-from sweepstack.teardown.receipt_check import receipt_problems
+from sweepstack.teardown.receipt_check import latest_problems
 
 SHOWN = 6
 """Number of cells that are named; the others are counted."""
@@ -258,7 +258,7 @@ def _receipt_problems(
     store: EvidenceStore, box: OrphanBox, on_it: OnIt, launch: Launch, digest: str, *, full: bool
 ) -> list[str]:
     """Why this evidence's latest receipt does not prove that all that ran on the box is copied."""
-    receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)
+    receipt = store.receipt(digest)
     facts = BoxFacts(
         identity=box.identity,
         evidence=store.objects.uri,
@@ -271,16 +271,7 @@ def _receipt_problems(
         keeps=(),
         roster_digest=receipt.roster_digest,
     )
-    # It names the receipt that is asked about and no action: it allows no end.
-    asked = Approval(
-        receipt=digest,
-        actions=(),
-        waivers_digest=Approval.digest_waivers((), ()),
-        by="sweepctl audit",
-        at=epoch,
-        expires=epoch + timedelta(seconds=1),
-    )
-    problems = receipt_problems(store, facts, asked, launch, on_it.seen, teardown_begun=False, full=full)
+    problems = latest_problems(store, facts, digest, launch, on_it.seen, full=full)
     known = {cell.name for cell in receipt.cells if cell.state == "verified"}
     problems += [
         f"{name} is on it, and the receipt has no verified copy of it" for name in sorted(on_it.unsettled - known)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.core.journal import Journal
@@ -53,6 +55,25 @@ def receipt_problems(
         return ["a cell is running on the box"]
     cells = _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
     return cells or unsealed.problems(store, facts.name, facts.generation, facts.kills, seen)
+
+
+def latest_problems(
+    store: EvidenceStore, facts: BoxFacts, digest: str, launch: Launch, seen: Observation, *, full: bool
+) -> list[str]:
+    """Why the receipt `digest` does not prove that all that ran on the box is copied, where no approval names it; empty
+    if it does. The roster and the artifacts are those of the receipt: the state may be lost."""
+    receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)
+    # It names the receipt that is asked about and no action: it allows no end.
+    asked = Approval(
+        receipt=digest,
+        actions=(),
+        waivers_digest=Approval.digest_waivers((), ()),
+        by="sweepctl",
+        at=epoch,
+        expires=epoch + timedelta(seconds=1),
+    )
+    facts = replace(facts, roster_digest=receipt.roster_digest, artifacts_digest=None)
+    return receipt_problems(store, facts, asked, launch, seen, teardown_begun=False, full=full)
 
 
 def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:

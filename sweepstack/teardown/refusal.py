@@ -16,6 +16,7 @@ from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
 from sweepstack.teardown.ways import sure_first
 
+_BOX = re.compile(r"\bsweepctl ([a-z-]+)( --abandon)? BOX\b")
 SHOWN = 12
 """Number of cells that are listed one by one; the others are counted."""
 
@@ -100,9 +101,9 @@ def next_commands(
         let_go = [("let go", f"{command}    (the unclaimed bytes)")]
         if verdict.held_by_unclaimed:
             return [("next", f"{command} && sweepctl finish --stack {stack}"), ("give up", abandon)]
-    if verdict.launched is None:
+    if verdict.launched is None and not verdict.folder_lost:
         return [("next", f"fix what is in the way, then pulumi destroy --stack {stack}"), ("give up", abandon)]
-    if not verdict.launched:
+    if not verdict.launched and not verdict.folder_lost:
         return [
             ("next", f"sweepctl approve --stack {stack} --box {facts.name} && pulumi up --stack {stack} && {destroy}"),
             *let_go,
@@ -111,6 +112,10 @@ def next_commands(
     rows = []
     if verdict.rests:
         return [("next", to_be_read(stack, [facts.name])), *let_go, ("give up", abandon)]
+    if verdict.folder_lost:
+        safe = not verdict.unsettled
+        ways = out_of_lost(stack, facts.name, price_per_hour=facts.price_per_hour, safe=safe)
+        return [("next" if index == 0 else "", way) for index, way in enumerate(ways)]
     if verdict.silent:
         # Approved, and every cell verified: the same destroy succeeds once its journal can be read again.
         again = destroy if verdict.approved and not verdict.unsettled else f"sweepctl finish --stack {stack}"
@@ -162,6 +167,29 @@ def seen_ended(stack: str, box: str, adapter: str) -> str:
         return ""
     give_up = f'sweepctl approve --stack {stack} --abandon {box} --reason "…"'
     return f'{give_up} && sweepctl confirm-gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
+
+
+def of_box(words: str, box: str, stack: str = "") -> str:
+    """The words of a host, which knows no name of ours: its commands with the name of the box instead of BOX. Of "" for
+    the box, as they are."""
+    of_stack = f" --stack {stack}" if stack else ""
+    return _BOX.sub(rf"sweepctl \1{of_stack}\2 {box}", words) if box else words
+
+
+def out_of_lost(stack: str, box: str, *, price_per_hour: float | None, safe: bool) -> list[str]:
+    """The ways out for a box whose host answers and has lost its folder. `safe`: nothing on it is worth more than a
+    word: all of it is verified, or given up."""
+    confirm = f'sweepctl confirm-gone --stack {stack} {box} --saw "…"'
+    if price_per_hour != 0:  # it answers, and bills: no word ends that
+        when = "once it is ended at its console: it answers, and bills"
+    else:
+        when = "where it is lost for good, and not on a disk that is not mounted"
+    if safe:
+        return [f"{confirm}    ({when})"]
+    return [
+        f"sweepctl status --stack {stack}    (once its folder is back: nothing is lost then)",
+        f'sweepctl approve --stack {stack} --abandon {box} --reason "…" && {confirm}    ({when})',
+    ]
 
 
 def waiting_cost(facts: BoxFacts, *, now: datetime | None = None, short: bool = False) -> str:

@@ -105,6 +105,11 @@ class Unreachable(PlatformError):
     """The platform or the box did not answer: nothing is known."""
 
 
+class FolderLost(Unreachable):
+    """The host answered, and what it kept a box in is not there: an empty folder, or one that was made anew. Whether
+    the old one is lost, or only not mounted, a person knows."""
+
+
 class RateLimited(Unreachable):
     """Too many requests: this one was not carried out. `retry_after`: seconds, None when the platform names none."""
 

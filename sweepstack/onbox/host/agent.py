@@ -30,7 +30,8 @@ PREFIX = "host"
 """The ids of a host's boxes begin with this."""
 LOCK_SECONDS = 60.0
 VERBS = (
-    *("account", "answer_for", "find_by_tag", "get", "destroy", "stop", "turn_on", "list_tagged", "where"),
+    *("account", "answer_for", "count_as_lost", "find_by_tag", "list_tagged"),
+    *("get", "destroy", "stop", "turn_on", "where"),
     *("ensure_volume", "list_volumes", "get_volume", "delete_volume"),
 )
 """Requests that are methods of the local platform; those in `OWN` are methods of `Host`."""
@@ -55,7 +56,7 @@ class Host(Agent):
     def platform(self) -> LocalPlatform:
         """The platform of this host. A box without a durable tier seals its cells, too: into a folder of its own, which
         is made with the box."""
-        return LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True)
+        return LocalPlatform(self.root, grace=self.grace, prefix=PREFIX, own=(box_layout.DURABLE,), addressed=True)
 
     def serve_box(self, box: Mapping[str, Any]) -> None:
         """Serves this box from now on. A box named with its account only is looked up: the caller does not know its

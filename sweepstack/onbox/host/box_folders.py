@@ -28,7 +28,7 @@ from typing import Any
 
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
-from sweepstack.onbox.common.errors import ONLY_IF, PlatformError, Unreachable, WrongAccount
+from sweepstack.onbox.common.errors import ONLY_IF, FolderLost, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host.platform import Wait
@@ -75,11 +75,12 @@ class LocalStore:
     """The folder; see the module. Methods raise Unreachable when the state can't be known, WrongAccount for another
     account."""
 
-    def __init__(self, root: Path, *, remote: bool = False, machine: str = "") -> None:
-        """`remote`: the person who reads the messages is at another computer, and can't run our commands here.
+    def __init__(self, root: Path, *, remote: bool = False, addressed: bool = False, machine: str = "") -> None:
+        """`remote`: the person who reads the messages is at another computer, and can't run our commands here, or has
+        none that is for this folder. `addressed`: this host was asked because its address is on record with the box.
         `machine`: the name that stands for this host in accounts, if several hosts see the same boxes."""
         self.root = root
-        self.remote = remote
+        self.remote, self.addressed = remote or addressed, addressed
         self.machine = machine
         self.boxes = root / "boxes"
         self.volumes = root / "volumes"
@@ -99,9 +100,11 @@ class LocalStore:
 
     def claim(self, account: str) -> str:
         """The command with which a person assigns this folder to `account`; with its condition, unless the folder is
-        proved to be that account's."""
-        if self.remote:
+        proved to be that account's. Where nothing here is, the one that calls lost what was."""
+        if self.remote and self._may_be(account):
             return 'sweepctl adopt BOX --reason "…"'
+        if self.remote:
+            return f'sweepctl confirm-gone BOX --saw "…"    ({ONLY_IF} it is lost for good)'
         host, _, identifier = account.rpartition("/")
         return f"{CLAIM} {account}{self._condition(host, identifier) if host else ''}"
 
@@ -115,6 +118,20 @@ class LocalStore:
             return "" if host == self.host else f"    (if this computer was called {host}, and was renamed)"
         was = "its registry here was lost" if host == self.host else f"this computer was called {host}"
         return f"    ({ONLY_IF} {was}: what is not here then counts as gone)"
+
+    def _may_be(self, account: str) -> bool:
+        """Whether these folders may be those of `account`: the registry or a mark says so, or no mark says whose they
+        are and something is in them. What can't be read may be."""
+        identifier = account.rpartition("/")[2]
+        try:
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # lost, or damaged
+                found = _parse_registry(self._registry_bytes())
+                return found.id == identifier or account in found.also_known_as
+            folders = (self.boxes, self.volumes)
+            marks = {*map(_mark, folders)} - {""}
+            return identifier in marks or (not marks and any(map(_holds, folders)))
+        except (OSError, ValueError):
+            return True
 
     def was(self, identifier: str) -> bool:
         """Whether the registry or a mark has this id, by what can be read: these folders are that account's."""
@@ -136,7 +153,7 @@ class LocalStore:
             except FileNotFoundError:
                 kept = [path for path in (self.boxes, self.volumes) if _holds(path)]
                 if kept:
-                    raise Unreachable(
+                    raise self._unknown(account)(
                         f"{self.registry_file} is gone, and {kept[0]} is not empty: whose these are is not known. "
                         f"Put the file back, or, if this is the machine that rented them, name their account"
                         f"{'' if account else ' (it is in the state, as `account`)'}: `{self.claim(named)}`"
@@ -145,11 +162,15 @@ class LocalStore:
         try:
             return replace(_parse_registry(data), machine=self.machine)
         except (ValueError, KeyError, TypeError) as error:
-            raise Unreachable(
+            raise self._unknown(account)(
                 f"{self.registry_file} does not read ({error}): whose boxes these are is not known. Put the file back, "
                 f"or name the account of the boxes{'' if account else ' (in the state, as `account`)'}, which keeps "
                 f"the file beside it: `{self.claim(named)}`"
             ) from error
+
+    def _unknown(self, account: str) -> type[Unreachable]:
+        """The error where the registry can't tell whose these folders are."""
+        return FolderLost if self.addressed and account and not self._may_be(account) else Unreachable
 
     def _registry_bytes(self) -> bytes:
         """The file's content; empty when a folder has that name. Raises FileNotFoundError."""
@@ -161,6 +182,12 @@ class LocalStore:
     def require(self, account: str) -> None:
         """Returns when this is the folder of `account`; else raises WrongAccount or Unreachable. Reads only."""
         registry = self.registry(account)
+        if self.addressed and not self._may_be(account):
+            here = "is empty" if registry is None else f"has the boxes of {registry.account}"
+            raise FolderLost(
+                f"what {account} had at {self.root} is not there: the folder {here}. Is its disk mounted? Put it back; "
+                f"if it is lost for good, say so with `{self.claim(account)}`"
+            )
         own = (
             f"To go on here although the name differs, because this machine was renamed or its registry was lost: "
             f"`{self.claim(account)}`"
@@ -252,14 +279,12 @@ class LocalStore:
                 return None
 
     def renamed(self, account: str) -> Registry:
-        """`answer_for`, but only if `account` differs by the host's name alone, or if only the registry file was lost.
-        Raises WrongAccount when this is another registry, or when this folder was never used."""
-        host = self.host
-        try:
+        """`answer_for`, but only if `account` differs by the host's name alone, or if only the registry file was lost
+        or damaged. Raises WrongAccount when this is another registry, or when this folder was never used."""
+        host, known = self.host, None
+        with contextlib.suppress(Unreachable):  # lost or damaged
             known = self.registry(account)
-        except Unreachable:
-            if self.registry_file.exists():
-                raise
+        if known is None:
             with answering(self.boxes):
                 marks = {folder: _mark(folder) for folder in (self.boxes, self.volumes)}
                 boxes, volumes = (bool(mark) or _holds(folder) for folder, mark in marks.items())
@@ -267,15 +292,16 @@ class LocalStore:
                 if mark and mark != account.rpartition("/")[2]:
                     raise WrongAccount(
                         f"this belongs to {account}, and {folder} is marked as that of the registry {mark}: not the "
-                        "same folder under another name of the host"
-                    ) from None
-            return self.answer_for(
-                account, boxes=boxes, volumes=volumes
-            )  # the folders are there, the registry was lost
+                        f"same folder under another name of the host. If what it had here is lost: "
+                        f"`{self.claim(account)}`"
+                    )
+            if self._may_be(account):
+                return self.answer_for(account, boxes=boxes, volumes=volumes)
         if known is None or known.id != account.rpartition("/")[2]:
             have = known.account if known is not None else f"{host}, which has no boxes at {self.root}"
             raise WrongAccount(
-                f"this belongs to {account}, and here is {have}: not the same folder under another name of the host"
+                f"this belongs to {account}, and here is {have}: not the same folder under another name of the host. "
+                f"If what it had here is lost: `{self.claim(account)}`"
             )
         return self.answer_for(account, boxes=False, volumes=False)  # proves nothing about what is in the folders
 

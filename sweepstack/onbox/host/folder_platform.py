@@ -23,6 +23,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import (
+    FolderLost,
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
@@ -59,6 +60,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     beginning of new boxes' ids."""
 
     name = "local"
+    sees_all = True
 
     def __init__(
         self,
@@ -68,11 +70,12 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         prefix: str = "local",
         own: tuple[str, ...] = (),
         remote: bool = False,
+        addressed: bool = False,
         machine: str = "",
     ) -> None:
         """`own`: folders that a box has itself if no volume or place is mounted there; they end with the box. `remote`,
-        `machine`: as in `LocalStore`."""
-        super().__init__(LocalStore(root, remote=remote, machine=machine))
+        `addressed`, `machine`: as in `LocalStore`."""
+        super().__init__(LocalStore(root, remote=remote, addressed=addressed, machine=machine))
         self._grace, self._prefix, self._own = grace, prefix, own
 
     def account(self) -> str:
@@ -86,6 +89,16 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         """Records that this machine was renamed, as a person says: it answers for `account`, too. Returns its account
         now. Idempotent. Raises WrongAccount when `account` is not that of this folder."""
         return self._store.renamed(account).account
+
+    def count_as_lost(self, account: str) -> str:
+        """Records that what `account` had in this folder is lost, as a person says: what is not here then counts as
+        gone. Returns the account now. Idempotent. Raises PlatformError when it is here."""
+        try:
+            self._store.require(account)
+        except FolderLost:
+            new = not self._store.registry_file.exists()
+            return self._store.answer_for(account, boxes=new, volumes=new).account
+        raise PlatformError(f"{self._store.root} is the folder of {account}: nothing of it counts as lost")
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         if account:
@@ -107,6 +120,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if (lacks := list(memory_lack(request.constraints))) and self.find_by_tag(request.tag) is None:
             raise RequestRefused(f"this machine won't do for {request.name}; nothing was made: {'; '.join(lacks)}")
+        request.asked(True)
         record = self.make(request, wait=wait)
         if record.phase.at_rest:
             return record

@@ -250,6 +250,8 @@ class Platform(Protocol):
     name: str
     over_ssh: bool = False
     """Whether its boxes are reached over SSH: then a create needs a public key."""
+    sees_all: ClassVar[bool] = False
+    """Whether it looks where its boxes are made: then no answer of it lags, and what it does not show is not there."""
     by_hand: bool = False
     """Whether only a person can see that the session of a box has ended: then an end on record is all that is known."""
     lacks: ClassVar[Mapping[type, str]] = {}

@@ -40,7 +40,9 @@ class SlurmPlatform(LocalPlatform):
     def __init__(self, root: Path, *, grace: float) -> None:
         self.cluster = _name_of_cluster(root)
         self._accounting = Accounting()
-        super().__init__(root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), remote=True, machine=self.cluster)
+        super().__init__(
+            root, grace=grace, prefix=PREFIX, own=(box_layout.DURABLE,), addressed=True, machine=self.cluster
+        )
 
     def _end(self, native_id: str, grace: float) -> None:
         jobs.cancel(native_id, grace=grace and max(grace, request.GRACE_SECONDS), seconds=END_SECONDS)

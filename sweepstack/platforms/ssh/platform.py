@@ -73,6 +73,7 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     over_ssh = True
+    sees_all = True
     adapter: ClassVar[str] = "ssh"
 
     def __init__(self, address: HostAddress | None, moves: Moves | None = None) -> None:
@@ -102,6 +103,10 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
         """Records that the host has a new name, which a person confirms. See `LocalPlatform.answer_for`."""
         return str(self._ask("answer_for", account=account))
 
+    def count_as_lost(self, account: str) -> str:
+        """Records that what the host had of `account` is lost, as a person says. See `LocalPlatform.count_as_lost`."""
+        return str(self._ask("count_as_lost", account=account))
+
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         found = self._ask("find_by_tag", tag=tag, account=account)
         return None if found is None else self._record(found)
@@ -119,7 +124,13 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
             "places": {tier: dict(facts) for tier, facts in request.places.items()},
         }
         wait.progress(f"{request.name}: looking at {self.address}, and making its folders there")
-        found = self._until_ready(request.name, self._record(self._ask("create", request=asked)), wait)
+        request.asked(True)
+        try:
+            made = self._ask("create", request=asked)
+        except RequestRefused:  # by a look that comes before anything is made
+            request.asked(False)
+            raise
+        found = self._until_ready(request.name, self._record(made), wait)
         wait.progress(f"{request.name}: {found.native_id} at {found.location}")
         return found
 

@@ -17,12 +17,13 @@ from sweepstack.onbox.common.errors import (
     NoCapacity,
     OutcomeUnknown,
     PlatformError,
+    RequestRefused,
     StillCreating,
     SweepstackError,
 )
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
-from sweepstack.operations.observe import look_up, rented_at
+from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_memory import Unanswered
 from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
@@ -88,6 +89,10 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
     wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
     try:
         return platform.create(request, wait=wait)
+    except RequestRefused:
+        if asking.birth.native_id is None and asking.birth.asked_at is None:
+            store.forget_birth(asking.birth)
+        raise
     except NoCapacity as error:
         raise NoCapacity(market.not_to_be_had(op, platform, inputs, error, request.max_price)) from error
     except Unanswered as error:  # this machine remembers the request; this evidence may not
@@ -102,7 +107,8 @@ def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, 
                 f"{birth.tag} may bill. Next: pulumi up --stack {op.stack}    (looks for it before it rents)"
             ) from outage
         if found is None:
-            raise unanswered(op, inputs.adapter, asking.birth, str(error)) from error
+            asked = birth if platform.sees_all else asking.birth
+            raise unanswered(op, inputs.adapter, asked, str(error)) from error
         op.info(f"box {inputs.name}: the answer was lost; found {found.native_id} by its tag")
         _born(store, birth, found)
         return platform.create(request, wait=wait)
@@ -347,13 +353,15 @@ def _left_by_an_earlier_try(op: Operation, platform: Platform, birth: Birth) -> 
     """The box that an interrupted create rented; None if there is none. Blocks for seconds while the list may lag.
     Raises OutcomeUnknown if its request went out and no list shows a box: that proves nothing."""
     for seconds in (*LOOKS, None):
-        found = find_born(platform, birth)
+        found, proved = made_by(birth, platform)
+        if platform.sees_all:
+            return found
         shown_by = birth.shown_by or birth.begun_at + timedelta(seconds=paced(LAG_SECONDS))
         if found is None and seconds is not None and datetime.now(UTC) < shown_by:
             op.progress(f"looking for what an earlier try may have rented as {birth.tag}")
             if op.session.cancelled.wait(paced(seconds)):
                 raise PlatformError(f"cancelled while looking for {birth.tag}, which an earlier try may have rented")
-        elif found is None and birth.asked_at is not None:
+        elif not proved:
             raise unanswered(op, birth.platform, birth, "whether a box was made is not known")
         else:
             return found

@@ -25,6 +25,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.refusal import of_box
 
 _NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
 _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
@@ -50,7 +51,7 @@ def naming(op: Operation, evidence: Evidence, box: str) -> Iterator[None]:
         ]
         raise StillCreating(error.identifier, error.outputs, reasons) from error
     except PlatformError as error:
-        words = str(error)
+        words = of_box(str(error), box, op.stack)
         bills = _may_bill(evidence, box, error)
         named = words if _names(words, box) else f"box {box}: {words}"
         raise type(error)(_complete(op, f"{_ended(named)} {bills}" if bills else named)) from error
@@ -86,7 +87,7 @@ def _may_bill(evidence: Evidence, box: str, error: PlatformError) -> str:
         bare = [one for one in unheld(store, [last], datetime.now(UTC)) if one.over]
         since = f" since {last.begun_at:%Y-%m-%d %H:%M} UTC, and nothing was launched on it" if bare else ""
         return f"{last.native_id} on {last.platform} may bill{_price(price)}{since}."
-    if isinstance(error, _UNSURE) and last.tag not in str(error):
+    if last.asked_at is not None and isinstance(error, _UNSURE) and last.tag not in str(error):
         would = f"would bill{_price(last.price_per_hour)}"
         return f"What an earlier try may have rented carries the tag {last.tag} and {would}."
     return ""

@@ -19,14 +19,14 @@ from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.operations.observe import look_up, rented_at
+from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.provider.models import IdentityInputs, IdentityState
 from sweepstack.provider.resources import before_renting, policy, teardown, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
-from sweepstack.teardown.box_context import BoxAt, find_born
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import seen_ended
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -356,14 +356,14 @@ def may_still_bill(birth: Birth) -> str:
     if birth.ended_at is not None:
         return ""
     try:
-        platform = BoxAt.of(birth).platform
         if birth.native_id is None:
-            found = find_born(platform, birth)
-            if found is None and birth.asked_at is not None:  # no list proves that there is none
+            found, proved = made_by(birth)
+            if not proved:
                 return (
                     f"box {birth.box}: {birth.tag} was asked for on {birth.platform}, and its answer lost: it may bill"
                 )
             return f"box {birth.box}: {found.native_id} was rented and its answer lost" if found else ""
+        platform = BoxAt.of(birth).platform
         record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
         if record.phase is Phase.GONE:
             return ""

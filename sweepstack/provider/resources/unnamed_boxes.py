@@ -10,10 +10,10 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError
+from sweepstack.operations.observe import made_by
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.want_gone import Rules, judge_birth
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.refusal import waiting_cost
 
 
@@ -51,7 +51,7 @@ def _why_locked(inputs: BoxInputs, birth: Birth, evidence: Evidence) -> str:
     native_id = birth.native_id
     if native_id is None:
         try:
-            found = find_born(BoxAt.of(birth).platform, birth)
+            found, _ = made_by(birth)
         except PlatformError as error:
             return f"whether {birth.tag} was rented on {birth.platform} can't be told: {error}"
         return f"{found.native_id} was rented, and its answer lost" if found else ""

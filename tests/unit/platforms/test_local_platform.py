@@ -22,6 +22,7 @@ import pytest
 from sweepstack.core import this_host
 from sweepstack.onbox.common import mount_points, processes
 from sweepstack.onbox.common.errors import (
+    FolderLost,
     NotYetGone,
     PlatformError,
     RequestRefused,
@@ -853,3 +854,21 @@ def test_memory_that_this_machine_lacks_is_refused_and_nothing_is_made(root: Pat
     fits = BoxRequest(asked.tag, "box-0", 0.0, resources={"memory": "1MB"})
     assert platform.create(fits, wait=Wait(60)).phase is Phase.RUNNING
     assert platform.create(asked, wait=Wait(60)).phase is Phase.RUNNING, "it is there, and is adopted"
+
+
+def test_a_registry_on_a_host_that_does_not_read_is_adopted(root: Path) -> None:
+    """Found on 6f8d950f: the message named `adopt`, which refused with the same message."""
+    host = LocalPlatform(root, addressed=True)
+    record = rent(host)
+    (root / "registry.json").write_text("{")
+    with pytest.raises(Unreachable, match="sweepctl adopt BOX"):
+        host.get(record.native_id, record.account)
+    with pytest.raises(PlatformError):
+        host.count_as_lost(record.account)
+    assert host.answer_for(record.account) == record.account
+    assert host.get(record.native_id, record.account).phase is Phase.RUNNING
+    (root / "registry.json").unlink()
+    (root / "boxes" / ".registry").write_text("another")
+    (root / "volumes" / ".registry").write_text("another")
+    with pytest.raises(FolderLost, match="sweepctl confirm-gone BOX"):
+        host.get(record.native_id, record.account)

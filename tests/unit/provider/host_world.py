@@ -44,7 +44,9 @@ BY_COMMAND = {
 
 
 @contextlib.contextmanager
-def rented_host(folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[str, Any]) -> Iterator[HostSweep]:
+def rented_host(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[str, Any], price: float = 0.5
+) -> Iterator[HostSweep]:
     """A sweep on a host of its own. Nobody waits long for a host to fall silent."""
     require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -55,7 +57,7 @@ def rented_host(folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[st
     host = Host(folder / "host")
     host.say(PATH=f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin")
     monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(host.key))
-    sweep = HostSweep(folder / "sweep", host, teardown)
+    sweep = HostSweep(folder / "sweep", host, teardown, price)
     try:
         yield sweep
     finally:
@@ -66,8 +68,8 @@ def rented_host(folder: Path, monkeypatch: pytest.MonkeyPatch, teardown: dict[st
 class HostSweep(Sweep):
     """As `Sweep`; every box is on `host`, and ends as `teardown` says."""
 
-    def __init__(self, folder: Path, host: Host, teardown: dict[str, Any]) -> None:
-        self.host, self.teardown = host, teardown
+    def __init__(self, folder: Path, host: Host, teardown: dict[str, Any], price: float = 0.5) -> None:
+        self.host, self.teardown, self.price = host, teardown, price
         super().__init__(folder)
 
     def adapter(self, _name: str = "") -> str:
@@ -89,7 +91,7 @@ class HostSweep(Sweep):
         return VOLUME.create(self.op("Volume", "store"), inputs)[1]
 
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
-        return super().box_inputs(name, **({"teardown": self.teardown} | changes))
+        return super().box_inputs(name, **({"teardown": self.teardown, "price_per_hour": self.price} | changes))
 
     def on_box(self, box: BoxState) -> dict[str, Any]:
         return super().on_box(box) | {"adapter": box.adapter, "teardown": box.teardown}

@@ -43,7 +43,11 @@ def test_an_outage_names_the_tag_of_what_an_earlier_try_may_have_rented(
         patch.setattr(LocalPlatform, "create", raising(PlatformError("cut off")))
         with pytest.raises(PlatformError):
             sweep.box()
+    birth = sweep.store.births()[0]
     monkeypatch.setattr(LocalPlatform, "find_by_tag", raising(Unreachable("no answer")))
+    with pytest.raises(Unreachable, match=r"box box-0: no answer\. Next"):
+        sweep.box()  # nothing was asked for
+    sweep.store.write_birth(birth.model_copy(update={"asked_at": birth.begun_at}))
     with pytest.raises(Unreachable, match=r"carries the tag sweepstack-\S+-box-0-g1 and would bill \$0.50/h"):
         sweep.box()
 

@@ -192,7 +192,7 @@ def what_next(
         others = len(plan.asked) + len(plan.kept) > len(untold)
         up = [f"pulumi up --stack {stack}    (clears the other boxes)"] if others else []
         confirm = f"sweepctl confirm-gone --stack {stack}"
-        seen = [f'{confirm} {name} --saw "…"    (once you saw that it has ended)' for name in untold]
+        seen = [f'{confirm} {name} --saw "…"    (once you saw that it is gone)' for name in untold]
         return [*seen, *up, destroy]
     all_of_them = len(plan.asked) + len(plan.kept) >= sum(
         not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
@@ -209,7 +209,10 @@ def what_next(
 
 
 def _untold(one: BoxSnapshot) -> bool:
-    """Whether a host can't tell of a box that is on record alone: no delete will ask for it."""
+    """Whether a person's word has to come first: a host can't tell of a box that is on record alone, so that no delete
+    will ask for it; or it has lost the folder of the box."""
+    if one.seen.folder_lost:
+        return True
     return not one.box.urn and one.seen.existence is Existence.UNKNOWN and has_address(one.box.adapter)
 
 

@@ -1,8 +1,9 @@
 """`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
 
-The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun. It counts only
-while a connection to the box fails, or while its platform's API shows it nowhere: now, and again at every later
-command.
+The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun, or of which
+nothing is lost. It counts only while a connection to the box fails, or while its platform's API shows it nowhere: now,
+and again at every later command. A host that bills nothing may answer, if it has lost the folder of the box: it then
+says itself what is gone.
 """
 
 from __future__ import annotations
@@ -22,16 +23,30 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError, Unproved, Unreachable, one_line
+from sweepstack.onbox.common.errors import (
+    ConfigError,
+    EvidenceError,
+    FolderLost,
+    PlatformError,
+    SweepstackError,
+    Unproved,
+    Unreachable,
+    one_line,
+)
 from sweepstack.onbox.host.capabilities import IsHost
+from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
+from sweepstack.operations.observe import rented_at
 from sweepstack.platforms.registry import has_address, need
+from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
+from sweepstack.teardown.lost_check import not_proved_here
 from sweepstack.teardown.ownership import who
+from sweepstack.teardown.refusal import of_box
 
 SKEW = timedelta(minutes=5)
 
@@ -74,8 +89,9 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         known = _stood_still(sources.store, rest[0], now)
     else:
         known = _begun(target, sources, box, now)
+    tried: Exception | str
     tried, keys = (unproved, ()) if unproved else _connect(target, box, statement, known)
-    if not keys and not unproved:
+    if not keys and not unproved and not isinstance(tried, FolderLost):
         listed.look(target, box, power_off=statement.power_off, out=out)
     confirmed = Confirmation(
         box=box.name,
@@ -83,7 +99,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         by=statement.by.strip() or who(),
         at=at,
         saw=saw,
-        tried=tried,
+        tried=of_box(" ".join(str(tried).split()), box.name),
         written_at=now,
         other_keys=keys,
     )
@@ -93,7 +109,10 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         raise Unsure(
             f"the confirmation can't be recorded: {'; '.join(filter(None, (sources.problem, str(error))))}", status
         ) from error
-    following = [f"pulumi destroy --stack {target.stack}    (closes its records, if it still does not answer)"]
+    if isinstance(tried, FolderLost):
+        _count_as_lost(target, box)
+    silent = "" if isinstance(tried, FolderLost) else ", if it still does not answer"
+    following = [f"pulumi destroy --stack {target.stack}    (closes its records{silent})"]
     if rest is not None and sources.store is not None:
         release_books(sources.store, rest[0], how=f"{rest[0].how}, released: {confirmed.by}", at=at)
         following = status
@@ -103,7 +122,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         following = status
     out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
     asked = "its API" if unproved else "a connect"
-    out.line(f"box {box.name} ({box.native_id}): {told(known)}; {asked} says: {tried}")
+    out.line(f"box {box.name} ({box.native_id}): {told(known)}; {asked} says: {confirmed.tried}")
     if kept_here(box.native_id) is not None:
         out.line("recorded on this computer only: the evidence can't be written. Destroy from here")
     out.next(following)
@@ -135,11 +154,26 @@ def _box(sources: Sources, name: str) -> BoxEntry:
             from sweepstack.cli.forgotten_boxes import entry_of  # in the records, not in the state
 
             return entry_of(sources.store, birth, sources.evidence or "")
-    known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births})
+    known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births if birth.native_id})
+    if any(birth.box == name for birth in births):
+        _never_made(sources.target.stack, name, asked=any(b.box == name and b.asked_at for b in births))
     raise No(
         f"there is no box {name} in the state or on record (there: {', '.join(known) or 'none'})"
         f"{did_you_mean(name, known)}",
         [f"sweepctl status --stack {sources.target.stack}"],
+    )
+
+
+def _never_made(stack: str, name: str, *, asked: bool) -> None:
+    """Raises No about a record without an id."""
+    if not asked:
+        raise No(
+            f"box {name} was never asked for, by its record: there is none to confirm, and nothing of it bills",
+            [f"pulumi up --stack {stack}", f"pulumi destroy --stack {stack}    (ends the sweep without it)"],
+        )
+    raise No(
+        f"box {name} was asked for, and the answer was lost: whether it was rented is not known",
+        [f'sweepctl confirm-gone --stack {stack} {name} --never-rented --saw "…"    (where the console shows none)'],
     )
 
 
@@ -192,11 +226,16 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     if known is not None and known.native_id == box.native_id and known.verb == "destroy":
         return known
     way = _allowed(target, box)
+    # Of a rented host, and of a session that only a person sees, an approval says that they may end.
+    asks = way is None and not _bills(box) and not box.context().platform.by_hand
+    lost = not_proved_here(box.context()) if asks else []
+    if asks and not lost:
+        way = "cleared"
     if way is None:
-        give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
+        give_up, why = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"', "; ".join(lost[:3])
         raise No(
             f"the end of box {box.name} ({box.native_id}) was not begun: a confirmation now would leave its cells "
-            f"unchecked. Nothing was written{f' ({sources.problem})' if store is None else ''}",
+            f"unchecked{why and f' ({why})'}. Nothing was written{f' ({sources.problem})' if store is None else ''}",
             [
                 f"sweepctl finish --stack {target.stack}    (if it answers)",
                 f"{give_up}    (if it is gone for good: then this command again)",
@@ -229,14 +268,17 @@ def _allowed(target: Target, box: BoxEntry) -> str | None:
     return None
 
 
-def _connect(target: Target, box: BoxEntry, statement: Statement, known: Handover) -> tuple[str, tuple[str, ...]]:
-    """Tries to connect. Returns the failure as text, and the keys of another machine that answers, if the person named
-    one. Raises No if the box's own machine may answer."""
+def _connect(
+    target: Target, box: BoxEntry, statement: Statement, known: Handover
+) -> tuple[Exception | str, tuple[str, ...]]:
+    """Tries to connect. Returns the failure, and the keys of another machine that answers, if the person named one. It
+    is FolderLost for a machine that answers, bills nothing, and has lost the folder of the box. Raises No if the box
+    itself may be there."""
     again: list[Any] = [f"pulumi destroy --stack {target.stack}"]
     try:
         shown = need(box.context().platform, IsHost).who_answers()
     except Unreachable as error:
-        return one_line(error), ()
+        return error, ()
     except SweepstackError as error:
         raise Unsure(
             f"whether box {box.name} still answers can't be told: {error}", [f"sweepctl status --stack {target.stack}"]
@@ -253,9 +295,38 @@ def _connect(target: Target, box: BoxEntry, statement: Statement, known: Handove
             "console shows that this machine is not yours any more, name its key",
             again,
         )
-    raise No(
-        f"box {box.name} still answers at {box.adapter}: it runs, and bills. Nothing was written. First, {step}", again
-    )
+    if _bills(box):
+        raise No(
+            f"box {box.name} still answers at {box.adapter}: it runs, and bills. Nothing was written. First, {step}",
+            again,
+        )
+    try:
+        box.context().platform.get(box.native_id, box.account)
+    except FolderLost as error:
+        return error, ()
+    except PlatformError as error:
+        raise Unsure(f"whether box {box.name} is there can't be told: {error}. Nothing was written", again) from error
+    raise No(f"box {box.name} still answers at {box.adapter}: it is ended there. Nothing was written", again)
+
+
+def _bills(box: BoxEntry) -> bool:
+    """Whether its host bills as long as it is there: it is rented, or what it costs is not known."""
+    return box.teardown.rented or rented_at(box.price_per_hour)
+
+
+def _count_as_lost(target: Target, box: BoxEntry) -> None:
+    """Lets its host call gone what it had of the account: boxes and volumes. Raises Unsure where that is not done, No
+    where something of the box still runs there."""
+    status, platform = [f"sweepctl status --stack {target.stack}"], box.context().platform
+    assert isinstance(platform, SshPlatform)  # no other one raises FolderLost
+    try:
+        platform.count_as_lost(box.account)
+        record = platform.get(box.native_id, box.account)
+    except PlatformError as error:
+        raise Unsure(f"what you saw is on record, and its host does not take it: {error}", status) from error
+    if record.phase is not Phase.GONE:
+        give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
+        raise No(f"box {box.name}: {record.note}", [f"{give_up} && pulumi destroy --stack {target.stack}"])
 
 
 def _pinned(box: BoxEntry) -> list[str]:

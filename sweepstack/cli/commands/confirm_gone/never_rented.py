@@ -17,7 +17,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unproved
+from sweepstack.onbox.common.errors import EvidenceError, FolderLost, PlatformError, Unproved
 from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.ownership import who
 
@@ -41,7 +41,7 @@ def never_rented(target: Target, statement: Statement, out: Out) -> int:
         )
     try:
         found = find_born(BoxAt.of(birth).platform, birth)
-    except Unproved:  # no list proves it, so a person may
+    except (Unproved, FolderLost):  # no list proves it, or its host has lost what it had: so a person may
         found = None
     except PlatformError as error:
         raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
