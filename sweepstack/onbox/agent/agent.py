@@ -163,9 +163,9 @@ class Agent:
 
     def __init__(self, wire: Wire, channel: BoxChannel) -> None:
         self.wire, self.channel = wire, channel
-        self._renewed = time.monotonic()
 
     def serve(self) -> None:
+        self._renewed = time.monotonic()
         while True:
             request = self.wire.request()
             if request is None:
