@@ -112,14 +112,8 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     if isinstance(tried, FolderLost):
         _count_as_lost(target, box)
     silent = "" if isinstance(tried, FolderLost) else ", if it still does not answer"
-    following = [f"pulumi destroy --stack {target.stack}    (closes its records{silent})"]
-    if rest is not None and sources.store is not None:
-        release_books(sources.store, rest[0], how=f"{rest[0].how}, released: {confirmed.by}", at=at)
-        following = status
-    elif sources.store is not None and sources.state.box(box.name) is None:  # no delete will ever close its records
-        how = f"confirmed by {confirmed.by}"
-        close_books(sources.store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
-        following = status
+    destroy = [f"pulumi destroy --stack {target.stack}    (closes its records{silent})"]
+    following = status if _closes(sources, box, rest[0] if rest is not None else None, confirmed) else destroy
     out.document({"stack": target.stack, "confirmed": confirmed.model_dump(mode="json"), "next": following})
     asked = "its API" if unproved else "a connect"
     out.line(f"box {box.name} ({box.native_id}): {told(known)}; {asked} says: {confirmed.tried}")
@@ -127,6 +121,19 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
         out.line("recorded on this computer only: the evidence can't be written. Destroy from here")
     out.next(following)
     return YES
+
+
+def _closes(sources: Sources, box: BoxEntry, rest: StillBilled | None, confirmed: Confirmation) -> bool:
+    """Closes the books of a box that no delete will ever close; whether it was one."""
+    store, at = sources.store, confirmed.at
+    if store is not None and rest is not None:
+        release_books(store, rest, how=f"{rest.how}, released: {confirmed.by}", at=at)
+        return True
+    if store is None or sources.state.box(box.name) is not None:
+        return False
+    how = f"confirmed by {confirmed.by}"
+    close_books(store, box=box.name, generation=box.generation, native_id=box.native_id, how=how, at=at)
+    return True
 
 
 def _moment(text: str, now: datetime) -> datetime:
