@@ -160,15 +160,17 @@ def test_appending_restarts_nothing(box: Box) -> None:
 
 def test_append_is_never_lost_to_a_runner_that_ends(box: Box) -> None:
     """Whoever appends looks at the runner's lock afterwards, and starts a runner only if it is free."""
-    runner = box.start()
+    box.start()
     for number in range(15):
         box.add(f"c{number}", "echo > {out}/result.json")
         if not _held(box.home / "runner.lock"):
-            runner = box.start()
+            box.start()
         if number % 3:
             wait_for(lambda number=number: box.state(f"c{number}") == "sealed", box.log)
     wait_for(lambda: all(process.poll() is not None for process in box.started), box.log)
-    assert runner.ended() == 0
+    # A runner that finds the lock held ends with 3: on a busy machine the lock may look free while the runner before it
+    # is still starting.
+    assert {one.returncode for one in box.started} <= {0, 3}
     assert {box.state(f"c{number}") for number in range(15)} == {"sealed"}
     assert all(box.journal().cells[f"c{number}"].attempts == 1 for number in range(15))
 

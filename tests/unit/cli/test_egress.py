@@ -56,7 +56,7 @@ def test_before_a_pull_after_it_and_beside_the_ledger(world: World) -> None:
     assert [(one["box"], one["bytes"], one["per_gb"]) for one in total["egress"]] == [
         (name, size, DEAR) for name, size in sizes.items()
     ]
-    assert round(total["usd"], 2) == 4.0, "what a platform meters is not ours to count"
+    assert 4.0 <= total["usd"] < 4.1, "what a platform meters is not ours to count"
 
 
 def test_a_pull_says_what_left_and_what_that_costs(world: World) -> None:
