@@ -99,7 +99,7 @@ def test_out_of_a_lost_folder(start: str, typed: list[str], lost: Callable[[OnHo
     if start != "finished":
         STARTS[start].prepare(on_host)
     lost(on_host)
-    walk = Walk(on_host, STARTS[start].settled, ends=True, next_too=True)
+    walk = Walk(on_host, STARTS[start].settled, ends=not STARTS[start].settled, next_too=True)
     walk.to_the_end()
     assert walk.typed == typed, "\n".join(walk.story)
 
