@@ -184,8 +184,7 @@ def _late(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
     """The orphan and note of a record whose platform did not answer in time."""
     if birth.ended_at is not None:
         return None, _unconfirmed(birth, _LATE)
-    no_box = birth.native_id is None and birth.asked_at is None
-    return None if no_box else _unknown(birth, target, _LATE), ""
+    return None if birth.never_asked else _unknown(birth, target, _LATE), ""
 
 
 def _unknown(birth: Birth, target: Target, why: str) -> Orphan:

@@ -376,10 +376,17 @@ class Birth(Record):
     policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
     key: str = ""  # digest of the key that asked, where the platform may not say whose key it is
     launch_by: Moment | None = None  # a lease after it was asked for: nothing on it ends its bill before a launch
+    notes_requests: bool = False  # `asked_at` is written on every platform: before 2026-11-27 a host's create wrote none
+
+    @property
+    def never_asked(self) -> bool:
+        """Whether this record proves that nothing was asked for, so that there is no box: nothing bills by it."""
+        silent = self.native_id is None and self.asked_at is None
+        return silent and (self.notes_requests or self.price_per_hour == 0)
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        unsaid = {"egress_per_gb": None, "policy": "", "key": "", "launch_by": None}
+        unsaid = {"egress_per_gb": None, "policy": "", "key": "", "launch_by": None, "notes_requests": False}
         return without_defaults(serialize(self), unsaid)
 
 

@@ -169,13 +169,13 @@ def look_up(platform: Platform, native_id: str, account: str, *, rented: bool) -
 
 def made_by(birth: Birth, platform: Platform | None = None) -> tuple[BoxRecord | None, bool]:
     """What the create of a record without an id has made, and whether that is proved. A record by which nothing was
-    asked for (it is written before each request) is no box, also where the platform can't tell. Not proved: a request
+    asked for (`Birth.never_asked`) is no box, also where the platform can't tell. Not proved: a request
     went out, and a list that may lag does not show what it made. Raises PlatformError, and as `load_platform`."""
     try:
         at_hand = platform or BoxAt.of(birth).platform
         found = find_born(at_hand, birth)
     except SweepstackError:
-        if birth.asked_at is None:
+        if birth.never_asked:
             return None, True
         raise
     return found, found is not None or birth.asked_at is None or at_hand.sees_all

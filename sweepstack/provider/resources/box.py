@@ -202,6 +202,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             launch_by=None if lease is None else now + timedelta(seconds=lease),
             policy=adopted.policy if adopted is not None else teardown.policy_digest(inputs.policy),
             key=platform.key_digest() if isinstance(platform, KnowsKeys) else "",
+            notes_requests=True,
         )
         store.write_birth(birth)
         if existing is not None:

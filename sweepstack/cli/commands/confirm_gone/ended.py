@@ -163,7 +163,7 @@ def _box(sources: Sources, name: str) -> BoxEntry:
             return entry_of(sources.store, birth, sources.evidence or "")
     known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births if birth.native_id})
     if any(birth.box == name for birth in births):
-        _never_made(sources.target.stack, name, asked=any(b.box == name and b.asked_at for b in births))
+        _never_made(sources.target.stack, name, asked=any(b.box == name and not b.never_asked for b in births))
     raise No(
         f"there is no box {name} in the state or on record (there: {', '.join(known) or 'none'})"
         f"{did_you_mean(name, known)}",

@@ -68,9 +68,9 @@ def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
     """The open record of a create of this box without an answer. Raises No if there is none."""
     births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is None]
     for birth in births:
-        if birth.box == box and birth.asked_at is not None:
+        if birth.box == box and not birth.never_asked:
             return birth
-    known = sorted(birth.box for birth in births if birth.asked_at is not None)
+    known = sorted(birth.box for birth in births if not birth.never_asked)
     raise No(
         f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'}); nothing was written"
         f"{did_you_mean(box, known)}",
