@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.units import spell_rate
 
 LEAST_GRACE = timedelta(hours=1)
 """Between the deadline and a stop by `tend`, at least: what is launched may be large, and an `up` may be sending it."""
@@ -39,7 +40,7 @@ class Unheld:
         """What it is, what it costs, and, where it is `over`, the next command."""
         birth, hours = self.birth, (self.now - self.birth.begun_at).total_seconds() / 3600
         price = birth.price_per_hour
-        bills = "" if price is None else f" at ${price:.2f}/h (about ${price * max(hours, 0.0):.2f})"
+        bills = "" if price is None else f" at ${spell_rate(price)}/h (about ${price * max(hours, 0.0):.2f})"
         what = f"{birth.box} ({birth.native_id or birth.tag} on {birth.platform})"
         if not self.over and birth.launch_by is not None:
             late = f"{birth.launch_by:%H:%M} UTC"
