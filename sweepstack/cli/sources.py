@@ -33,16 +33,6 @@ class Sources:
     problem: str
 
     @property
-    def never_up(self) -> bool:
-        """Whether nothing was ever brought up: the backend's state is empty, where the evidence is to be there is none,
-        and this computer remembers no other place of it."""
-        if not (self.known and self.state.empty and self.store is None and not self.problem):
-            return False
-        from sweepstack.evidence.stack_copy import remembered  # a stack that was never up is rare
-
-        return not remembered(self.target.stack)
-
-    @property
     def named_with(self) -> str:
         """The other host that the evidence's address names, if it is a folder that can't be used here; else ""."""
         host, _, folder = (self.evidence or "").removeprefix("file://").partition("/")
