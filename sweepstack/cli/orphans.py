@@ -25,6 +25,7 @@ from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
 from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.refusal import of_box
 
 SEARCH_SECONDS = 36.0
 """The most seconds for one search. Platforms that do not answer in time are named; the answers of others count."""
@@ -101,7 +102,8 @@ def search(
     for adapter in asked:
         listed = answers.get(adapter, _LATE)
         if isinstance(listed, str):
-            notes.append(f"what {adapter} runs for this sweep is not known: {listed}")
+            box_there = next((box.name for box in state.boxes if box.adapter == adapter), "")
+            notes.append(f"what {adapter} runs for this sweep is not known: {of_box(listed, box_there)}")
             searched = False
             continue
         assert identity is not None

@@ -376,7 +376,7 @@ class Birth(Record):
     policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
     key: str = ""  # digest of the key that asked, where the platform may not say whose key it is
     launch_by: Moment | None = None  # a lease after it was asked for: nothing on it ends its bill before a launch
-    notes_requests: bool = False  # `asked_at` is written on every platform: before 2026-11-27 a host's create wrote none
+    notes_requests: bool = False  # `asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none
 
     @property
     def never_asked(self) -> bool:

@@ -68,13 +68,14 @@ def observe(
         if also and isinstance(platform, prefetch.PrefetchesBoxes):
             platform.prefetch(native_id, account, questions, also.tagged)
         record = look_up(platform, native_id, account, rented=rented)
+    except FolderLost as error:
+        return Observation(Existence.UNKNOWN, note=of_box(str(error), box.name), folder_lost=True), None
     except WrongAccount as error:
         return Observation(Existence.UNKNOWN, account_problem=of_box(str(error), box.name)), None
     except PlatformError as error:
         if isinstance(error, Unproved) and (confirmed := _confirmed(box)):
             return Observation(Existence.GONE, note=confirmed), None
-        note, lost = of_box(str(error), box.name), isinstance(error, FolderLost)
-        return Observation(Existence.UNKNOWN, note=note, folder_lost=lost), None
+        return Observation(Existence.UNKNOWN, note=of_box(str(error), box.name)), None
     if record.phase is Phase.GONE:
         return Observation(Existence.GONE), None
     if record.phase is Phase.UNKNOWN:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError, Unsupported, WrongAccount
+from sweepstack.onbox.common.errors import (
+    EvidenceError,
+    FolderLost,
+    PlatformError,
+    SweepstackError,
+    Unsupported,
+    WrongAccount,
+)
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import made_by
@@ -44,9 +51,9 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
     try:
         platform = need(volume.platform, HasVolumes)
         record = platform.get_volume(facts.native_id)
-    except WrongAccount as error:
-        return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
+        if isinstance(error, WrongAccount) and not isinstance(error, FolderLost):
+            return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
         return VolumeSeen(Existence.UNKNOWN, note=str(error)), None
     if record is None:
         return VolumeSeen(Existence.GONE), None

@@ -114,7 +114,7 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/operations/observe.py",
-                "        return Observation(Existence.UNKNOWN, note=note, folder_lost=lost), None",
+                "        return Observation(Existence.UNKNOWN, note=of_box(str(error), box.name)), None",
                 "        return Observation(Existence.GONE), None",
             ),
         ),

@@ -92,7 +92,7 @@ CLUSTER = (
         f"{BYPASS}::test_a_login_node_that_is_down_is_unknown",
         Patch(
             "sweepstack/operations/observe.py",
-            "        return Observation(Existence.UNKNOWN, note=note, folder_lost=lost), None",
+            "        return Observation(Existence.UNKNOWN, note=of_box(str(error), box.name)), None",
             "        return Observation(Existence.GONE), None",
         ),
     ),

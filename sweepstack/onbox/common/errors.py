@@ -105,7 +105,7 @@ class Unreachable(PlatformError):
     """The platform or the box did not answer: nothing is known."""
 
 
-class FolderLost(Unreachable):
+class FolderLost(WrongAccount, Unreachable):
     """The host answered, and what it kept a box in is not there: an empty folder, or one that was made anew. Whether
     the old one is lost, or only not mounted, a person knows."""
 

@@ -185,6 +185,7 @@ def test_a_list_from_before_a_killed_create_rents_nothing_twice(sweep: Sweep, mo
     monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.05")
     monkeypatch.setattr("sweepstack.provider.resources.create.LAG_SECONDS", 3600.0)
     monkeypatch.setattr(LocalPlatform, "find_by_tag", lagging)
+    monkeypatch.setattr(LocalPlatform, "sees_all", False)
     sweep.box()
     assert len(looks) > 2
     assert "adopted, nothing new is rented" in sweep.said.text()
@@ -237,7 +238,8 @@ def test_a_lost_answer_in_another_account_is_not_looked_for_in_this_one(
 ) -> None:
     """The account at hand lists nothing under the tag, and that proves nothing about the account that was asked."""
     birth = sweep.box()
-    sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"native_id": None, "created_at": None}))
+    lost = {"native_id": None, "created_at": None, "asked_at": datetime.now(UTC)}
+    sweep.store.write_birth(sweep.store.births()[0].model_copy(update=lost))
     first = sweep.listed()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
     volume = sweep.made_volume()

@@ -128,7 +128,7 @@ def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
     sweep: HostSweep, box: BoxState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     costs = spent(sweep.store, datetime.now(UTC))
-    assert ledger._gone(sources(sweep, box), costs) == frozenset()
+    assert ledger._gone(sources(sweep, box), costs, sweep.store.births()) == frozenset()
     box_snapshot: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
     assert finish_box._last_look(TARGET, box_snapshot, Out(as_json=True)) == NO
     assert json.loads(capsys.readouterr().out)["gone"] is False
@@ -142,6 +142,6 @@ def test_on_a_host_of_the_user_s_own_it_is_gone(sweep: HostSweep) -> None:
     assert may_still_bill(birth) == ""
     found = search(sweep.stack_state(), sweep.store, [birth], TARGET, sweep.identity.evidence)
     assert (found.orphans, len(found.notes)) == ((), 1)
-    assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC))) == {box.native_id}
+    assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC)), [birth]) == {box.native_id}
     _, state = BOX.create(sweep.op(), sweep.box_inputs(**own))
     assert state.generation == 2

@@ -94,11 +94,12 @@ def test_a_box_that_nobody_can_see_is_locked(sweep: Sweep, monkeypatch: pytest.M
 
 
 def without_id(sweep: Sweep) -> BoxState:
-    """A box whose record names no id: that of a create that was refused, or whose answer was lost."""
+    """A box whose record names no id: that of a create that was asked for, and refused, or whose answer was lost."""
     box = sweep.box()
     birth = sweep.store.births()[0]
     (path,) = (sweep.store.root / "records" / "births").glob("*.json")
-    path.write_text(birth.model_copy(update={"native_id": None, "created_at": None}).model_dump_json())
+    lost = {"native_id": None, "created_at": None, "asked_at": birth.begun_at}
+    path.write_text(birth.model_copy(update=lost).model_dump_json())
     assert sweep.store.births()[0].native_id is None
     return box
 
