@@ -110,6 +110,7 @@ def test_they_drain_one_queue_and_none_runs_twice(shared: Shared, workers: int) 
     assert shared.start("w0").wait(SECONDS) == 3  # a name is one start of one worker
 
 
+@pytest.mark.proof  # test_files_alone.py stays: one runner
 def test_wrong_files_hold_the_cells_for_all_workers_and_one_seals_them_once_mended(shared: Shared) -> None:
     def ask(file: str) -> None:
         artifacts = [{"path": file, "load": "json"}]
