@@ -51,9 +51,11 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
     try:
         platform = need(volume.platform, HasVolumes)
         record = platform.get_volume(facts.native_id)
+    except FolderLost as error:
+        return VolumeSeen(Existence.UNKNOWN, note=str(error)), None
+    except WrongAccount as error:
+        return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
     except PlatformError as error:
-        if isinstance(error, WrongAccount) and not isinstance(error, FolderLost):
-            return VolumeSeen(Existence.UNKNOWN, account_problem=str(error)), None
         return VolumeSeen(Existence.UNKNOWN, note=str(error)), None
     if record is None:
         return VolumeSeen(Existence.GONE), None

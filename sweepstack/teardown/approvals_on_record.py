@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -28,18 +28,7 @@ def approvals_on_record(
     """Those that hold now, also by the policies that bind (`binds`), and are for this very end. `given_up`: only those
     that abandon it: who signed that it may end once all is verified did not sign that it may be lost. Raises nothing:
     what can't be read is none."""
-    return list(_standing(stores, native_id, verb, binds, given_up=given_up, now=now))
-
-
-def _standing(
-    stores: Iterable[EvidenceStore],
-    native_id: str,
-    verb: str,
-    binds: Sequence[Binding],
-    *,
-    given_up: bool,
-    now: datetime,
-) -> Iterator[Approval]:
+    standing = []
     for store in stores:
         subject = Subject("box", "", native_id, verb, SweepName(project="", stack="", identity=store.marker.identity))
         try:
@@ -49,4 +38,5 @@ def _standing(
         if found is None or (given_up and not gives_up(subject, found)):
             continue
         if not judge_approval(subject, found, store, lambda: binds, now=now).problems:
-            yield found
+            standing.append(found)
+    return standing
