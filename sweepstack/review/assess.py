@@ -21,7 +21,7 @@ NAMED = 4
 def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
     """The review. `expected`: the digest that an earlier review had; another one may not go on."""
     ends = endings(plan, live)
-    digest = None if plan.errors else change_digest(plan, live)
+    digest = None if plan.errors else change_digest(plan, live, ends)
     problems = (*plan.problems, *live.problems)
     against = tuple(_against(plan, ends, digest, expected))
     code = MAY_NOT if against else UNTOLD if problems else MAY_GO_ON

@@ -105,7 +105,7 @@ def read_plan(document: Any, *, destroy: bool) -> Plan:
         elif step.op not in KNOWN:
             problems.append(f"the preview names an operation that this version does not know: {step.op} {step.urn}")
             steps.append(step)
-        elif step.op not in SAME or step.kind == "Identity":
+        elif step.op not in ("refresh", "read") or step.kind == "Identity":
             steps.append(step)
     if not isinstance(raw, list):
         problems.append("the preview names no steps")

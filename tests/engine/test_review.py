@@ -11,7 +11,8 @@ from tests.screens import too_long
 
 
 def test_the_reviewed_destroy_is_the_one_that_happens(verified: Stack) -> None:
-    """Locked: no, and nothing changes by asking. Approved and up: yes, it is the same change, and it goes through."""
+    """Locked: no, and nothing changes by asking. Approved and up: another change, since it
+    ends them; that one is reviewed, and goes through."""
     stack = verified
     before = everything(stack)
     locked = stack.sweepctl("review", "--destroy", "--json")
@@ -26,7 +27,11 @@ def test_the_reviewed_destroy_is_the_one_that_happens(verified: Stack) -> None:
     assert unlocks["unlocks"] == ["box box-0", "box box-1"]
     assert unlocks["destroys"] == 0
     ok(stack.up())
-    cleared = stack.sweepctl("review", "--destroy", "--expect", told["digest"], "--md")
+    another = stack.sweepctl("review", "--destroy", "--expect", told["digest"], "--json")
+    assert another.rc == 1, str(another)
+    (why,) = another.json()["against"]
+    assert "the change is another one now" in why
+    cleared = stack.sweepctl("review", "--destroy", "--expect", another.json()["digest"], "--md")
     assert cleared.rc == 0, str(cleared)
     assert "DESTROYS 2 boxes" in cleared.out
     ok(stack.destroy())

@@ -58,11 +58,18 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
     steps = []
     for entry in document["steps"]:
         step = {key: entry[key] for key in ("op", "urn", "diffReasons") if key in entry}
-        for key in ("oldState", "newState") if entry["op"] not in SAME else ():
+        same = entry["op"] in SAME and (
+            entry["op"] != "same" or _inputs(entry, "oldState") == _inputs(entry, "newState")
+        )
+        for key in ("oldState", "newState") if not same else ():
             step[key] = {name: entry.get(key, {})[name] for name in READ if name in entry.get(key, {})}
         steps.append(step)
     said = [{key: one[key] for key in ("urn", "message", "severity") if key in one} for one in document["diagnostics"]]
     return {"steps": steps, "diagnostics": said}
+
+
+def _inputs(entry: dict[str, Any], of: str) -> Any:
+    return entry.get(of, {}).get("inputs")
 
 
 def of_a_finished_sweep(take: Recorder, stack: Stack) -> None:

@@ -55,14 +55,15 @@ def test_every_kind_of_change_is_there() -> None:
 
 
 def test_each_change_has_a_digest_of_its_own() -> None:
-    digests = [review.digest for review in REVIEWS.values() if review.digest is not None]
-    destroys = [name for name in REVIEWS if name.startswith("destroy-")]
-    assert len({REVIEWS[name].digest for name in destroys}) == 2, (
-        "of two sweeps: cleared or not, the change is the same"
-    )
-    volumes = {REVIEWS[name].digest for name in REVIEWS if name.startswith("volumes-")}
-    assert len(volumes) == 1
-    assert len(set(digests)) == len(digests) - len(destroys) + 2 - 1
+    """What is not cleared does not end, so destroys that are locked are one change; each way of an end is another."""
+    found: dict[str, list[str]] = {}
+    for name, review in REVIEWS.items():
+        if review.digest is not None:
+            found.setdefault(review.digest, []).append(name)
+    assert sorted(names for names in found.values() if len(names) > 1) == [
+        ["destroy-approved-not-up", "destroy-expired", "destroy-some-verified", "destroy-verified-not-approved"],
+        ["volumes-destroyed-approved", "volumes-destroyed"],  # approved, and not up
+    ]
 
 
 def test_what_dies_is_told_with_its_copies() -> None:

@@ -50,7 +50,8 @@ def gather(target: Target, *, destroy: bool, base: str) -> Gathered:
     Raises Unsure where neither the engine nor the sweep can be asked, No where the engine refuses every command.
     """
     earlier = _roster_of_revision(target, base) if base else None  # first: a mistake in it costs no preview
-    words = ["destroy", "--preview-only"] if destroy else ["preview"]
+    # A placement, a smoke run count when the next box is rented: no change for the engine, and one for the digest.
+    words = ["destroy", "--preview-only"] if destroy else ["preview", "--show-sames"]
     call = EngineCall(
         [engine_call.find_engine(), *words, "--stack", target.stack, "--json"], target.root, seconds=PREVIEW_SECONDS
     )

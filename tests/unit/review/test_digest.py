@@ -1,0 +1,171 @@
+"""The digest of a change binds how each box ends, and every input; what it leaves out is named by its full path."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import pytest
+
+from sweepstack.provider.schema import schema_json
+from sweepstack.review.digest import BY_ITSELF, FREE
+from sweepstack.review.live import LiveApproval, LiveCell, LiveVolume
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT
+from tests.engine.commands import ROOT
+from tests.unit.review.plans import NOW, box, live, reviewed, step
+
+ANY = "pulumi.json#/Any"
+CODE = re.compile("`([^`]+)`")
+SCHEMA = json.loads(schema_json())
+DELETE = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
+VERIFIED = (LiveCell(name="seed0", state="verified"), LiveCell(name="seed1", state="verified"))
+
+
+def ending(way: str, *cells: LiveCell, **given: Any) -> str:
+    """The digest of a destroy of a box that ends in this way."""
+    approvals = (LiveApproval(where="the state", by="ana", at=NOW, expires=NOW, **given),)
+    seen = live(box("box-0", allowed=bool(way), way=way or None, cells=cells or VERIFIED), approvals=approvals)
+    digest = reviewed(seen, DELETE, destroy=True).digest
+    assert digest is not None
+    return digest
+
+
+def test_it_binds_the_way_in_which_a_box_ends_and_the_names() -> None:
+    """Verified, waived, given up, gone and locked are five changes; so are other names and other reasons."""
+    waived = (VERIFIED[0], LiveCell(name="seed1", state="waived"))
+    lost = (VERIFIED[0], LiveCell(name="seed1", state="damaged"))
+    other = (LiveCell(name="seed0", state="damaged"), VERIFIED[1])
+    gone = reviewed(live(box("box-0", exists="gone", allowed=True, way="gone")), DELETE, destroy=True).digest
+    found = [
+        ending("cleared"),
+        ending("cleared", *waived, waived=(LiveCell(name="seed1", state="waived", note="no use"),)),
+        ending("cleared", *waived, waived=(LiveCell(name="seed1", state="waived", note="lost anyway"),)),
+        ending("abandoned", *lost),
+        ending("abandoned", *other),
+        ending("abandoned", *lost, abandoned=(LiveCell(name="box-0", state="abandoned", note="x"),)),
+        ending("cleared", unclaimed=(LiveCell(name="box-0", state="let go", note="3 files: logs"),)),
+        ending(""),
+        gone,
+    ]
+    assert len(set(found)) == len(found)
+    running = (VERIFIED[0], LiveCell(name="seed1", state="running"))
+    assert ending("abandoned", *running) == ending("abandoned", *lost), "progress of what is lost is no other change"
+    assert ending("", *running) == ending(""), "a locked box does not end by this change, whatever its cells do"
+    others = (LiveCell(name="box-9", state="abandoned", note="of another box"),)
+    assert ending("cleared", abandoned=others) == ending("cleared")
+
+
+def test_what_was_reviewed_as_verified_is_never_given_up() -> None:
+    """The destroy was reviewed with all verified; then a copy was damaged and the box abandoned."""
+    seen = live(box("box-0", allowed=True, way="cleared", cells=VERIFIED))
+    first = reviewed(seen, DELETE, destroy=True)
+    assert first.code == MAY_GO_ON
+    assert reviewed(seen, DELETE, destroy=True, expected=first.digest or "").code == MAY_GO_ON
+    lost = (VERIFIED[0], LiveCell(name="seed1", state="damaged"))
+    given_up = live(box("box-0", allowed=True, way="abandoned", cells=lost))
+    assert reviewed(given_up, DELETE, destroy=True).code == MAY_GO_ON
+    assert reviewed(given_up, DELETE, destroy=True, expected=first.digest or "").code == MAY_NOT
+
+
+def test_it_binds_who_used_a_volume_that_ends() -> None:
+    gone = step(
+        "delete", "Volume", "v", old={"native_id": "id-v", "name": "v", "guarded": True, "clearance": "cleared"}
+    )
+    fields: dict[str, Any] = {"name": "v", "native_id": "id-v", "platform": "local", "guarded": True, "allowed": True}
+    ways = [("cleared", ()), ("abandoned", ()), ("abandoned", ("t",))]
+    found = {
+        reviewed(live(volumes=(LiveVolume(**fields, way=way, users=users),)), gone, destroy=True).digest
+        for way, users in ways
+    }
+    assert len(found) == len(ways)
+
+
+INSIDE = ("job.env", "job.network.env", "job.network.folders", "dropped")
+
+
+@pytest.mark.parametrize(
+    "name", ["live", "clearance", "versions", "cells", "workdir", "dry_run", "elsewhere", "no_code"]
+)
+def test_a_name_of_ours_inside_a_free_map_counts(name: str) -> None:
+    """A variable `live` of `job.env` is a variable like any other, an empty one, too."""
+    for path in INSIDE:
+        digests = {
+            changed("Queue", path, before, after)
+            for before, after in [({}, {name: "1"}), ({}, {name: ""}), ({name: "1"}, {name: "2"}), ({}, {"FOO": "1"})]
+        }
+        assert len(digests) == 4
+        assert None not in digests
+
+
+def changed(kind: str, path: str, before: Any, after: Any) -> str | None:
+    """The digest of an update of one input; None where it is that of no change."""
+    old, new = nested(path, before), nested(path, after)
+    digest = reviewed(live(), step("update", kind, "box-0", old=old, new=new)).digest
+    return None if digest == reviewed(live(), step("update", kind, "box-0", old=old, new=old)).digest else digest
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    """The inputs that have this value at this path."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return copy.deepcopy(dict(value))
+
+
+def inputs() -> list[tuple[str, str, dict[str, Any]]]:
+    """Each input of each resource, at any depth: kind, path, its schema."""
+    return [
+        (token.rpartition(":")[2], path, of)
+        for token, resource in SCHEMA["resources"].items()
+        for path, of in fields_of(resource["inputProperties"], "")
+    ]
+
+
+def fields_of(properties: dict[str, Any], below: str) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for name, of in properties.items():
+        held = of.get("items", of)
+        held = held.get("additionalProperties", held)
+        found.append((f"{below}{name}", of))
+        token = held.get("$ref", "").removeprefix("#/types/")
+        if token in SCHEMA["types"] and "additionalProperties" not in of:
+            found += fields_of(SCHEMA["types"][token]["properties"], f"{below}{name}.")
+    return found
+
+
+def test_every_input_is_bound_but_for_those_that_are_listed() -> None:
+    """By the schema: whatever an input is called, its change is another change, unless its full path is listed."""
+    known = {(kind, path) for kind, path, _ in inputs()}
+    assert {(kind, path) for kind, paths in BY_ITSELF.items() for path in paths} <= known
+    for kind, path, _ in inputs():
+        out = any(path == one or path.startswith(f"{one}.") for one in BY_ITSELF[kind])
+        assert (changed(kind, path, "a", "b") is None) is out, (kind, path)
+
+
+def test_maps_with_free_keys_are_compared_as_they_are() -> None:
+    """So an empty variable is not the same as none: those maps are the schema's."""
+    free = {
+        (kind, path)
+        for kind, path, of in inputs()
+        if of.get("$ref") == ANY
+        or ("additionalProperties" in of and of["additionalProperties"].get("$ref") in (None, ANY))
+    }
+    listed = {(kind, path) for kind, paths in FREE.items() for path in paths}
+    assert listed == {(kind, path) for kind, path in free if path not in BY_ITSELF[kind]}
+
+
+def test_what_counts_only_when_a_box_is_rented_is_bound_too() -> None:
+    """The engine calls it no change, and the next box is rented by it."""
+    old = {"native_id": "id-box-0", "name": "box-0", "placed": {"offer": "a"}}
+    one = reviewed(live(), step("same", "Box", "box-0", old=old, new={"name": "box-0", "placed": {"offer": "b"}}))
+    none = reviewed(live(), step("same", "Box", "box-0", old=old, new={"name": "box-0", "placed": {"offer": "a"}}))
+    assert one.digest != none.digest == reviewed(live()).digest
+
+
+def test_the_page_lists_what_is_left_out() -> None:
+    """docs/review.md has each path, and no other, for each resource."""
+    text = (ROOT / "docs/review.md").read_text(encoding="utf-8").partition("| resource | left out | why |")[2]
+    rows = [line.split("|")[1:3] for line in text.partition("\n\n")[0].splitlines()[2:]]
+    told = {(kind.strip(), path) for kinds, paths in rows for kind in kinds.split(",") for path in CODE.findall(paths)}
+    assert told == {(kind, path) for kind, paths in BY_ITSELF.items() for path in paths}
