@@ -12,6 +12,7 @@ from sweepstack.review.live import Live, LiveFact
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
 from sweepstack.review.money import made, money_of
 from sweepstack.review.plan import Plan, refusals
+from sweepstack.review.setting_changes import engine_lines, rented_lines, setting_changes
 from sweepstack.teardown.ways import give_up, sure_first
 
 NAMED = 4
@@ -38,6 +39,9 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
         left=left_behind(plan, live),
         away=tuple(_away(live, ends)),
         makes=made(plan),
+        lines=engine_lines(plan),
+        rents=rented_lines(plan),
+        settings=setting_changes(plan),
         updates=len({step.urn for step in plan.steps if step.op == "update"}),
         evidence=live.evidence,
         receipt=live.receipt,

@@ -1,14 +1,18 @@
-"""The cell diff: added, moved, dropped, taken out, changed, refused."""
+"""The cell diff: added, moved, dropped, taken out, changed, runs again, refused."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from sweepstack.core.roster import in_order
 from sweepstack.review.live import Live, Roster
 from sweepstack.review.model import CellChange
 from sweepstack.review.plan import ENDING, Plan, cells_of
+from sweepstack.review.spelled import spelled
 
 _CELL_WORD = r"[A-Za-z0-9._+-]"
 
@@ -21,7 +25,7 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
     found = list(compared(before, after))
     held, planned = _held(live), _planned(plan, live)
     placed = [
-        CellChange(one.name, one.change, planned.get(one.name, held.get(one.name, "")), one.why)
+        CellChange(one.name, one.change, planned.get(one.name, held.get(one.name, "")), _config(plan, one))
         if one.change not in ("dropped", "taken out")
         else CellChange(one.name, one.change, held.get(one.name, ""), one.why)
         for one in found
@@ -32,7 +36,47 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
         for name, box in sorted(planned.items(), key=lambda one: in_order(one[0]))
         if name not in named and name in held and held[name] != box
     ]
-    return tuple(_refused(plan, [*placed, *moved]))
+    return tuple(_refused(plan, [*placed, *moved, *_again(plan, live, named)]))
+
+
+def _config(plan: Plan, one: CellChange) -> str:
+    """What a cell runs with, as far as the plan's queues tell it; of a changed one only what is another."""
+    before = {} if one.change == "added" else _params(plan, one.name, old=True)
+    after = _params(plan, one.name)
+    words = [
+        f"{spelled(key)}: " + (f"{spelled(before[key])} → " if key in before else "") + spelled(after.get(key))
+        for key in {**before, **after}
+        if key not in before or before[key] != after.get(key)
+    ]
+    return "; ".join([*filter(None, [one.why]), *(words if after else [])])
+
+
+def _params(plan: Plan, cell: str, *, old: bool = False) -> dict[str, Any]:
+    for step in plan.of("Queue"):
+        for text in (step.old if old else step.new).get("cells") or ():
+            name, _, params = str(text).partition(" ")
+            if name == cell:
+                with suppress(ValueError):
+                    return dict(json.loads(params))
+    return {}
+
+
+def _again(plan: Plan, live: Live, named: Collection[str]) -> Iterator[CellChange]:
+    """The cells that a retry makes run again, and what they are now."""
+    states = {cell.name: cell.state for cell in live.cells}
+    found: dict[str, CellChange] = {}
+    for step in plan.of("Queue"):
+        before, after = _retries(step.old), _retries(step.new)
+        for name in sorted({*after} - {*named}, key=in_order):
+            if after[name] > before.get(name, 0):
+                now = f"; now it is {states[name]}" if name in states else ""
+                found[name] = CellChange(name, "runs again", step.name_of_box, f"retry {after[name]}{now}")
+    yield from found.values()
+
+
+def _retries(inputs: Mapping[str, Any]) -> dict[str, int]:
+    found = inputs.get("retries") or {}
+    return {str(name): int(again.get("retry") or 0) for name, again in found.items() if isinstance(again, Mapping)}
 
 
 def compared(before: Roster, after: Roster) -> Iterable[CellChange]:

@@ -10,7 +10,7 @@ from sweepstack.review.live import LiveApproval, LiveCell, LiveFact
 MAY_GO_ON, MAY_NOT, UNTOLD = 0, 1, 2
 """The answer of a review, as an exit code."""
 
-Change = Literal["added", "moved", "dropped", "taken out", "changed", "refused"]
+Change = Literal["added", "moved", "dropped", "taken out", "changed", "runs again", "refused"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,16 @@ class CellChange:
 
 
 @dataclass(frozen=True)
+class SettingChange:
+    """An input that changes, in words, before and after. `of`: the boxes, volumes or the sweep that it belongs to."""
+
+    what: str
+    before: str
+    after: str
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Money:
     """USD. `per_hour`, `so_far`, `idle`: now; `per_day`, `per_month`: if all is kept as it is, volumes included.
 
@@ -92,6 +102,7 @@ class Money:
 class Review:
     """All of it. `code`: may it go on: 0 yes, 1 no, 2 could not tell; `against`: why it may not.
 
+    `lines`: each operation of the engine's diff; `rents`: what each new box is; `settings`: each input that changes;
     `digest`: of the change (`sweepstack.review.digest`), None where the preview is refused, so that the change is not
     known; `unlocks`: what it clears for a later destroy; `left`: volumes that leave the state and survive; `away`:
     boxes that are gone from their platform, whatever this change does; `refusals`: why the preview failed, in the words
@@ -110,6 +121,9 @@ class Review:
     away: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     updates: int = 0
+    lines: tuple[str, ...] = ()
+    rents: tuple[str, ...] = ()
+    settings: tuple[SettingChange, ...] = ()
     evidence: str = ""
     receipt: str | None = None
     cells: tuple[LiveCell, ...] = ()
@@ -167,6 +181,9 @@ class Review:
             "boxes_gone": list(self.away),
             "makes": list(self.makes),
             "updates": self.updates,
+            "lines": list(self.lines),
+            "rents": list(self.rents),
+            "settings": [asdict(one) for one in self.settings],
             "evidence": self.evidence or None,
             "receipt": self.receipt,
             "cells": {

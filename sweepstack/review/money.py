@@ -33,9 +33,15 @@ def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
             unknown.append(f"{one.name}: what it saves is not known")
         saves += max((price or 0.0) - (left or 0.0), 0.0) if left is not None else 0.0
     for step in plan.of("Box", frozenset({"update"})):
+        was, price = _number(step.before.get("price_per_hour")), _number(step.new.get("price_per_hour"))
         if step.old.get("want") == "stopped" and step.new.get("want") == "running":
-            price, box = _number(step.before.get("price_per_hour")), live.box(step.native_id, step.name)
-            adds += max((price or 0.0) - ((box.price_per_hour if box else 0.0) or 0.0), 0.0)
+            box = live.box(step.native_id, step.name)
+            adds += max((_first(price, was) or 0.0) - ((box.price_per_hour if box else 0.0) or 0.0), 0.0)
+        elif step.new.get("want", "running") == "running" and price != _number(step.old.get("price_per_hour")):
+            more = (price or 0.0) - (was or 0.0)
+            adds, saves = adds + max(more, 0.0), saves + max(-more, 0.0)
+        if (bid := _number(step.new.get("bid"))) is not None and bid != _number(step.old.get("bid")):
+            unknown.append(f"{step.name}: up to ${spell_rate(bid)}/h by its new bid")
     now = live.money
     return Money(
         per_hour=now.per_hour,
@@ -77,10 +83,20 @@ def _volumes(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> float:
     for step in {step.urn: step for step in plan.of("Volume", MAKING)}.values():
         size, price = _number(step.new.get("size_gb")), _number(step.new.get("price_per_gb_month"))
         found += 0.0 if step.new.get("kept") else (size or 0.0) * (price or 0.0)
+    for step in plan.of("Volume", frozenset({"update"})):
+        found += _per_month(step.new, live, step) - _per_month(step.old, live, step)
     for one in endings:
         volume = live.volume(one.native_id) if one.what == "volume" else None
         found -= (volume.usd_per_month or 0.0) if volume is not None else 0.0
     return found
+
+
+def _per_month(inputs: Mapping[str, Any], live: Live, step: Step) -> float:
+    """USD a month of a volume by its inputs; its platform's price of a GB where the inputs name none."""
+    size, price, seen = _number(inputs.get("size_gb")), _number(inputs.get("price_per_gb_month")), None
+    if price is None and (seen := live.volume(step.native_id)) and seen.size_gb and seen.usd_per_month is not None:
+        price = seen.usd_per_month / seen.size_gb
+    return 0.0 if inputs.get("kept") else (size or 0.0) * (price or 0.0)
 
 
 def _number(value: Any) -> float | None:

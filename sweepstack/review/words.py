@@ -34,6 +34,7 @@ def written(review: Review) -> list[Block]:
         Heading("What dies, what survives, and where"),
         *_fates(review),
         *([] if review.store else _cells(review)),
+        *_settings(review),
         *_refused(review),
         Heading("Money"),
         Listing(list(money_lines(review)), "line"),
@@ -232,6 +233,19 @@ def summary(changes: Sequence[CellChange]) -> str:
 
 def _change_grid(changes: Sequence[CellChange], of: str) -> Grid:
     return Grid(("CELL", "CHANGE", "BOX", "WHY"), [(c.name, c.change, c.box, c.why) for c in changes], "change", of)
+
+
+def _settings(review: Review) -> Iterator[Block]:
+    yield Heading("What else changes")
+    if not review.lines and not review.settings:
+        yield Line("Nothing: what is up stays as it is.")
+    if review.rents:
+        yield Listing(review.rents, "box")
+    if review.lines:
+        yield Listing(review.lines, "line")
+    if review.settings:
+        rows = [(one.what, one.before, one.after, ", ".join(one.of)) for one in review.settings]
+        yield Grid(("SETTING", "BEFORE", "AFTER", "OF"), rows, "setting", "that change")
 
 
 def _refused(review: Review) -> Iterator[Block]:

@@ -144,12 +144,43 @@ def of_a_verified_sweep(take: Recorder, stack: Stack) -> None:
     take.take("destroy-all-verified", stack, destroy=True)
     stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": "running", "resources": {"cpu": 2}}}))
     take.take("swap-cleared", stack)
+    for name, change in CHANGES.items():
+        stack.restore("verified")
+        change(stack)
+        take.take(name, stack)
+    stack.restore("verified")
+    policy = stack.checkout / "policy.yaml"
+    policy.write_text("max_price_per_hour: 20.00\n")
+    ok(stack.up())
+    policy.write_text("max_price_per_hour: 10.00\n")
+    take.take("policy-stricter", stack)
+    policy.unlink()
     stack.restore("verified")
     stack.approve("--expires", "20s")
     ok(stack.up())
     over = datetime.now(UTC) + timedelta(seconds=20)
     stack.wait_for(lambda: datetime.now(UTC) > over, "the approval to expire")
     take.take("destroy-expired", stack, destroy=True)
+
+
+def _settings(sweep: dict[str, Any]) -> None:
+    sweep.update(budget={"usd": 5000}, when_done="stop", max_price=17.0)
+    sweep["overrides"]["local"].update(price_per_hour=9)
+    sweep["job"].setdefault("env", {}).update(live="1")
+
+
+def _new_code(stack: Stack) -> None:
+    train = next(stack.checkout.parent.rglob("train.py"))
+    train.write_text(train.read_text() + "\n# another\n")
+
+
+CHANGES: dict[str, Callable[[Stack], object]] = {
+    "settings": lambda stack: stack.edit_config(_settings),
+    "smoke": lambda stack: stack.edit_config(lambda sweep: sweep["job"].update(smoke={"run": "true"})),
+    "new-code": _new_code,
+    "retry": lambda stack: ok(stack.sweepctl("retry", "seed1", "--reason", "its curve looks odd")),
+}
+"""Changes that end nothing and add no cell."""
 
 
 def of_volumes(take: Recorder, stack: Stack) -> None:

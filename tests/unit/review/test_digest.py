@@ -134,11 +134,14 @@ def fields_of(properties: dict[str, Any], below: str) -> list[tuple[str, dict[st
     return found
 
 
+INPUTS = inputs()
+
+
 def test_every_input_is_bound_but_for_those_that_are_listed() -> None:
     """By the schema: whatever an input is called, its change is another change, unless its full path is listed."""
-    known = {(kind, path) for kind, path, _ in inputs()}
+    known = {(kind, path) for kind, path, _ in INPUTS}
     assert {(kind, path) for kind, paths in BY_ITSELF.items() for path in paths} <= known
-    for kind, path, _ in inputs():
+    for kind, path, _ in INPUTS:
         out = any(path == one or path.startswith(f"{one}.") for one in BY_ITSELF[kind])
         assert (changed(kind, path, "a", "b") is None) is out, (kind, path)
 
@@ -147,7 +150,7 @@ def test_maps_with_free_keys_are_compared_as_they_are() -> None:
     """So an empty variable is not the same as none: those maps are the schema's."""
     free = {
         (kind, path)
-        for kind, path, of in inputs()
+        for kind, path, of in INPUTS
         if of.get("$ref") == ANY
         or ("additionalProperties" in of and of["additionalProperties"].get("$ref") in (None, ANY))
     }

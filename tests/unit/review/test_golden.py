@@ -16,6 +16,7 @@ REVIEWS = dict(recorded())
 MAY = {"add-cells", "approve", "destroy-all-verified", "drop", "grow", "new", "nothing", "shrink-cleared", "stop"} | {
     "swap-cleared",
     "vanished",
+    *("settings", "smoke", "new-code", "retry", "policy-stricter"),
 }
 ENDS = {
     "destroy-abandoned": 2,
