@@ -178,21 +178,20 @@ def test_a_stack_is_touched_by_its_file_and_its_code(project: Path) -> None:
 def test_a_newer_commit_of_the_branch_supersedes(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     git(tmp_path, "clone", "-q", "remote.git", "other")
-    paths = ("stacks/Pulumi.a.yaml", "job")
-    assert not superseded(project, "main", paths)
+    assert not superseded(project, "main", "a")
     (other / "stacks/Pulumi.b.yaml").write_text("config: {}\n")
     commit(other, "another stack")
     git(other, "push", "-q", "origin", "main")
-    assert not superseded(project, "main", paths)
+    assert not superseded(project, "main", "a")
     (other / "job/train.py").write_text("3\n")
     commit(other, "this stack")
     git(other, "push", "-q", "origin", "main")
-    assert superseded(project, "main", paths)
+    assert superseded(project, "main", "a")
     git(project, "remote", "set-url", "origin", str(tmp_path / "refuses"))
-    assert superseded(project, "main", paths), "what was fetched before counts where the remote refuses"
+    assert superseded(project, "main", "a"), "what was fetched before counts where the remote refuses"
     git(project, "update-ref", "-d", "refs/remotes/origin/main")
     with pytest.raises(SweepstackError):
-        superseded(project, "main", paths)
+        superseded(project, "main", "a")
 
 
 # what is posted

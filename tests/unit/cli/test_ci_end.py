@@ -38,6 +38,7 @@ class Run:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.review, self.digest, self.ended, self.status = YES, DIGEST, 0, (YES, '{"bills": "nothing"}')
+        self.stacks = ""
 
     def sweepctl(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
         if words[0] != "review":
@@ -48,7 +49,9 @@ class Run:
         Path(document).write_text(json.dumps({"digest": self.digest}))
         return steps.Done(self.review)
 
-    def pulumi(self, root: Path, env: dict[str, str], *words: str) -> steps.Done:
+    def pulumi(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        if words[:2] == ("stack", "ls"):
+            return steps.Done(YES, self.stacks)
         self.ran.append(f"pulumi {words[0]}")
         return steps.Done(self.ended if words[0] in ("up", "destroy") else YES)
 
@@ -122,7 +125,7 @@ def test_nothing_is_ended_from_elsewhere(
     where: Callable[[Forge, pytest.MonkeyPatch, Path], None],
 ) -> None:
     where(forge, monkeypatch, tmp_path)
-    with pytest.raises(No, match=r"nothing is destroyed from|another stack file"):
+    with pytest.raises(No, match=r"nothing is destroyed from|other files of"):
         ends(run)
     assert run.ran == []
 
@@ -152,3 +155,25 @@ def test_only_the_reviewed_change_is_brought_up(
     post.command(tmp_path / "r")
     assert words in forge.texts(7)[0]
     assert (OTHER in forge.texts(7)[0]) == (digest == OTHER), "the digest to start it by hand with"
+
+
+@pytest.mark.parametrize(
+    ("stacks", "ups"),
+    [
+        ('[{"name": "a", "resourceCount": 0}]', 0),
+        ("[]", 0),
+        ('[{"name": "organization/p/a", "resourceCount": 7}]', 1),
+        ('[{"name": "a"}]', 1),  # it does not say, so it may be up
+        ("no list", 1),
+    ],
+)
+def test_what_all_stacks_share_rents_nothing_of_a_sweep_that_is_not_up(
+    run: Run, tmp_path: Path, stacks: str, ups: int
+) -> None:
+    run.stacks = stacks
+    (tmp_path / "r").mkdir()
+    asked = {"digest": DIGEST if ups else "", "change": 7, "why": "", "shared": True}
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": asked}))
+    assert up.command(tmp_path / "r") == YES
+    assert run.ran.count("pulumi up") == ups
+    assert len(Result.read(tmp_path / "r").stacks) == ups

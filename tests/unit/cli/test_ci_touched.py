@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.changes import touched
+from sweepstack.cli.commands.ci.changes import last_commit, touched
 from sweepstack.cli.commands.ci.review import _of as review_of
 from sweepstack.cli.output import NO, UNSURE, YES
 from tests.unit.cli.ci_jobs import commit, git
@@ -19,6 +19,51 @@ def test_code_whose_name_git_would_quote_touches_its_stack(project: Path, name: 
     (project / "job" / name).write_text("2\n")
     commit(project, "code of a")
     assert [one.stack for one in touched(project, base)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "stacks"),
+    [
+        *[(path, ["a", "b"]) for path in (
+            "__main__.py", "parts/more.py", "Pulumi.yaml", "policy.yaml", "Policy.yml", "allowed_signers",
+            "requirements.txt", "requirements-gpu.txt", "pyproject.toml", "uv.lock", "profiles/runpod.md",
+            ".pulumi-version", ".github/workflows/sweeps-up.yml", ".gitlab/sweeps.yml", ".gitlab-ci.yml",
+        )],
+        ("job/more.py", ["a"]),
+        ("job/requirements.txt", ["a"]),
+        ("README.md", []),
+        ("notes/policy.yaml", []),
+        (".github/ISSUE_TEMPLATE/a.md", []),
+    ],
+)  # fmt: skip
+def test_what_all_stacks_share_touches_each(project: Path, path: str, stacks: list[str]) -> None:
+    base = git(project, "rev-parse", "HEAD")
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    with (project / path).open("a") as file:
+        file.write("\n# more\n")
+    made = commit(project, path)
+    found = touched(project, base)
+    assert [(one.stack, one.shared) for one in found] == [(one, len(stacks) == 2) for one in stacks]
+    assert {last_commit(project, base, one.paths) for one in found} <= {made}, "whose review counts"
+
+
+def test_the_program_may_lie_elsewhere_and_a_job_beside_it(project: Path) -> None:
+    (project / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\nmain: ../project/prog/\n")
+    for name in ("prog/__main__.py", "tools/x.py"):
+        (project / name).parent.mkdir()
+        (project / name).write_text("1\n")
+    file = project / "stacks/Pulumi.a.yaml"
+    base = commit(project, "program")
+    for name, workdir, stacks in (
+        ("tools/x.py", "job", []),
+        ("prog/__main__.py", "job", ["a", "b"]),
+        ("prog/__main__.py", ".", ["a", "b"]),  # the job ships the program, too
+    ):
+        file.write_text(f"config:\n  sweepstack:sweep:\n    job: {{workdir: {workdir}}}\n")
+        base = commit(project, "workdir")
+        (project / name).write_text(f"{workdir}\n# 2\n")
+        commit(project, "code")
+        assert [one.stack for one in touched(project, base)] == stacks
 
 
 @pytest.mark.parametrize(
@@ -51,4 +96,4 @@ def test_a_removed_stack_file_is_fine_where_the_backend_says_it_has_none(
         file.write(project_file)
     commit(project, "b goes")
     (removed,) = [one for one in touched(project, base) if one.removed]
-    assert review_of(project, {}, project, base, removed).code == code
+    assert review_of(project, {}, project, base, removed, steps.listed(project, {})).code == code

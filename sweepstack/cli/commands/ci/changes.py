@@ -1,26 +1,42 @@
-"""Which stacks a change touches: by their files, and by the code that they ship. Read from git."""
+"""Which stacks a change touches: by their files, their code, and what all share. Read from git."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.project import stack_name, stack_path
+from sweepstack.config.file import read_document
+from sweepstack.config.policy import SIGNERS
+from sweepstack.config.project import POLICY, stack_name, stack_path
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 
 SECONDS = 120.0
+_PROJECT = re.compile(
+    rf"Pulumi\.yaml|{re.escape(POLICY)}|policy\.ya?ml|{SIGNERS}|profiles/.+|\.(pulumi|python|tool)-versions?"
+    r"|(requirements|constraints)([^/]*\.(txt|in)|/.+)|pyproject\.toml|setup\.cfg|Pipfile|[^/]+\.lock",
+    re.IGNORECASE,
+)
+"""What all stacks of a project share beside the program: its policy and who signs, its profiles, its packages."""
+_PIPELINES = re.compile(r"\.github/(workflows|actions)/.+|\.gitlab/.+|\.gitlab-ci\.ya?ml")
+"""The same of a repository."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A stack that a change touches. `removed`: its stack file is not there any more."""
+    """A stack that a change touches. `removed`: its stack file is not there any more; `shared`: nothing of its own
+    changes, only what all stacks share."""
 
     stack: str
     paths: tuple[str, ...]
-    """What is compared, relative to the repository's root: the stack file, and the folder that it ships."""
+    """What is compared, relative to the repository's root: the stack file, the folder that it ships, and which of the
+    files that all stacks share this change has."""
     removed: bool = False
+    shared: bool = False
 
 
 def git(root: Path, *words: str) -> str:
@@ -61,20 +77,45 @@ def fork_point(root: Path, branch: str) -> str:
 def touched(root: Path, base: str, head: str = "HEAD") -> list[Touched]:
     """The stacks that differ between two commits, by name; `root` is the project's folder at `head`.
 
-    A stack whose file names a folder of this repository as `job.workdir` is touched by a change below that, too.
-    Raises SweepstackError where git does not know a commit.
+    A stack is touched by its file, by what lies below a folder of this repository that its file names as `job.workdir`,
+    and by what all stacks share: the program, Pulumi.yaml, the policy and its signers, profiles, the packages and the
+    pipelines. Raises SweepstackError where git does not know a commit.
     """
-    top = Path(git(root, "rev-parse", "--show-toplevel"))
+    top = Path(git(root, "rev-parse", "--show-toplevel")).resolve()
     # -z: between line breaks git quotes a name with a quote, a tab or a backslash, and it would be below no folder.
     changed = set(git(top, "diff", "-z", "--name-only", "--no-renames", base, head).split("\0")) - {""}
     here = {stack: paths_of(top, root, stack) for stack in StackFile.stacks(root)}
-    found = [Touched(stack, paths) for stack, paths in here.items() if _any_below(changed, paths)]
+    shared = tuple(sorted(_shared(top, root, changed, here.values())))
+    found = []
+    for stack, paths in here.items():
+        own = any(_below(name, path) for name in changed for path in paths)
+        if own or shared:
+            found.append(Touched(stack, (*paths, *shared), shared=not own))
     folder = stack_path(root, "x").parent
     for path in map(Path, changed):
         whole = top / path
         if whole.parent == folder and path.match("Pulumi.*.yaml") and not whole.exists():
             found.append(Touched(stack_name(path), (str(path),), removed=True))
     return sorted(found, key=lambda one: one.stack)
+
+
+def _shared(top: Path, root: Path, changed: set[str], stacks: Iterable[tuple[str, ...]]) -> set[str]:
+    """Those of the changed files that all stacks share. A module below the folder of a job is that job's, unless the
+    program lies there, too."""
+    main = read_document(root / "Pulumi.yaml", "Pulumi.yaml").data.get("main")
+    start = Path(os.path.normpath(root / main)) if isinstance(main, str) else root
+    program = _relative(start if start.is_dir() else start.parent, top)
+    project = _relative(root, top)
+    jobs = {path for paths in stacks for path in paths[1:] if not _below(program, path)}
+
+    def is_shared(name: str) -> bool:
+        if _PIPELINES.fullmatch(name) or (
+            _below(name, project) and _PROJECT.fullmatch(str(PurePosixPath(name).relative_to(project)))
+        ):
+            return True
+        return name.endswith(".py") and _below(name, program) and not any(_below(name, job) for job in jobs)
+
+    return set(filter(is_shared, changed))
 
 
 def paths_of(top: Path, root: Path, stack: str) -> tuple[str, ...]:
@@ -97,8 +138,8 @@ def last_commit(root: Path, base: str, paths: tuple[str, ...]) -> str:
     return git(top, "log", "-1", "--first-parent", "--format=%H", f"{base}..HEAD", "--", *paths)
 
 
-def superseded(root: Path, branch: str, paths: tuple[str, ...]) -> bool:
-    """Whether the remote's branch has other bytes of these paths by now. Asks the remote.
+def superseded(root: Path, branch: str, stack: str) -> bool:
+    """Whether a newer commit of the remote's branch touches this stack. Asks the remote.
 
     A private repository's remote refuses a clone that keeps no credentials: then what was last fetched counts, and a
     step with the token does that just before. Raises SweepstackError where nothing was ever fetched.
@@ -109,8 +150,13 @@ def superseded(root: Path, branch: str, paths: tuple[str, ...]) -> bool:
         now = "FETCH_HEAD"
     except SweepstackError:
         now = f"refs/remotes/origin/{branch}"
-    return bool(git(top, "diff", "--name-only", "HEAD", now, "--", *paths))
+    return any(one.stack == stack for one in touched(root, "HEAD", now))
 
 
-def _any_below(changed: set[str], paths: tuple[str, ...]) -> bool:
-    return any(name == path or name.startswith(f"{path}/") or path == "." for name in changed for path in paths)
+def _relative(path: Path, top: Path) -> str:
+    """Relative to the repository's root; what lies outside of it holds none of its files."""
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else str(path)
+
+
+def _below(name: str, path: str) -> bool:
+    return name == path or name.startswith(f"{path}/") or path == "."

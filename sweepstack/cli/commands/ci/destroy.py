@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.changes import git, paths_of, superseded
+from sweepstack.cli.commands.ci.changes import superseded
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.review import reviewed
 from sweepstack.cli.options import AsJson, Stack
@@ -23,9 +23,8 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     if job.change is not None or (job.default and job.target != job.default):
         raise No(f"nothing is destroyed from {job.target or 'here'}: only from {job.default or 'the main branch'}")
     steps.need_backend(root)
-    top = Path(git(root, "rev-parse", "--show-toplevel"))
-    if superseded(root, job.target, paths_of(top, root, name)):
-        raise No(f"{job.target} has another stack file of {name} by now: start this job again from there")
+    if superseded(root, job.target, name):
+        raise No(f"{job.target} has other files of {name} by now: start this job again from there")
     with steps.environment() as env, tempfile.TemporaryDirectory(prefix="sweepctl-ci-") as folder:
         now = reviewed(root, env, Path(folder), name, "--destroy")
         if now.code == NO:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
@@ -30,21 +29,28 @@ def command(into: Into, json: AsJson = False) -> int:
         steps.need_backend(root)
     into.mkdir(parents=True, exist_ok=True)
     with steps.environment() as env:
-        results = [_of(root, env, into.resolve(), base, one) for one in found]
+        stacks = steps.listed(root, env) if found else None
+        # What all share changes nothing of a stack that is not up: the `up` of this change leaves it as it is, too.
+        left = [one.stack for one in found if one.shared and steps.is_down(stacks, one.stack)]
+        results = [_of(root, env, into.resolve(), base, one, stacks) for one in found if one.stack not in left]
     code = steps.worst([one.code for one in results])
     Result("review", results, code).write(into)
     out = Out(as_json=json)
     out.document({"stacks": [{"stack": one.stack, "code": one.code, "digest": one.digest} for one in results]})
     for one in results:
         out.line(f"{one.stack}: {one.words}")
-    if not results:
+    if left:
+        out.line(f"not up, and nothing of its own changes, so it is not reviewed: {', '.join(left)}")
+    elif not results:
         out.line("this change touches no stack")
     return code
 
 
-def _of(root: Path, env: dict[str, str], into: Path, base: str, one: Touched) -> StackResult:
+def _of(
+    root: Path, env: dict[str, str], into: Path, base: str, one: Touched, stacks: dict[str, int | None] | None
+) -> StackResult:
     if one.removed:
-        return _removed(root, env, one.stack, base)
+        return _removed(root, env, one.stack, base, stacks)
     if steps.open_stack(root, env, one.stack):
         return StackResult(one.stack, UNSURE, "the backend could not be asked", "The backend could not be asked.\n")
     return reviewed(root, env, into, one.stack, "--base", base)
@@ -68,10 +74,14 @@ def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: st
     return StackResult(stack, code, WORDS[code], body, digest, page=page.name if page.is_file() else "")
 
 
-def _removed(root: Path, env: dict[str, str], stack: str, base: str) -> StackResult:
+def _removed(
+    root: Path, env: dict[str, str], stack: str, base: str, stacks: dict[str, int | None] | None
+) -> StackResult:
     """A stack whose file this change removes: fine where the backend has nothing of it."""
     exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null", "--non-interactive")
-    if exported.code and _has_none(root, env, stack, base):
+    # A list is of one project, so that of a project whose file the same change edits is no proof; nor is no answer.
+    same_project = not git(root, "diff", "--name-only", base, "HEAD", "--", "Pulumi.yaml")
+    if exported.code and same_project and stacks is not None and stack not in stacks:
         words = "its file is removed, and the backend has no such stack"
         return StackResult(stack, YES, words, f"{words.capitalize()}: nothing of it is left to end.\n")
     if exported.code:
@@ -80,16 +90,3 @@ def _removed(root: Path, env: dict[str, str], stack: str, base: str) -> StackRes
     words = "its file is removed, and that ends nothing: its boxes bill on"
     body = f"{words.capitalize()}. First `pulumi destroy --stack {stack}`, then `pulumi stack rm {stack}`.\n"
     return StackResult(stack, NO, words, body)
-
-
-def _has_none(root: Path, env: dict[str, str], stack: str, base: str) -> bool:
-    """Whether the backend's own list lacks the stack: no answer is no proof, and neither is that of a project whose
-    file the same change edits, since a list is of one project."""
-    if git(root, "diff", "--name-only", base, "HEAD", "--", "Pulumi.yaml"):
-        return False
-    listed = steps.pulumi(root, env, "stack", "ls", "--json", "--non-interactive", captured=True)
-    try:
-        names = [str(one["name"]).rsplit("/", 1)[-1] for one in json_module.loads(listed.out)]
-    except (ValueError, TypeError, KeyError):
-        return False
-    return not listed.code and stack not in names

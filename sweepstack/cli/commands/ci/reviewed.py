@@ -32,12 +32,16 @@ def command(
     if only or digest:
         if not only or not DIGEST.fullmatch(digest):
             raise No("by hand it takes both: the stack, and the whole digest (sha256: and 64 hex digits) of a review")
-        found: dict[str, dict[str, Any]] = {only: {"digest": digest, "change": None, "why": ""}}
+        found: dict[str, dict[str, Any]] = {only: {"digest": digest, "change": None, "why": "", "shared": False}}
     else:
         base = job.before or git(root, "rev-parse", "HEAD^1")
         merged = [one for one in touched(root, base) if not one.removed]
         api = client() if merged else None
-        found = {one.stack: _of(api, one.stack, last_commit(root, base, one.paths)) for one in merged if api}
+        found = {
+            one.stack: {**_of(api, one.stack, last_commit(root, base, one.paths)), "shared": one.shared}
+            for one in merged
+            if api
+        }
     into.mkdir(parents=True, exist_ok=True)
     write_atomically(into / REVIEWED, json_module.dumps(found, indent=1).encode())
     out = Out(as_json=json)

@@ -139,6 +139,22 @@ def pulumi(root: Path, env: dict[str, str], *words: str, captured: bool = False)
     return _run([find_engine(), *words], ("pulumi", *words), root, env, captured)
 
 
+def listed(root: Path, env: dict[str, str]) -> dict[str, int | None] | None:
+    """The stacks of this project that the backend has, each with the number of its resources (None: it does not say).
+    None: the backend gave no list, so what it has is not known."""
+    seen = pulumi(root, env, "stack", "ls", "--json", "--non-interactive", captured=True)
+    try:
+        rows = {str(one["name"]).rsplit("/", 1)[-1]: one.get("resourceCount") for one in json.loads(seen.out)}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return None if seen.code else {name: found if isinstance(found, int) else None for name, found in rows.items()}
+
+
+def is_down(stacks: dict[str, int | None] | None, stack: str) -> bool:
+    """Whether it is sure that nothing of this stack is up: `stacks` is what `listed` gave."""
+    return stacks is not None and stacks.get(stack, 0) == 0
+
+
 def open_stack(root: Path, env: dict[str, str], stack: str) -> int:
     """Selects the stack, and makes it in the backend where it is not there: an empty one, which costs nothing."""
     return pulumi(root, env, "stack", "select", "--create", "--stack", stack, "--non-interactive").code

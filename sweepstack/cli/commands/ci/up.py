@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.changes import git, paths_of, superseded
+from sweepstack.cli.commands.ci.changes import superseded
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.review import reviewed
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result, StackResult
@@ -27,13 +27,20 @@ def command(into: Into, json: AsJson = False) -> int:
     if asked:
         steps.need_backend(root)
     with steps.environment() as env:
-        results = [_of(root, env, into.resolve(), job.target, stack, one) for stack, one in asked.items()]
+        stacks = steps.listed(root, env) if any(one.get("shared") for one in asked.values()) else None
+        # What all share rents no box of a sweep that is not up: it was ended, or was never brought up.
+        left = [stack for stack, one in asked.items() if one.get("shared") and steps.is_down(stacks, stack)]
+        results = [
+            _of(root, env, into.resolve(), job.target, stack, one) for stack, one in asked.items() if stack not in left
+        ]
     code = steps.worst([one.code for one in results])
     Result("up", results, code).write(into)
     out = Out(as_json=json)
     out.document({"stacks": [{"stack": one.stack, "code": one.code, "words": one.words} for one in results]})
     for one in results:
         out.line(f"{one.stack}: {one.words}")
+    if left:
+        out.line(f"not up, and nothing of its own changes, so it stays so: {', '.join(left)}")
     return code
 
 
@@ -45,8 +52,7 @@ def _of(root: Path, env: dict[str, str], into: Path, branch: str, stack: str, as
     digest = str(asked.get("digest") or "")
     if not digest:
         return told(NO, "not brought up: it was not reviewed", f"{asked.get('why')}. {_by_hand(stack)}\n")
-    top = Path(git(root, "rev-parse", "--show-toplevel"))
-    if superseded(root, branch, paths_of(top, root, stack)):
+    if superseded(root, branch, stack):
         return told(YES, "left to the run of a newer commit that changes it")
     if steps.open_stack(root, env, stack):
         return told(UNSURE, "not brought up: the backend could not be asked")
