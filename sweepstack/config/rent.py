@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
+from sweepstack.config.sbatch import SbatchOptions
 from sweepstack.config.types import (
     BoundText,
     BoxKey,
@@ -33,7 +34,7 @@ from sweepstack.config.types import (
 __all__ = ["FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
 
 
-CLUSTER_KEYS = ("partition", "account", "qos", "constraint", "gres", "time")
+CLUSTER_KEYS = ("partition", "account", "qos", "constraint", "gres", "time", "sbatch")
 """Keys of `resources` that the scheduler of a cluster is told, and no other platform."""
 
 
@@ -85,12 +86,15 @@ class Resources(Shape):
     time: DurationText | None = None
     """on a cluster: how long a worker may run before it has to queue again, such as `12h`. Cells go on from their
     checkpoints; no cell starts that would not end before. By default the partition's own limit"""
+    sbatch: SbatchOptions = ()
+    """on a cluster: further options, handed on to sbatch as they are: `["--exclude=n3", "--reservation=course"]`. What
+    sweepstack sets itself is refused, with the key that sets it"""
 
     @property
-    def of_cluster(self) -> dict[str, str]:
+    def of_cluster(self) -> dict[str, Any]:
         """The keys that only a cluster has, as far as they were written."""
         asked = self.model_dump(mode="json", include=set(CLUSTER_KEYS), exclude_none=True)
-        return {key: str(asked[key]) for key in CLUSTER_KEYS if key in asked}
+        return {key: asked[key] for key in CLUSTER_KEYS if asked.get(key)}
 
     def as_inputs(self) -> dict[str, Any]:
         """The box's inputs: canonical spellings, and only the keys that were written."""

@@ -33,7 +33,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
     asked: dict[str, Any] = {
         "workers": box.workers,
         "nodes": config.job.nodes if config.job.nodes > 1 else None,
-        **{key: told.get(key) for key in ("partition", "account", "qos", "constraint", "gres")},
+        **{key: told.get(key) for key in ("partition", "account", "qos", "constraint", "gres", "sbatch")},
         "wall_seconds": parse_duration(told["time"]) if "time" in told else None,
         "gpus": gpu.count if gpu is not None else None,
         "gpu_names": list(gpu.name) if gpu is not None else None,

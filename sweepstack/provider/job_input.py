@@ -111,6 +111,8 @@ class SchedulerInput(Record):
     """features that their node must have"""
     gres: str | None = None
     """generic resources besides GPUs"""
+    sbatch: tuple[str, ...] | None = None
+    """further options of sbatch"""
     wall_seconds: float | None = None
     """seconds that a worker may run before it queues again; absent: the partition's own limit"""
     gpus: int | None = None

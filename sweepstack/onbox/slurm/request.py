@@ -29,7 +29,7 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.-]+")
 @dataclass(frozen=True)
 class Asked:
     """What one worker asks for, on each of its `nodes`. `wall`: seconds, None for the partition's own. `grace`: seconds
-    that a cell gets to save. `gres`: further generic resources, as sbatch takes them."""
+    that a cell gets to save. `gres`: further generic resources, as sbatch takes them; `sbatch`: its further options."""
 
     workers: int = 1
     nodes: int = 1
@@ -44,6 +44,7 @@ class Asked:
     cpus: int = 1
     memory_mb: int | None = None
     grace: float = GRACE_SECONDS
+    sbatch: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Asked:
@@ -61,6 +62,7 @@ class Asked:
                 cpus=max(1, math.ceil(float(facts.get("cpu") or 1))),
                 memory_mb=None if not memory else max(1, math.ceil(int(memory) / 2**20)),
                 grace=GRACE_SECONDS if facts.get("grace_seconds") is None else float(facts["grace_seconds"]),
+                sbatch=tuple(str(option) for option in facts.get("sbatch") or ()),
             )
         except (TypeError, ValueError) as error:
             raise RequestRefused(f"what the workers ask for can't be read: {error}") from error
@@ -194,7 +196,10 @@ def options(asked: Asked, cluster: Cluster) -> list[str]:
         "time": _minutes(asked.wall),
         "mem": f"{asked.memory_mb}M" if asked.memory_mb is not None else "",
     }
+    # An option that lacks its value takes the next word for it: that is one of ours, which stands there once more.
+    further = [word for option in asked.sbatch for word in (option, "--requeue")]
     return [
+        *further,
         f"--nodes={asked.nodes}",
         *(["--ntasks=1"] if asked.nodes == 1 else ["--ntasks-per-node=1", "--no-kill"]),
         f"--cpus-per-task={asked.cpus}",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.config.sbatch import OWNED
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
 from sweepstack.onbox.slurm import (
@@ -317,6 +318,31 @@ def test_what_it_has_is_spelled_for_sbatch() -> None:
     assert {"--nodes=2", "--ntasks-per-node=1", "--no-kill"} <= set(several), (
         "a lost node does not take the worker along"
     )
+
+
+def test_an_option_of_the_site_can_not_take_the_place_of_one_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of two counts, and one that lacks its value takes the next word for it: here one that comes again."""
+    lines: list[tuple[str, ...]] = []
+
+    def tell(*words: str, **_: object) -> str:
+        lines.append(words)
+        return "7"
+
+    monkeypatch.setattr(commands, "tell", tell)
+    monkeypatch.setattr(queue, "tasks", lambda _: [])
+    asked = Asked.of({"gpus": 1, "qos": "q", "sbatch": ["--exclude=n3", "--comment"]})
+    jobs.submit("slurm-x", tmp_path, asked, LAB, 1, "/py", "/pilot", "runner")
+    assert request.dry_run(asked, LAB) == ""
+    submitted, tried = lines
+    for words in lines:
+        rest = words[words.index("--comment") + 2 :]
+        assert words.index("--exclude=n3") < words.index("--comment")
+        assert {"--requeue", "--nodes=1", "--open-mode=append", "--qos=q"} <= set(rest)
+    several = request.options(Asked.of({"nodes": 2, "memory_bytes": 1 << 30, "wall_seconds": 9999}), LAB)
+    ours = {word[2:].partition("=")[0] for word in (*submitted, *tried, *several) if word.startswith("--")}
+    assert ours - {"exclude", "comment"} <= set(OWNED)
 
 
 @pytest.mark.parametrize(

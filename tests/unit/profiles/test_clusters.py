@@ -136,3 +136,32 @@ def test_what_gpu_hours_come_to_stands_in_the_preview(tmp_path: Path) -> None:
 )
 def test_gpu_hours_that_mean_nothing_are_refused(tmp_path: Path, text: str, words: str) -> None:
     assert words in refusal(tmp_path, text)
+
+
+def test_options_of_the_site_are_handed_on_as_they_are(tmp_path: Path) -> None:
+    more = OWN.replace("time: 12h", 'time: 12h, sbatch: ["--exclude=n3", "--comment=a b", --exclusive]')
+    assert plan(tmp_path, more).boxes[0].scheduler["sbatch"] == ["--exclude=n3", "--comment=a b", "--exclusive"]
+    one = plan(tmp_path, OWN.replace("time: 12h", "sbatch: --reservation=course")).boxes[0].scheduler
+    assert one["sbatch"] == ["--reservation=course"]
+    assert "sbatch" not in plan(tmp_path, OWN.replace("time: 12h", "sbatch: []")).boxes[0].scheduler
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--partition=x", "--partition is set by resources.partition; take --partition=x out"),
+        ("--part=x", "--partition is set by resources.partition; take --part=x out"),
+        ("--mem-per-gpu=4G", "--mem-per-gpu is set by resources.memory"),
+        ("--array=0-9%2", "--array is set by boxes.<name>.workers"),
+        ("--clusters=b", "boxes.<name>.host: name a login node of that cluster"),
+        ("--no-requeue", "--no-requeue is set by sweepstack itself"),
+        ("--test-only", "--test-only is set by sweepstack itself"),
+        ("-x n3", "each in one text and by its long name: --exclude=n3, not -x n3"),
+        ("--exclude n3", "each in one text and by its long name"),
+        ("train.sh", "each in one text and by its long name"),
+    ],
+)
+def test_an_option_that_is_ours_is_refused_with_its_key(tmp_path: Path, option: str, words: str) -> None:
+    said = refusal(tmp_path, OWN.replace("time: 12h", f'sbatch: ["{option}"]'))
+    assert "line 6 job.resources.sbatch" in said
+    assert words in said
