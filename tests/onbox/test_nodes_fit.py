@@ -24,14 +24,26 @@ NODE: dict[str, Any] = {
     "time": 0.0,
     "code": "",
 }
-FABRIC = """
-GPU 00000000:04:00.0
+DRIVER = """
+==============NVSMI LOG==============
+
+Driver Version                            : 550.90.07
+CUDA Version                              : 12.4
+
+Attached GPUs                             : 8
+"""
+FABRIC = """GPU 00000000:04:00.0
     Product Name                          : NVIDIA H100 80GB HBM3
+    GPU Fabric GUID                       : 0x1234
+    Performance State                     : P0
     Fabric
-        State                             : {state}
-        Status                            : {status}
+        State                             : {0}
+        Status                            : {1}
         CliqueId                          : 0
+        Health
+            Bandwidth                     : N/A
     Processes                             : None
+
 """
 
 
@@ -59,22 +71,43 @@ def test_what_differs_is_told_with_its_node_and_its_fix(second: Mapping[str, Any
     assert words in "; ".join(found(**second))
 
 
+UP, OLD = ("Completed", "Success"), ("N/A", "N/A")
+
+
 @pytest.mark.parametrize(
-    ("state", "service", "words"),
+    ("cards", "service", "version", "words"),
     [
-        ("Completed", "inactive", ""),
-        ("In Progress", "active", "nvidia-smi says of its fabric: In Progress"),
-        ("N/A", "inactive", "nvidia-fabricmanager is inactive"),
-        ("N/A", "failed", "nvidia-fabricmanager is failed"),
-        ("N/A", "active", ""),
+        ([UP, UP], "inactive", "550.90.07", ""),
+        ([("In Progress", "N/A"), UP], "active", "550.90.07", "nvidia-smi says of its fabric: GPU 0: In Progress"),
+        (
+            [UP, ("In Progress", "N/A"), ("Completed", "Failure")],
+            "active",
+            "550.90.07",
+            "nvidia-smi says of its fabric: GPU 1: In Progress, GPU 2: Completed, but Failure",
+        ),
+        ([OLD, OLD], "inactive", "550.90.07", "nvidia-fabricmanager is inactive"),
+        ([OLD, OLD], "failed", "", "nvidia-fabricmanager is failed"),
+        ([OLD, OLD], "active", "550.90.07", ""),
+        (
+            [UP, UP],
+            "active",
+            "550.54.15",
+            "nvidia-fabricmanager is 550.54.15, and the driver 550.90.07: install the one of the driver's version",
+        ),
     ],
 )
 def test_mn1_a_fabric_that_is_not_up_is_found_on_each_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, service: str, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cards: list[tuple[str, str]],
+    service: str,
+    version: str,
+    words: str,
 ) -> None:
     tools = {
-        "nvidia-smi": f"cat <<'X'\n{FABRIC.format(state=state, status='Success')}\nX",
+        "nvidia-smi": f"cat <<'X'\n{DRIVER}{''.join(FABRIC.format(*card) for card in cards)}X",
         "systemctl": f"echo {service}",
+        "nv-fabricmanager": f"echo 'Fabric Manager version is : {version}'",
     }
     for name, text in tools.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

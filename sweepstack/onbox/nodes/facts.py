@@ -11,13 +11,17 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 from sweepstack.onbox.runner.code import CodeCheck
 
 TOOL_SECONDS, TORCH_SECONDS = 60.0, 120.0
 SWITCHES = (Path("/proc/driver/nvidia-nvswitch/devices"), Path("/dev/nvidia-nvswitchctl"))
-FABRIC = re.compile(r"^\s*Fabric\s*\n(?:\s+\S.*\n)*?\s+State\s*:\s*(\S.*)$", re.MULTILINE)
+CARD = re.compile(r"^GPU [0-9A-Fa-f]+:.*$", re.MULTILINE)
+FABRIC = re.compile(r"^(\s+)Fabric[ \t]*(?:\n\1[ \t]+\S.*)*", re.MULTILINE)
+FIELD = re.compile(r"^\s+(State|Status)\s*:\s*(\S.*?)\s*$", re.MULTILINE)
+DRIVER = re.compile(r"^Driver Version\s*:\s*([0-9.]+)\s*$", re.MULTILINE)
+VERSION = re.compile(r"\b[0-9]+\.[0-9]+(\.[0-9]+)?\b")
 INFINIBAND = Path("/sys/class/infiniband")
 VERSIONS = r"""
 import json, platform, sys
@@ -75,18 +79,43 @@ def _gpus() -> list[str]:
 def fabric(gpus: list[str]) -> str:
     """Why the fabric of this node's GPUs is not up, with what is known; "" where it is, and where it has none.
 
-    The driver says it by itself on cards from H100 on; on older ones the service has to run. Where neither can be seen
-    (a container), this says nothing: the ranks' own time-out does."""
+    The driver says it by itself on cards from H100 on, of each card; on older ones the service has to run. The service
+    must be of the driver's own version. Where nothing can be seen (a container), this says nothing: the ranks' own
+    time-out does."""
     if not gpus:
         return ""
-    state = FABRIC.search("\n".join(_said("nvidia-smi", "-q", "-i", "0")))
-    said = state[1].strip() if state is not None else "N/A"
-    if said not in ("N/A", "Completed"):
-        return f"nvidia-smi says of its fabric: {said}"
-    if said == "Completed" or not any(one.exists() for one in SWITCHES) or shutil.which("systemctl") is None:
+    said = _said("nvidia-smi", "-q")
+    cards = list(_cards(said))
+    bad = [
+        f"GPU {number}: {state if state != 'Completed' else f'{state}, but {status}'}"
+        for number, (state, status) in enumerate(cards)
+        if state not in ("N/A", "Completed") or (state == "Completed" and status not in ("N/A", "Success"))
+    ]
+    hosted = any(one.exists() for one in SWITCHES) and shutil.which("systemctl") is not None
+    found = [f"nvidia-smi says of its fabric: {', '.join(bad)}"] if bad else []
+    found += [differs] if hosted and (differs := _other_version(said)) else []
+    if hosted and not found and all(state != "Completed" for state, _ in cards):
+        service = (_said("systemctl", "is-active", "nvidia-fabricmanager", check=False) or ["unknown"])[0]
+        found += [f"nvidia-fabricmanager is {service}"] if service in ("inactive", "failed", "activating") else []
+    return "; ".join(found)
+
+
+def _cards(said: list[str]) -> Iterator[tuple[str, str]]:
+    """State and Status of the fabric of each card, in the order of `nvidia-smi -q`; N/A where it names none."""
+    for card in CARD.split("\n".join(said))[1:]:
+        section = FABRIC.search(card)
+        found = dict(FIELD.findall(section[0])) if section is not None else {}
+        yield found.get("State", "N/A"), found.get("Status", "N/A")
+
+
+def _other_version(said: list[str]) -> str:
+    """That the fabric manager is of another version than the driver, which it then refuses; "" where both are the same,
+    or one is not known."""
+    driver = DRIVER.search("\n".join(said))
+    own = VERSION.search("\n".join(_said("nv-fabricmanager", "--version")))
+    if driver is None or own is None or driver[1] == own[0]:
         return ""
-    service = (_said("systemctl", "is-active", "nvidia-fabricmanager", check=False) or ["unknown"])[0]
-    return f"nvidia-fabricmanager is {service}" if service in ("inactive", "failed", "activating") else ""
+    return f"nvidia-fabricmanager is {own[0]}, and the driver {driver[1]}: install the one of the driver's version"
 
 
 def _infiniband() -> list[str]:
