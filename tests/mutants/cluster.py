@@ -193,8 +193,8 @@ CLUSTER = (
         "a limit of submitted jobs is a refusal",
         f"{HELD}::test_a_full_submit_limit_leaves_the_rest_for_later",
         Patch(
-            "sweepstack/onbox/slurm/jobs.py",
-            '_LIMITS = ("submitjob", "submit limit", "maxsubmit", "job submit")',
+            "sweepstack/onbox/slurm/states.py",
+            '_LIMITS = (_FULL, "submit limit", "maxsubmit", "job submit")',
             '_LIMITS = ("no limit is called so",)',
         ),
     ),

@@ -162,8 +162,10 @@ def test_so_many_workers_are_submitted_at_once_as_the_limits_leave(
     sweep.roster = tuple("abcdefg")
     sweep.hold(*sweep.roster)
     try:
+        assert sweep.platform.refusals(sweep.scheduler) == []
         box = sweep.box()
         queue = sweep.queue(box)
+        assert sweep.platform.refusals({**sweep.scheduler, "workers": 8}) == [], "nor where there is no room at all now"
         tasks = [name.split("_") for name in sweep.live(box)]
         assert sorted(task for _, task in tasks) == [str(number) for number in range(left)], sweep.picture()
         assert len({job for job, _ in tasks}) == 1, sweep.picture()

@@ -24,14 +24,14 @@ from sweepstack.onbox.slurm.request import Asked
 LOCK_SECONDS = 90.0
 LOOKS = (0.5, 1.0, 2.0, 4.0)
 """Seconds between the looks for an array whose answer was lost."""
-_LIMITS = ("submitjob", "submit limit", "maxsubmit", "job submit")
 _BATCH = "#!/bin/sh\nexec {python} -E -s {pilot} {home} {runner}\n"
 
 
 def submit(
     native_id: str, home: Path, asked: Asked, cluster: Cluster, count: int, python: str, pilot: str, runner: str
 ) -> list[str]:
-    """Submits `count` workers, in as many arrays as the cluster needs. Returns the numbers of the arrays.
+    """Submits `count` workers, in as many arrays as the cluster needs; fewer, or none, where the limits of the user's
+    jobs leave no more. Returns the numbers of the arrays.
 
     Raises RequestRefused with the cluster's words when not even one was taken; OutcomeUnknown when it is not known
     whether one was: the next call looks first.
@@ -59,8 +59,8 @@ def submit(
             made.append(_array(native_id, [*common, f"--array=0-{size - 1}", str(script)]))
             left -= size
         except RequestRefused as error:
-            if size == 1 or not any(word in str(error).lower() for word in _LIMITS):
-                if made:
+            if size == 1 or not states.may_be_too_many(str(error)):
+                if made or states.is_full(str(error)):
                     return made
                 raise
             size //= 2  # what the limits leave is not always told

@@ -90,7 +90,7 @@ class SlurmPlatform(LocalPlatform):
         asked = Asked.of(scheduler)
         found = clusters.look()
         lacks = request.refusals(asked, found)
-        if not lacks and (why := request.dry_run(asked, found, asked.workers)):
+        if not lacks and (why := request.dry_run(asked, found)):
             lacks = [f"resources: the cluster says: {why}"]
         return lacks
 
@@ -133,7 +133,7 @@ class SlurmPlatform(LocalPlatform):
                 count = jobs.allowed(asked, cluster, missing)
                 if count:
                     made = jobs.submit(native_id, home, asked, cluster, count, python, pilot, runner)
-                    notes.append(f"submitted as {', '.join(made)}")
+                    notes += [f"submitted as {', '.join(made)}"] if made else []
                 found = standing.look(native_id, home)
                 if (less := wanted - len(found.at_work)) > 0 and not found.stuck:
                     notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")

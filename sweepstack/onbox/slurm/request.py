@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import same_gpu
-from sweepstack.onbox.slurm import commands
+from sweepstack.onbox.slurm import commands, states
 from sweepstack.onbox.slurm.cluster import Cluster, Nodes, Partition, gres
 
 EARLY_SECONDS = 60.0
@@ -210,15 +210,19 @@ def options(asked: Asked, cluster: Cluster) -> list[str]:
     ]
 
 
-def dry_run(asked: Asked, cluster: Cluster, count: int = 1) -> str:
-    """Why the cluster itself would refuse such an array, in its own words; "" when it would take it. Submits nothing.
-    Raises Unreachable."""
-    array = f"--array=0-{max(0, min(count, cluster.arrays) - 1)}"
-    try:
-        commands.tell("sbatch", "--test-only", *options(asked, cluster), array, "--wrap=true")
-    except RequestRefused as error:
-        return str(error).rpartition("`: ")[2] or str(error)
-    return ""
+def dry_run(asked: Asked, cluster: Cluster) -> str:
+    """Why the cluster itself would refuse such workers, in its own words; "" when it would take them, if only fewer of
+    them at a time, or later (`jobs.submit`). Submits nothing. Raises Unreachable."""
+    size = max(1, min(asked.workers, cluster.arrays))
+    while True:
+        try:
+            commands.tell("sbatch", "--test-only", *options(asked, cluster), f"--array=0-{size - 1}", "--wrap=true")
+            return ""
+        except RequestRefused as error:
+            said = str(error).rpartition("`: ")[2] or str(error)
+        if size == 1 or not states.may_be_too_many(said):
+            return "" if states.is_full(said) else said
+        size //= 2
 
 
 def _minutes(wall: float | None) -> str:

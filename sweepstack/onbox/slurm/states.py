@@ -64,6 +64,8 @@ _BY_A_PERSON = frozenset(
 requeuehold`), or a rule that they wrote."""
 _HELD_STATES = frozenset(["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"])
 _NEVER = "never starts"
+_FULL = "submitjob"
+_LIMITS = (_FULL, "submit limit", "maxsubmit", "job submit")
 _BEGINNINGS = {
     "QOS": "a limit of the QOS holds it back",
     "Assoc": "a limit of the account holds it back",
@@ -85,6 +87,17 @@ def is_held_by_slurm(reason: str) -> bool:
 def is_stuck(state: str, reason: str) -> bool:
     """Whether a task that waits does not begin by itself: it is held, or asks for what it never gets."""
     return is_held(state, reason) or REASONS.get(_word(reason), "").startswith(_NEVER)
+
+
+def may_be_too_many(said: str) -> bool:
+    """Whether sbatch may have refused an array for the number of its tasks alone: fewer may do."""
+    return any(word in said.lower() for word in _LIMITS)
+
+
+def is_full(said: str) -> bool:
+    """Whether sbatch says that no more jobs may be submitted now (`QOSMaxSubmitJobPerUserLimit` and its like), and not
+    only that some limit is in the way."""
+    return _FULL in said.lower()
 
 
 def _word(reason: str) -> str:

@@ -345,6 +345,48 @@ def test_an_option_of_the_site_can_not_take_the_place_of_one_of_ours(
     assert ours - {"exclude", "comment"} <= set(OWNED)
 
 
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+FULL = f"sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: {POLICY}"
+
+
+@pytest.mark.parametrize(
+    ("room", "text", "refused", "made"),
+    [
+        (2, FULL, "", ["7"]),
+        (0, FULL, "", []),  # a box whose workers are the two that the limit leaves
+        (2, f"sbatch: error: {POLICY}", "", ["7"]),
+        (0, f"sbatch: error: {POLICY}", POLICY, None),  # no number would do: it may be the time that is too long
+        (2, "sbatch: error: Invalid qos specification", "Invalid qos", None),
+    ],
+)
+def test_workers_beyond_what_may_be_submitted_now_are_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, text: str, refused: str, made: list[str] | None
+) -> None:
+    """In the preview as when they are submitted: what the limit leaves, and the rest by a later `pulumi up`."""
+    from sweepstack.onbox.common.run_process import Completed
+
+    left = [room]
+
+    def run(_: str, words: tuple[str, ...], *__: object) -> Completed:
+        size = 1 + int(next(word for word in words if word.startswith("--array")).rpartition("-")[2])
+        if size > left[0] or "Invalid" in text:
+            return Completed(1, b"", text.encode())
+        left[0] -= size * ("--test-only" not in words)
+        return Completed(0, b"7", b"")
+
+    monkeypatch.setattr(commands, "_run", run)
+    monkeypatch.setattr(queue, "tasks", lambda _: [])
+    asked = Asked.of({"workers": 4})
+    said = request.dry_run(asked, LAB)
+    assert refused in said
+    assert bool(said) is bool(refused)
+    if made is None:
+        with pytest.raises(RequestRefused):
+            jobs.submit("slurm-x", tmp_path, asked, LAB, 4, "/py", "/pilot", "runner")
+    else:
+        assert jobs.submit("slurm-x", tmp_path, asked, LAB, 4, "/py", "/pilot", "runner") == made
+
+
 @pytest.mark.parametrize(
     ("said", "error"),
     [
