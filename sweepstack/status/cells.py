@@ -156,11 +156,35 @@ def _state(
         return "lost", "its box is gone; `pulumi up` runs it again"
     if holder.seen.stopped:
         return "pending", f"started, and waits with box {holder.box.name}, which is stopped"
+    return _started(snapshot, holder, progress.worker, stale)
+
+
+def _started(snapshot: Snapshot, holder: BoxSnapshot, worker: str, stale: str) -> tuple[str, str]:
+    """Of a cell that its journal has as started, on a box that is not known to stand still."""
     if holder.seen.runner_alive is False:
         return "failed", "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
+    if lost := _worker_is_not_there(holder, worker):
+        return "running", lost
     return "running", f"heartbeat {ago(holder.heartbeat, holder.there(snapshot.now))}" if holder.heartbeat else ""
+
+
+def _worker_is_not_there(holder: BoxSnapshot, worker: str) -> str:
+    """What is known against the worker that has a cell, of several on its box, whose heartbeat is that of any of them;
+    "" where nothing is. The cell counts as running until the journal has the worker's end, and another takes it."""
+    known = holder.journal.workers.get(worker) if holder.journal else None
+    if known is not None and known.ended:
+        return f"its worker {worker} has ended: another one takes it next"
+    job, _, tries = worker.rpartition(".")
+    if not job or not holder.seen.workers:
+        return ""
+    task = next((one for one in holder.seen.workers if one.get("name") == job), None)
+    if task is None:
+        return f"whether its worker {worker} runs is not known: the scheduler lists it no more"
+    if "exit" in task or str(task.get("try", tries)) != tries:  # of a task that ended alone its exit is told
+        return f"its worker {worker} has ended ({task['state']}): another one takes it once that is proved"
+    return str(task.get("words") or "")  # a node that it has lost
 
 
 def _without_box(cell: Cell, verdict: ReceiptCell | None) -> tuple[str, str]:

@@ -160,6 +160,29 @@ def test_cells_of_killed_workers_are_taken_over_and_their_processes_ended(shared
     assert [attempts[f"h{n}"] for n in range(3)] == [2, 2, 2]
 
 
+def test_what_a_killed_worker_left_is_taken_before_cells_that_wait(shared: Shared) -> None:
+    """By a worker that was at work all the time, once the other has written no heartbeat for long."""
+    hold = shared.box.control / "hold"
+    hold.touch()
+    for number in range(2):
+        run = f"while [ -e {hold} ]; do sleep 0.05; done; echo 1 > {{out}}/result.json"
+        shared.box.add(f"h{number}", run, n=number)
+    fill(shared, 4)
+    for number in range(2):
+        shared.start(f"w{number}")
+        shared.wait(lambda: len(shared.count("cell-started")) > number)  # noqa: B023
+    beat = shared.box.home / "workers" / "w0" / "patrol.jsonl"
+    shared.wait(beat.exists)
+    shared.live["w0"].kill()
+    shared.ended("w0")
+    os.utime(beat, (time.time() - 100, time.time() - 100))
+    hold.unlink()
+    assert shared.ended("w1") == 0, shared.said()
+    started = [(e["cell"], e["worker"]) for e in shared.journal().entries if e["event"] == "cell-started"]
+    assert started[:3] == [("h0", "w0"), ("h1", "w1"), ("h0", "w1")], shared.said()
+    assert shared.sealed() == 6
+
+
 def test_a_halted_worker_with_the_lock_is_waited_for_until_a_proof_and_fenced_when_it_goes_on(shared: Shared) -> None:
     folder = shared.box.home / "lock"
     halted = shared.start("halted")

@@ -3,7 +3,8 @@
 Long cells first: else the last ones keep one worker at work while the others have ended. But a slow worker that took
 the longest cell would itself be the last. So a worker takes the longest cell that it ends before all cells can be
 through, however they were shared out; where it can't end any so early, the shortest. Cells that are expected to take
-the same time are taken in the queue's order, and so are all of them while none was measured.
+the same time are taken in the queue's order, and so are all of them while none was measured. What a worker left that
+has ended comes before all others.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Order:
         ready.clear()
         ready.extend(ordered[first:])
         ready.extend(reversed(ordered[:first]))
+        begun = [name for name in ready if self._journal.cells[name].state == "started"]
+        for name in begun:  # which a worker left that has ended
+            ready.remove(name)
+        ready.extendleft(reversed(begun))
 
     def _limit(self, ordered: list[str], slots: int) -> float:
         """Seconds of the longest cell that this worker ends before all can be through, on a worker of speed 1."""

@@ -31,6 +31,7 @@ from sweepstack.onbox.runner.holders import holders
 from sweepstack.onbox.runner.records import now
 from sweepstack.onbox.runner.resources import Usage, gpus, usage
 
+PATROL = "patrol.jsonl"
 PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
 SETTLE_SECONDS = 5.0
 """A start or an end gives a new line at once, but not sooner than this after the last line."""
@@ -68,7 +69,7 @@ class Patrol:
         """`folder`: where the file is; `home` unless it is of one worker of several. `ended`: those whose end is known,
         now and later."""
         self.due, self._ended = 0.0, ended
-        self._home, self._path = home, (folder or home) / "patrol.jsonl"
+        self._home, self._path = home, (folder or home) / PATROL
         self._pool = ThreadPoolExecutor(1)
         self._line: Future[None] | None = None
         self._last = 0.0

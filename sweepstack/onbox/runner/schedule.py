@@ -13,7 +13,8 @@ from sweepstack.onbox.runner.sealing import sealed_manifest
 
 
 class Schedule:
-    """The waiting cells in the queue's order, then the cells to be retried. For one thread.
+    """The cells that a runner which has ended had begun, the waiting cells in the queue's order, then the cells to be
+    retried. For one thread.
 
     `to_reseal`: cells whose files are tried first, before they are trained again. `held`: cells that this runner can't
     start. `again`: running cells that a person asked to run again; a hung one is ended for that. `settled`: no waiting
@@ -51,6 +52,7 @@ class Schedule:
     def touch(self, names: Iterable[str], busy: Container[str]) -> dict[str, str]:
         """Updates these cells by queue and journal. Returns the busy cells that must be ended → the reason."""
         to_end, found = {}, False
+        begun: list[str] = []
         # One that its files failed comes last: those that waited for it show sooner whether that is mended.
         for name in sorted(dict.fromkeys(names), key=lambda name: self._journal.cells[name].by_files):
             self.settled = False
@@ -81,7 +83,8 @@ class Schedule:
                 elif self._reseals(version):
                     self.to_reseal.append(name)
                 else:
-                    self.ready.append(name)
+                    (begun if self._journal.cells[name].state == "started" else self.ready).append(name)
+        self.ready.extendleft(reversed(begun))
         if found:
             self._journal.sync()
         return to_end

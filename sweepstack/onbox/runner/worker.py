@@ -5,8 +5,8 @@
 
 Each is a process of its own, on any host that shares the box's folder. It is the runner of `main`, but for what
 follows from the others. It holds the journal's turn while it takes a cell (`shared_journal`). It does not wait for
-cells of others: where nothing is left to take, it looks whether their workers have ended (`workers`), takes what those
-left, and else ends. A set-up that another worker runs it waits for.
+cells of others: where nothing is left to take, and where a worker is quiet for long, it looks whether their workers
+have ended (`workers`), takes what those left, and else ends. A set-up that another worker runs it waits for.
 
 The environment says of its allocation: SWEEPSTACK_WORKER_JOB and _TRY (what the scheduler calls it), _ENDS (when it
 ends, in seconds since 1970, or empty), SWEEPSTACK_NODE_SCRATCH (a folder of this host alone, or empty).
@@ -40,6 +40,7 @@ from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
 from sweepstack.onbox.runner.order import Order
+from sweepstack.onbox.runner.patrol import PATROL, PATROL_SECONDS
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
@@ -49,6 +50,9 @@ TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""
 PROVE_SECONDS = 30.0
 """Between two looks whether the worker has ended that runs a set-up which this one waits for."""
+QUIET = 3.0
+"""A worker that wrote no heartbeat for so many of their intervals may have ended: only then is it asked about before a
+cell is taken, or each worker would ask the scheduler about all others at each cell."""
 SHORT = 11
 """The exit code of a worker that has too little time left for the cells that it could take."""
 SLACK = 1.2
@@ -164,7 +168,16 @@ class Worker(Runner):
             self.order.learn()  # by what other workers measured since, some may fit
         if self._none_fits() or not self.journal.alone.isdisjoint(self._busy()):
             return False
+        if self.schedule.ready and any(map(self._is_quiet, self.journal.holders())):
+            self._look_for_ended()  # its cells come first
         return super()._start_one()
+
+    def _is_quiet(self, worker: str) -> bool:
+        try:
+            age = time.time() - (self.home / WORKERS / worker / PATROL).stat().st_mtime
+        except OSError:
+            return False
+        return age > QUIET * float(self.spec().get("patrol_seconds", PATROL_SECONDS))
 
     def _may_start(self, entry: Entry, spec: dict[str, Any]) -> bool | None:
         if entry.cell in self.journal.alone and self._busy():

@@ -12,6 +12,7 @@ from sweepstack.billing.balance import Left
 from sweepstack.billing.ledger import Spent
 from sweepstack.cli.render import trouble
 from sweepstack.core.box_end import ClockFact, StopFacts, TeardownFacts
+from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import CellProgress, Journal, ProgressState, SetupProgress, WorkerProgress, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Teardown
@@ -60,6 +61,44 @@ def snapshot(by: Literal["ssh", "person"]) -> Snapshot:
         handed=handed,
     )
     return Snapshot(StackState("s", boxes=(box,)), NOW, (), {}, box_snapshots=(box_snapshot,))
+
+
+@pytest.mark.parametrize(
+    ("worker", "words"),
+    [
+        ("6_1.0", ""),
+        ("6_0.0", "its worker 6_0.0 has ended (FAILED): another one takes it once that is proved"),
+        ("6_2.0", "its worker 6_2.0 has ended (PENDING): another one takes it once"),  # it waits for its next try
+        ("6_3.0", "its worker 6_3.0 has ended: another one takes it next"),
+        ("6_4.0", "Slurm has lost n1"),
+        ("6_5.0", "whether its worker 6_5.0 runs is not known: the scheduler lists it no more"),
+        ("", ""),
+    ],
+)
+def test_a_cell_whose_worker_is_dead_says_so_and_shows_no_heartbeat(worker: str, words: str) -> None:
+    """The heartbeat of the box is that of any worker."""
+
+    def task(name: str, state: str = "RUNNING", **more: Any) -> dict[str, Any]:
+        return {"name": name, "state": state, "try": 0, "starts": None, "node": "n1", "words": "", **more}
+
+    tasks = (
+        task("6_0", "FAILED", exit="0:9", max_rss=None),
+        task("6_1"),
+        task("6_2", "PENDING", **{"try": 1}),
+        task("6_4", words="Slurm has lost n1, where its worker was: `pulumi up` ends it, and submits another"),
+    )
+    cell = Cell(name="a", params={})
+    progress = CellProgress("a", "running", 1, cell.config_digest, worker=worker)
+    workers = {"6_3.0": WorkerProgress("6_3.0", NOW, ended="scheduler: it has")}
+    journal = Journal(cells={"a": progress}, workers=workers)
+    whole = snapshot("person")
+    (box,) = whole.box_snapshots
+    seen = Observation(Existence.EXISTS, journal, runner_alive=True, workers=tasks)
+    box = replace(box, seen=seen, journal=journal, patrol=Patrol(NOW - timedelta(seconds=2)), handed=None)
+    (view,) = compose(replace(whole, roster=(cell,), box_snapshots=(box,))).cells
+    assert view.state == "running"
+    assert words in view.note
+    assert ("heartbeat" in view.note) is not bool(words)
 
 
 def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
