@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.nodes import facts
-from sweepstack.onbox.nodes.command import on_each_node, refusal
+from sweepstack.onbox.nodes.command import look, on_each_node, refusal
 from sweepstack.onbox.nodes.launch import settings
 from sweepstack.onbox.nodes.network import Interface, hole, sizes
 from sweepstack.onbox.nodes.peers import Peer
@@ -60,7 +62,10 @@ def test_equal_nodes_have_nothing_against_them() -> None:
     [
         ({"versions": {**NODE["versions"], "torch": "2.7.1"}}, "ann@two has torch 2.7.1, and one has 2.8.0"),
         ({"versions": {**NODE["versions"], "nccl": "2.26.2"}}, "ann@two has nccl 2.26.2, and one has 2.27.3"),
-        ({"versions": {"python": "3.11.7"}}, "ann@two: torch is not installed where the cells run"),
+        (
+            {"versions": {"python": "3.11.7", "executable": "/opt/env/bin/python"}},
+            "ann@two: torch is not installed in the Python that runs the cells (/opt/env/bin/python)",
+        ),
         ({"gpus": NODE["gpus"][:7]}, "ann@two has 7× NVIDIA H100 80GB HBM3, and one has 8×"),
         ({"gpus": []}, "ann@two has no GPU"),
         ({"time": -11.0}, "ann@two: its clock is 11 s behind: `timedatectl set-ntp true`"),
@@ -193,10 +198,67 @@ def test_the_command_of_a_node(run: str, start: str, rest: str) -> None:
         ("torchrun --max-restarts=3 train.py", "job.retries is how often a cell is tried again"),
         ("horovodrun -np 8 --min-np 4 python train.py", "horovodrun pauses in silence below --min-np"),
         ("python 'train.py", "can't be read as one shell command"),
+        (". env/bin/activate; python train.py", "each node would run all of it"),
+        (". env/bin/activate && ./train.sh", "begins with ./train.sh"),
+        (". env/bin/activate", "begins with ."),
+        ("module load cuda && torchrun train.py && rm -r data", "each node would run all of it"),
+        ("apptainer exec --nv img.sif ./train.sh", "begins with apptainer"),
+        ("apptainer exec img.sif ./prepare && python train.py", "begins with &&"),
+        ("/envs/{env}/bin/python train.py", "has a placeholder before its script"),
+        ("/opt/env/bin/torchrun --nnodes=2 train.py", "says --nnodes"),
     ],
 )
 def test_a_command_that_can_t_run_on_several_nodes(run: str, words: str) -> None:
     assert words in refusal(run)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab's environment: a real one, with what stands for torch in it, and a container program that only runs."""
+    env = tmp_path_factory.mktemp("lab") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
+    (site,) = (env / "lib").glob("python*/site-packages")
+    (site / "torch-9.9.9.dist-info").mkdir()
+    (site / "torch-9.9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    (site / "torch" / "distributed").mkdir(parents=True)
+    (site / "torch" / "distributed" / "run.py").write_text("import sys; print(sys.executable)")
+    (env.parent / "bin").mkdir()
+    tools = {
+        env / "bin" / "torchrun": f"#!{env}/bin/python\nimport sys; print(sys.executable)\n",
+        env.parent / "bin" / "apptainer": f'#!/bin/sh\nshift 3; PATH={env}/bin:$PATH; exec "$@"\n',
+    }
+    for path, text in tools.items():
+        path.write_text(text)
+        path.chmod(0o755)
+    return env.parent
+
+
+@pytest.mark.parametrize(
+    ("run", "path"),
+    [
+        ("{0}/env/bin/python train.py", ""),
+        ("{0}/env/bin/torchrun train.py", ""),
+        (". {0}/env/bin/activate && python3 -m pkg.train", ""),
+        ("export A='b && c' && . {0}/env/bin/activate && torchrun train.py", ""),
+        ("torchrun train.py", "{0}/env/bin:"),  # job.env.PATH
+        ("apptainer exec --nv img.sif python train.py", "{0}/bin:"),
+        ("{0}/bin/apptainer exec --nv img.sif torchrun train.py", ""),
+    ],
+)
+def test_the_look_asks_the_interpreter_that_the_run_uses(lab: Path, run: str, path: str) -> None:
+    run, env = run.format(lab), {"PATH": path.format(lab) + os.environ["PATH"]}
+    assert refusal(run) == ""
+    said = facts._versions({"look": look(run), "env": env}, lab, 0)
+    assert (said.get("torch"), said.get("executable", "").rpartition("/")[0]) == ("9.9.9", f"{lab}/env/bin"), said
+    argv = ["/bin/sh", "-c", on_each_node(run, "", 1)]
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=lab)
+    assert ran.stdout.strip() == said["executable"]
+
+
+def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for run in (f"{tmp_path}/no/python train.py", f"{tmp_path}/no/torchrun train.py"):
+        said = facts._versions({"look": look(run), "env": {}}, tmp_path, 0)["problem"]
+        assert f"{tmp_path}/no/" in said
 
 
 def test_options_of_the_script_are_its_own() -> None:

@@ -11,8 +11,9 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
+from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.runner.code import CodeCheck
 
 TOOL_SECONDS, TORCH_SECONDS = 60.0, 120.0
@@ -26,7 +27,7 @@ INFINIBAND = Path("/sys/class/infiniband")
 VERSIONS = r"""
 import json, platform, sys
 from importlib import metadata
-found = {"python": platform.python_version()}
+found = {"python": platform.python_version(), "executable": sys.executable}
 for one in metadata.distributions():
     name = (one.metadata["Name"] or "").lower()
     if name == "torch" or name.startswith("nvidia-nccl"):
@@ -39,14 +40,15 @@ print(json.dumps(found))
 """NCCL is a distribution of its own, or a part of torch, which is imported only for that: it takes seconds."""
 
 
-def facts(python: str, home: Path, code: str) -> dict[str, Any]:
-    """The facts of this node. `python`: what cells run. Blocks for seconds."""
+def facts(cell: Mapping[str, Any], home: Path, code: str) -> dict[str, Any]:
+    """The facts of this node. `cell`: how its Python is found: `look` (see `command.look`), and the variables `env` for
+    it. Blocks for seconds."""
     gpus = _gpus()
     problem = CodeCheck(home).problem(code)
     return {
         "host": platform.node(),
         "time": time.time(),
-        "versions": _versions(python, len(gpus)),
+        "versions": _versions(cell, home / "code" / hex_of(code), len(gpus)),
         "gpus": gpus,
         "fabric": fabric(gpus),
         "infiniband": _infiniband(),
@@ -54,10 +56,12 @@ def facts(python: str, home: Path, code: str) -> dict[str, Any]:
     }
 
 
-def _versions(python: str, gpus: int) -> dict[str, str]:
+def _versions(cell: Mapping[str, Any], folder: Path, gpus: int) -> dict[str, str]:
     try:
         said = subprocess.run(
-            [python, "-c", VERSIONS, str(gpus)],
+            ["/bin/sh", "-c", cell["look"], "sh", VERSIONS, str(gpus)],
+            cwd=str(folder),
+            env={**os.environ, **cell["env"]},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TORCH_SECONDS,
@@ -66,9 +70,9 @@ def _versions(python: str, gpus: int) -> dict[str, str]:
         return dict(json.loads(said.splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
-        return {"problem": lines[-1] if lines else f"{python} ends with exit code {error.returncode}"}
+        return {"problem": lines[-1] if lines else f"`{cell['look']}` ends with exit code {error.returncode}"}
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        return {"problem": f"{python} can't be run: {error}"}
+        return {"problem": f"the Python of its cells can't be asked: {error}"}
 
 
 def _gpus() -> list[str]:
@@ -139,8 +143,8 @@ def _said(*argv: str, check: bool = True) -> list[str]:
 
 
 def serve(words: str) -> None:
-    """Prints the facts that a JSON text asks for: {"python", "home", "code"}."""
+    """Prints the facts that a JSON text asks for: {"python", "cell", "home", "code"}."""
     asked = json.loads(words)
     path = os.pathsep.join([str(Path(asked["python"]).parent), os.environ.get("PATH", os.defpath), "/usr/bin", "/bin"])
     os.environ["PATH"] = path
-    print(json.dumps(facts(asked["python"], Path(asked["home"]), asked["code"])))
+    print(json.dumps(facts(asked["cell"], Path(asked["home"]), asked["code"])))

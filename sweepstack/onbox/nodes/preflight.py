@@ -80,7 +80,7 @@ class Preflight:
             return {"problems": problems}
         there = self._bring()
         began = time.time()
-        first = facts.facts(self.asked["cell_python"], self.home, self.asked["code"])
+        first = facts.facts(self.asked["cell"], self.home, self.asked["code"])
         found = [{**first, "time": 0.0}, *self._each(self._facts)]
         if not first["code"] and any(one["code"] for one in found):  # a peer's was changed there
             self._bring(again=True)
@@ -164,8 +164,7 @@ class Preflight:
         return results
 
     def _facts(self, peer: Carrier) -> dict[str, Any]:
-        asked = {name: self.asked[name] for name in ("home", "code")}
-        words = json.dumps({**asked, "python": self.asked["cell_python"]})
+        words = json.dumps({name: self.asked[name] for name in ("home", "code", "cell", "python")})
         began = time.time()
         answer = peer.ask([self.asked["python"], "-I", "-S", self.program, "facts", words], seconds=ASK_SECONDS)
         ended = time.time()
@@ -230,9 +229,10 @@ def differences(names: Sequence[str], found: Sequence[Mapping[str, Any]]) -> Ite
     for name, one in zip(names, found):
         versions = one["versions"]
         if "problem" in versions:
-            yield f"{name}: {versions['problem']}"
+            yield f"{name}: the Python of the cells does not say what it has: {versions['problem']}"
         elif "torch" not in versions:
-            yield f"{name}: torch is not installed where the cells run, and torchrun is a part of it"
+            where = versions.get("executable", "")
+            yield f"{name}: torch is not installed in the Python that runs the cells ({where}), and torchrun needs it"
         for what in ("python", "torch", "nccl"):
             mine, its = first["versions"].get(what, "none"), versions.get(what, "none")
             if "problem" not in versions and mine != its:

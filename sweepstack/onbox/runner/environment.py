@@ -22,6 +22,7 @@ SECRETS = "secrets.json"
 KEEP = "keep.txt"
 """In a version's environment: packages of the image that no set-up replaces, as a constraint file of pip."""
 REDACTED = "***"
+FINDS = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "MODULEPATH")
 SHORTEST_SECRET = 6
 """Characters. Shorter values are not masked: they would occur in many places of a log."""
 
@@ -54,6 +55,20 @@ def python_of(home: Path, spec: Mapping[str, Any], entry: Entry) -> str:
     return str(folder / "bin" / "python") if folder else str(spec["python"])
 
 
+def search(home: Path, spec: Mapping[str, Any], entry: Entry) -> dict[str, str]:
+    """The variables by which a version's command finds its Python and what that imports. No secret is among them."""
+    found = {"PATH": _path(home, spec, entry)}
+    for given in (spec.get("env") or {}, entry.env):
+        found.update({name: str(given[name]) for name in FINDS if name in given})
+    return found
+
+
+def _path(home: Path, spec: Mapping[str, Any], entry: Entry) -> str:
+    folder = folder_of(home, entry)
+    own = [str(folder / "bin")] if folder else []
+    return ":".join([*own, os.path.dirname(spec["python"]), os.environ.get("PATH", os.defpath)])
+
+
 def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping[str, Any] | None) -> dict[str, str]:
     """The environment variables of a version's processes. Only PATH is inherited, so that the spec names all others.
 
@@ -61,9 +76,8 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
     are left out. Raises CellFailure for an unknown placeholder, SecretsRefused, NetworkRefused.
     """
     folder = folder_of(home, entry)
-    path = [os.path.dirname(spec["python"]), os.environ.get("PATH", os.defpath)]
     env = {
-        "PATH": ":".join([*([str(folder / "bin")] if folder else []), *path]),
+        "PATH": _path(home, spec, entry),
         "HOME": os.path.expanduser("~"),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
     }

@@ -20,11 +20,11 @@ from typing import Any
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_json_atomically
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes import preflight
-from sweepstack.onbox.nodes.command import NODES
+from sweepstack.onbox.nodes.command import NODES, look
 from sweepstack.onbox.nodes.launch import REMAINS, argv
 from sweepstack.onbox.nodes.peers import Allocation
 from sweepstack.onbox.runner.cell_processes import WORKER
-from sweepstack.onbox.runner.environment import folder_of, python_of
+from sweepstack.onbox.runner.environment import FINDS, folder_of, search
 from sweepstack.onbox.runner.records import Entry
 from sweepstack.onbox.runner.remains import Remains
 from sweepstack.onbox.runner.sealing import CellFailure
@@ -43,9 +43,10 @@ def count_of(entry: Entry) -> int:
 
 
 def key_of(entry: Entry, spec: Mapping[str, Any]) -> str:
-    """The key of a look at the nodes: what they need differs by code, set-up and peers."""
+    """The key of a look at the nodes: what they need differs by code, set-up, Python and peers."""
     found = _allocation(spec)  # with its command, which names the job: another worker's look proves nothing here
-    own = [found.as_json()] if found is not None else []
+    own: list[Any] = [found.as_json()] if found is not None else []
+    own += [look(entry.run), *(f"{name}={entry.env[name]}" for name in FINDS if name in entry.env)]
     return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec), *own])
 
 
@@ -88,7 +89,7 @@ def check(
         "native_id": spec["native_id"],
         "durable": str(home.parent.parent / spec["durable"]),
         "python": spec["python"],
-        "cell_python": python_of(home, spec, entry),
+        "cell": {"look": look(entry.run), "env": search(home, spec, entry)},
         "environment": str(folder) if folder is not None else "",
         "code": entry.code,
         "peers": peers,
