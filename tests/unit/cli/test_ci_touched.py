@@ -33,7 +33,7 @@ def test_code_whose_name_git_would_quote_touches_its_stack(project: Path, name: 
         ("job/requirements.txt", ["a"]),
         ("README.md", []),
         ("notes/policy.yaml", []),
-        (".github/ISSUE_TEMPLATE/a.md", []),
+        (".github/ISSUE_TEMPLATE/a.yml", []),
     ],
 )  # fmt: skip
 def test_what_all_stacks_share_touches_each(project: Path, path: str, stacks: list[str]) -> None:
