@@ -19,8 +19,9 @@ NAMED = 4
 """So many are named in one line; the others are counted."""
 
 
-def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
-    """The review. `expected`: the digest that an earlier review had; another one may not go on."""
+def assess(plan: Plan, live: Live, *, expected: str = "", request: bool = False) -> Review:
+    """The review. `expected`: the digest that an earlier review had; another one may not go on. `request`: a merge
+    brings the change about, and not a person."""
     ends = endings(plan, live)
     digest = None if plan.errors else change_digest(plan, live, ends)
     problems = (*plan.problems, *live.problems)
@@ -60,7 +61,7 @@ def assess(plan: Plan, live: Live, *, expected: str = "") -> Review:
         problems=problems,
         expected=expected,
     )
-    return replace(review, next=tuple(sure_first(_next(review))))
+    return replace(review, next=tuple(sure_first(_next(review, request))))
 
 
 def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected: str) -> Iterator[str]:
@@ -102,11 +103,11 @@ def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
             yield fact
 
 
-def _next(review: Review) -> Iterator[str]:
+def _next(review: Review, request: bool) -> Iterator[str]:
     stack = review.stack
     if review.code == MAY_GO_ON:
         verb = "review --destroy" if review.destroy else "review"
-        yield review.command
+        yield "merge this request    (what its merge brings up is held to this digest)" if request else review.command
         yield f"sweepctl {verb} --stack {stack} --expect {review.digest}    (later: whether it is still this change)"
         return
     seen: dict[str, None] = {}

@@ -88,7 +88,7 @@ def github(
                 assert CHECKOUT.fullmatch(step["uses"]), step["uses"]
                 assert step["with"]["persist-credentials"] is False
                 continue
-            assert step.get("if") in (None, "success() || failure()"), step
+            assert step.get("if") in (None, "success() || failure()", "always()"), step
             if failed and "if" not in step:
                 continue
             own = {one: _filled(text, known) for one, text in step.get("env", {}).items()}

@@ -201,7 +201,10 @@ def test_one_comment_is_updated_and_the_status_has_the_digest(forge: Forge, tmp_
     good = StackResult("a", YES, "may go on", "## fine\n", DIGEST)
     assert post.command(left(tmp_path / "r", good)) == YES
     post.command(left(tmp_path / "r", StackResult("a", NO, "may not go on", "## no\n", DIGEST)))
-    assert forge.texts(7) == ["<!-- sweepctl review: a -->\n## no\n"]
+    (text,) = forge.texts(7)
+    at = json.loads((tmp_path / "r/result.json").read_text())["at"]
+    assert text.startswith(f"<!-- sweepctl review: a -->\n## no\n\nOf commit {HEAD[:12]}, {at}, by [this job](https://")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", at)
     assert forge.comments[0].edits == 1
     assert [one.state for one in forge.statuses] == ["success", {"github": "failure", "gitlab": "failed"}[forge.kind]]
     assert forge.statuses[0].body == f"may go on; {DIGEST}"
@@ -360,6 +363,29 @@ def test_a_merged_results_pipeline_marks_the_branch(monkeypatch: pytest.MonkeyPa
 
 
 # the night
+
+
+def test_a_night_that_is_cut_says_so(
+    forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+
+    def ran(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        if words[0] != "audit":
+            raise KeyboardInterrupt
+        return steps.Done(YES, "nothing bills")
+
+    monkeypatch.setattr(steps, "sweepctl", ran)
+    monkeypatch.setattr(steps, "pulumi", ran)
+    with pytest.raises(KeyboardInterrupt):
+        nightly.command(tmp_path / "r")
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    post.command(tmp_path / "r")
+    (issue,) = forge.issues
+    assert "| `sweepctl audit` | fine |" in issue.body
+    assert "the job was cut" in issue.body
+    assert issue.body.endswith(summary.read_text()), "the same in the job's summary"
 
 
 @pytest.mark.parametrize(

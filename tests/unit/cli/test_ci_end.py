@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.ci import destroy, post, steps, up
+from sweepstack.cli.commands.ci import destroy, post, reviewed, steps, up
 from sweepstack.cli.commands.ci.steps import REVIEWED, Result
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
-from tests.simulators.forges import Forge
-from tests.unit.cli.ci_jobs import DIGEST, MERGE, as_job, commit, git
+from tests.simulators.forges import Forge, Thing
+from tests.unit.cli.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git
 
 pytestmark = pytest.mark.parametrize("forge", ["github"], indirect=True)  # nothing here differs between the forges
 OTHER = "sha256:" + "cd" * 32
@@ -39,6 +39,8 @@ class Run:
         self.ran: list[str] = []
         self.review, self.digest, self.ended, self.status = YES, DIGEST, 0, (YES, '{"bills": "nothing"}')
         self.stacks = ""
+        self.cut_in = ""
+        """The stack in whose `pulumi up` the job is cut."""
 
     def sweepctl(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
         if words[0] != "review":
@@ -53,6 +55,8 @@ class Run:
         if words[:2] == ("stack", "ls"):
             return steps.Done(YES, self.stacks)
         self.ran.append(f"pulumi {words[0]}")
+        if words[0] == "up" and self.cut_in in words:
+            raise KeyboardInterrupt
         return steps.Done(self.ended if words[0] in ("up", "destroy") else YES)
 
 
@@ -155,6 +159,55 @@ def test_only_the_reviewed_change_is_brought_up(
     post.command(tmp_path / "r")
     assert words in forge.texts(7)[0]
     assert (OTHER in forge.texts(7)[0]) == (digest == OTHER), "the digest to start it by hand with"
+
+
+def test_a_job_that_is_cut_says_of_each_stack_how_far_it_came(
+    run: Run, forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a runner's limit or Cancel does it: the step ends in the middle, the next step posts what it has left."""
+    before = git(project, "rev-parse", "HEAD")
+    for stack in "abc":
+        (project / f"stacks/Pulumi.{stack}.yaml").write_text("config: {}\n")
+    merged = commit(project, "three stacks")
+    git(project, "push", "-q", "origin", "main")
+    as_job(forge, monkeypatch, tmp_path, before=before)
+    forge.commits |= {merged, MERGE}
+    forge.merge(7, merged)
+    for number, stack in enumerate("abc"):
+        text = f"may go on; {DIGEST}"
+        forge.statuses.append(Thing(number, state="success", body=text, name=f"sweepctl review: {stack}", commit=HEAD))
+    reviewed.command(tmp_path / "r")
+    post.command(tmp_path / "r")  # the job ended before `ci up`, for want of a backend say
+    assert all("not begun" in text for text in forge.texts(7)), forge.texts(7)
+    run.cut_in = "b"
+    with pytest.raises(KeyboardInterrupt):
+        up.command(tmp_path / "r")
+    post.command(tmp_path / "r")
+    first, second, third = forge.texts(7)
+    assert "`pulumi up` of a: up.**" in first
+    assert "of b: begun, and the job was cut" in second
+    assert "`sweepctl status --stack b` says what bills" in second
+    assert "of c: not begun" in third
+    states = {stack: forge.newest(MERGE, f"sweepctl up: {stack}") for stack in "abc"}
+    assert [one.state for one in states.values() if one] == ["success", "error", "error"]
+
+
+def test_what_is_up_is_told_with_boxes_prices_and_the_next_command(run: Run, forge: Forge, tmp_path: Path) -> None:
+    boxes = [
+        {"name": "box-0", "platform": "runpod", "phase": "running", "price_per_hour": 1.25},
+        {"name": "box-1", "platform": "autodl", "phase": "lost", "price_per_hour": None},
+    ]
+    seen = {"boxes": boxes, "meter": {"per_hour": 1.25, "so_far": 3.5, "incomplete": True}}
+    seen["next"] = ["sweepctl wait --stack a    (until all are through)"]  # type: ignore[assignment]
+    run.status = (YES, json.dumps(seen))
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": DIGEST, "change": 7, "why": ""}}))
+    up.command(tmp_path / "r")
+    post.command(tmp_path / "r")
+    (text,) = forge.texts(7)
+    assert "| `box-0` | runpod | running | $1.25 |\n| `box-1` | autodl | lost | unknown |" in text
+    assert "In all at least $1.25 an hour, $3.50 so far." in text
+    assert "Next: `sweepctl wait --stack a`" in text
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ def document(*steps: Any, errors: tuple[str, ...] = (), said: tuple[str, ...] = 
     return {"steps": list(steps), "diagnostics": [*diagnostics, *({"severity": "info", "message": m} for m in said)]}
 
 
-def reviewed(seen: Live, *steps: Any, destroy: bool = False, expected: str = "", **of: Any) -> Review:
+def reviewed(
+    seen: Live, *steps: Any, destroy: bool = False, expected: str = "", request: bool = False, **of: Any
+) -> Review:
     """The review of these steps."""
-    return assess(read_plan(document(*steps, **of), destroy=destroy), seen, expected=expected)
+    return assess(read_plan(document(*steps, **of), destroy=destroy), seen, expected=expected, request=request)

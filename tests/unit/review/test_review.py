@@ -72,6 +72,12 @@ def test_what_is_not_understood_is_never_a_yes() -> None:
     assert unseen.endings[0].why == ("it was not seen: look again",)
 
 
+def test_a_request_is_merged_and_not_brought_up_by_hand() -> None:
+    made = step("create", "Box", "box-0", new={"name": "box-0"})
+    assert reviewed(live(), made).next[0] == "pulumi up --stack t"
+    assert reviewed(live(), made, request=True).next[0].startswith("merge this request")
+
+
 def test_boxes_stand_in_the_order_of_their_numbers() -> None:
     names = ["box-10", "box-2", "box-1"]
     plan = [step("delete", "Box", name, old={"native_id": f"id-{name}", "name": name}) for name in names]

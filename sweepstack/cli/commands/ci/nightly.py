@@ -23,6 +23,7 @@ UNREAD = """\
 it ended with {}: the state of {stack} could not be read, so nothing of it was looked at. The job's log has the reason.
 Where it was never brought up, make it in this backend (pulumi stack init {stack}), or remove its stack file.
 """
+CUT = "the job was cut before them: what they would have found is not known"
 SOON = 3 * 24 * 3600.0
 """Seconds: a clock that has less left is for a person now, since the next look is a night later."""
 
@@ -42,13 +43,25 @@ def command(into: Into, json: AsJson = False) -> int:
     root = project_root()
     steps.need_backend(root)
     with steps.environment() as env:
-        looks = list(_looks(root, env))
-    code = steps.worst([look.code for look in looks])
-    Result("nightly", code=code, title=TITLE, body=issue_text(looks, job.url)).write(into)
+        looks: list[Look] = []
+        _left(looks, job.url, into, cut=True)
+        for look in _looks(root, env):
+            looks.append(look)
+            _left(looks, job.url, into, cut=True)
+    code = _left(looks, job.url, into)
     out = Out(as_json=json)
     out.document({"code": code, "looks": [{"command": look.shown, "code": look.code} for look in looks]})
     for look in looks:
         out.line(f"{look.code}  {look.shown}")
+    return code
+
+
+def _left(looks: list[Look], url: str, into: Path, *, cut: bool = False) -> int:
+    """Writes what was found so far for the next step, and returns the exit code for it. `cut`: looks are left, which a
+    job that is cut here never made."""
+    told = [*looks, Look("the looks after these", UNSURE, CUT)] if cut else looks
+    code = steps.worst([look.code for look in told])
+    Result("nightly", code=code, title=TITLE, body=issue_text(told, url)).write(into)
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated
 
@@ -16,6 +17,9 @@ from sweepstack.review.markdown import MOST, marked_stack, marker
 
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'*+,;=%-]+")
 STATES: dict[int, State] = {YES: "success", NO: "failure", UNSURE: "error"}
+SUMMARY = "GITHUB_STEP_SUMMARY"
+MOST_SUMMARY = 250_000
+"""Characters: GitHub takes a mebibyte of a step, and a character has four bytes at most."""
 ISSUE = "<!-- sweepctl nightly -->"
 
 
@@ -24,12 +28,13 @@ Pages = Annotated[
 ]
 
 
-def with_page(text: str, page: str, pages: str) -> str:
-    """The text, and at its end a link to where its page is kept. No page, or no address: the text alone."""
-    if not page or not _ADDRESS.fullmatch(pages):
-        return text
-    link = f"\n[The same as a page]({pages}) (`{page}`), kept for 30 days.\n"
-    return clipped(text, MOST - len(link)) + link
+def signed(text: str, job: Job, at: str, page: str, pages: str) -> str:
+    """The text, and at its end of which commit it is, when it was made and by which job; with a page, and an address
+    where it is kept, a link to that."""
+    last = f"\nOf commit {job.head[:12]}{', ' + at if at else ''}, by [this job]({job.url}).\n"
+    if page and _ADDRESS.fullmatch(pages):
+        last += f"[The same as a page]({pages}) (`{page}`), kept for 30 days.\n"
+    return clipped(text, MOST - len(last)) + last
 
 
 def status_name(kind: Kind, stack: str) -> str:
@@ -46,6 +51,7 @@ def command(left: From, pages: Pages = "", json: AsJson = False) -> int:
     """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
     job, client = here()
     result = Result.read(left)
+    _summary(result)  # first: it needs no forge that answers
     out, done = Out(as_json=json), []
     if result.kind == "nightly":
         page = client().issue(ISSUE, result.title, f"{ISSUE}\n{result.body}", open=result.code != YES)
@@ -58,6 +64,15 @@ def command(left: From, pages: Pages = "", json: AsJson = False) -> int:
     return YES
 
 
+def _summary(result: Result) -> None:
+    """Adds the texts to the summary of GitHub's job, where there is one: a job without a request has no comment."""
+    place = os.environ.get(SUMMARY)
+    if place:
+        texts = [one.body for one in result.stacks] if result.kind != "nightly" else [result.body]
+        with open(place, "a", encoding="utf-8") as file:
+            file.write(clipped("\n".join(texts), MOST_SUMMARY))
+
+
 def _stacks(job: Job, forge: Forge, result: Result, pages: str) -> list[str]:
     done = []
     for one in result.stacks:
@@ -65,7 +80,7 @@ def _stacks(job: Job, forge: Forge, result: Result, pages: str) -> list[str]:
         if change is not None:
             # `up` says what it did below the review, in a comment of its own: so the review stays to be read.
             line = marker(one.stack, result.kind)
-            forge.comment(change, line, with_page(f"{line}\n{one.body}", one.page, pages))
+            forge.comment(change, line, signed(f"{line}\n{one.body}", job, result.at, one.page, pages))
             done.append(f"comment of {one.stack} on {change}")
         # The status comes last: where it stands, the comment does.
         forge.set_status(job.head, status_name(result.kind, one.stack), STATES[one.code], status_text(one), job.url)

@@ -7,7 +7,7 @@ from pathlib import Path
 from sweepstack.cli.commands.ci import steps
 from sweepstack.cli.commands.ci.changes import Touched, fork_point, git, touched
 from sweepstack.cli.commands.ci.here import here
-from sweepstack.cli.commands.ci.steps import Into, Result, StackResult
+from sweepstack.cli.commands.ci.steps import Into, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
@@ -32,10 +32,15 @@ def command(into: Into, json: AsJson = False) -> int:
         stacks = steps.listed(root, env) if found else None
         # What all share changes nothing of a stack that is not up: the `up` of this change leaves it as it is, too.
         left = [one.stack for one in found if one.shared and steps.is_down(stacks, one.stack)]
-        results = [_of(root, env, into.resolve(), base, one, stacks) for one in found if one.stack not in left]
-    code = steps.worst([one.code for one in results])
-    Result("review", results, code).write(into)
-    out = Out(as_json=json)
+        asked = {one.stack: one for one in found if one.stack not in left}
+        result = steps.one_by_one(
+            "review",
+            into,
+            list(asked),
+            lambda stack: _of(root, env, into.resolve(), base, asked[stack], stacks),
+            _cut,
+        )
+    results, out = result.stacks, Out(as_json=json)
     out.document({"stacks": [{"stack": one.stack, "code": one.code, "digest": one.digest} for one in results]})
     for one in results:
         out.line(f"{one.stack}: {one.words}")
@@ -43,7 +48,12 @@ def command(into: Into, json: AsJson = False) -> int:
         out.line(f"not up, and nothing of its own changes, so it is not reviewed: {', '.join(left)}")
     elif not results:
         out.line("this change touches no stack")
-    return code
+    return result.code
+
+
+def _cut(stack: str, begun: bool) -> StackResult:
+    words = "could not be told: the job was cut in its review" if begun else "not reviewed: the job was cut before it"
+    return StackResult(stack, UNSURE, words, f"{stack} {words}. Start the job again.\n")
 
 
 def _of(
@@ -53,7 +63,7 @@ def _of(
         return _removed(root, env, one.stack, base, stacks)
     if steps.open_stack(root, env, one.stack):
         return StackResult(one.stack, UNSURE, "the backend could not be asked", "The backend could not be asked.\n")
-    return reviewed(root, env, into, one.stack, "--base", base)
+    return reviewed(root, env, into, one.stack, "--request", "--base", base)
 
 
 def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: str) -> StackResult:

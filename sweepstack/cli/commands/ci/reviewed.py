@@ -11,9 +11,10 @@ from sweepstack.cli.commands.ci.changes import git, last_commit, touched
 from sweepstack.cli.commands.ci.forge import Forge
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.post import status_name
-from sweepstack.cli.commands.ci.steps import REVIEWED, Into
+from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result
+from sweepstack.cli.commands.ci.up import cut
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import NO, YES, No, Out
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
 
@@ -44,6 +45,7 @@ def command(
         }
     into.mkdir(parents=True, exist_ok=True)
     write_atomically(into / REVIEWED, json_module.dumps(found, indent=1).encode())
+    Result("up", [cut(stack, False, one) for stack, one in found.items()], UNSURE if found else YES).write(into)
     out = Out(as_json=json)
     out.document({"stacks": found})
     for stack, one in found.items():

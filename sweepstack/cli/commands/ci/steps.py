@@ -13,9 +13,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,18 +69,20 @@ class StackResult:
 
 @dataclass(frozen=True)
 class Result:
-    """What a step leaves. `title` and `body` are of an issue (`nightly`)."""
+    """What a step leaves. `title` and `body` are of an issue (`nightly`); `at`: when it was written, in words."""
 
     kind: Kind
     stacks: list[StackResult] = field(default_factory=list)
     code: int = YES
     title: str = ""
     body: str = ""
+    at: str = ""
 
     def write(self, folder: Path) -> None:
-        """Writes it for the next step."""
+        """Writes it for the next step, over what was written before."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / RESULT, json.dumps(asdict(self), indent=1).encode())
+        made = replace(self, at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
+        write_atomically(folder / RESULT, json.dumps(asdict(made), indent=1).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Result:
@@ -90,6 +93,29 @@ class Result:
             return cls(stacks=stacks, **document)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise Unsure(f"the step before this one left no result in {folder} (its log says why): {error}") from error
+
+
+def one_by_one(
+    kind: Kind,
+    into: Path,
+    stacks: Sequence[str],
+    of: Callable[[str], StackResult],
+    cut: Callable[[str, bool], StackResult],
+) -> Result:
+    """What `of` finds of each stack, in this order. All that is known so far is on disk before and after each, so that
+    the next step of a job that is cut can tell how far it came: `cut` gives the result of a stack that was not begun
+    (False), or begun and not ended (True)."""
+
+    def written(results: list[StackResult]) -> Result:
+        result = Result(kind, results, worst([one.code for one in results]))
+        result.write(into)
+        return result
+
+    found: list[StackResult] = []
+    for number, stack in enumerate(stacks):
+        written([*found, cut(stack, True), *(cut(later, False) for later in stacks[number + 1 :])])
+        found.append(of(stack))
+    return written(found)
 
 
 def worst(codes: Sequence[int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json as json_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,13 @@ from sweepstack.cli.commands.ci import steps
 from sweepstack.cli.commands.ci.changes import superseded
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.review import reviewed
-from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result, StackResult
+from sweepstack.cli.commands.ci.steps import REVIEWED, Into, StackResult
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside
 from sweepstack.cli.target import project_root
+from sweepstack.onbox.common.units import spell_rate
+
+_PART = "It may have rented a part: `sweepctl status --stack {stack}` says what bills. Then start this job again.\n"
 
 
 def command(into: Into, json: AsJson = False) -> int:
@@ -30,24 +35,37 @@ def command(into: Into, json: AsJson = False) -> int:
         stacks = steps.listed(root, env) if any(one.get("shared") for one in asked.values()) else None
         # What all share rents no box of a sweep that is not up: it was ended, or was never brought up.
         left = [stack for stack, one in asked.items() if one.get("shared") and steps.is_down(stacks, stack)]
-        results = [
-            _of(root, env, into.resolve(), job.target, stack, one) for stack, one in asked.items() if stack not in left
-        ]
-    code = steps.worst([one.code for one in results])
-    Result("up", results, code).write(into)
-    out = Out(as_json=json)
+        result = steps.one_by_one(
+            "up",
+            into,
+            [stack for stack in asked if stack not in left],
+            lambda stack: _of(root, env, into.resolve(), job.target, stack, asked[stack]),
+            lambda stack, begun: cut(stack, begun, asked[stack]),
+        )
+    results, out = result.stacks, Out(as_json=json)
     out.document({"stacks": [{"stack": one.stack, "code": one.code, "words": one.words} for one in results]})
     for one in results:
         out.line(f"{one.stack}: {one.words}")
     if left:
         out.line(f"not up, and nothing of its own changes, so it stays so: {', '.join(left)}")
-    return code
+    return result.code
+
+
+def _told(stack: str, asked: dict[str, Any], code: int, words: str, body: str = "", digest: str = "") -> StackResult:
+    body = f"**`pulumi up` of {stack}: {words}.**\n\n{body}"
+    return StackResult(stack, code, words, body, digest, asked.get("change"))
+
+
+def cut(stack: str, begun: bool, asked: dict[str, Any]) -> StackResult:
+    """The result of a stack that the job did not come to (False), or that it had begun when it was cut."""
+    if not begun:
+        words = "not begun: the job ended before it came to that"
+        return _told(stack, asked, UNSURE, words, "Its log says why. Then start it again.\n")
+    return _told(stack, asked, UNSURE, "begun, and the job was cut before it ended", _PART.format(stack=stack))
 
 
 def _of(root: Path, env: dict[str, str], into: Path, branch: str, stack: str, asked: dict[str, Any]) -> StackResult:
-    def told(code: int, words: str, body: str = "", digest: str = "") -> StackResult:
-        text = f"**`pulumi up` of {stack}: {words}.**\n\n{body}"
-        return StackResult(stack, code, words, text, digest, asked.get("change"))
+    told = partial(_told, stack, asked)
 
     digest = str(asked.get("digest") or "")
     if not digest:
@@ -63,17 +81,42 @@ def _of(root: Path, env: dict[str, str], into: Path, branch: str, stack: str, as
         return told(now.code, f"not brought up: {words}", body, now.digest)
     ended = steps.pulumi(root, env, "up", "--yes", "--skip-preview", "--stack", stack, "--non-interactive").code
     if ended:
+        return told(NO, f"`pulumi up` ended with {ended}", _PART.format(stack=stack), digest)
+    seen = steps.sweepctl(root, env, "status", "--stack", stack, "--json", captured=True)
+    there = _there(seen.out)
+    aside(there)
+    if seen.code:
         body = (
-            f"It may have rented a part: `sweepctl status --stack {stack}` says what bills. Then run this job again.\n"
+            f"`sweepctl status --stack {stack}` ended with {seen.code}: the state does not know all that runs, or it "
+            f"could not be told.\n\n{there}"
         )
-        return told(NO, f"`pulumi up` ended with {ended}", body, digest)
-    seen = steps.sweepctl(root, env, "status", "--stack", stack).code
-    if seen:
-        body = (
-            f"`sweepctl status --stack {stack}` ended with {seen}: the state does not know all that runs, or it could "
-        )
-        return told(seen if seen == NO else UNSURE, "up, and not all of it is known", body + "not be told.\n")
-    return told(YES, "up", "", digest)
+        return told(seen.code if seen.code == NO else UNSURE, "up, and not all of it is known", body)
+    return told(YES, "up", there, digest)
+
+
+def _there(status: str) -> str:
+    """What is up now, by the document of a `status`, as Markdown: boxes, prices, what to type next; "" without one."""
+    try:
+        seen = json_module.loads(status)
+        boxes = seen.get("boxes") or ()
+        rows = [
+            f"| `{box['name']}` | {box['platform']} | {box['phase']} | {_dollars(box['price_per_hour'])} |"
+            for box in boxes
+        ]
+        parts = ["\n".join(["| box | platform | is | an hour |", "|---|---|---|---|", *rows]) + "\n"] if rows else []
+        meter = seen.get("meter") or {}
+        if meter:
+            least = "at least " if meter.get("incomplete") else ""
+            parts.append(f"In all {least}{_dollars(meter['per_hour'])} an hour, {_dollars(meter['so_far'])} so far.\n")
+        if following := seen.get("next"):
+            parts.append("Next: " + ", ".join(f"`{line.partition('    (')[0]}`" for line in following[:2]) + "\n")
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return ""
+    return "\n".join(parts)
+
+
+def _dollars(amount: float | None) -> str:
+    return "unknown" if amount is None else f"${spell_rate(amount)}"
 
 
 def _by_hand(stack: str, digest: str = "") -> str:

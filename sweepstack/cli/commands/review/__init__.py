@@ -18,6 +18,9 @@ def command(
     expect: Annotated[
         str, typer.Option(metavar="sha256:…", help="Say no if the change is another than the one with this digest.")
     ] = "",
+    request: Annotated[
+        bool, typer.Option("--request", help="The change is a pull or merge request: what follows is its merge.")
+    ] = False,
     markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a comment on a pull request.")] = False,
     html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page.")] = False,
     output: Annotated[
@@ -37,5 +40,5 @@ def command(
     from sweepstack.cli.output import Out
     from sweepstack.cli.target import Target
 
-    wanted = Wanted(destroy, base, expect, markdown, html, tuple(output or ()))
+    wanted = Wanted(destroy, base, expect, request, markdown, html, tuple(output or ()))
     return review(Target.find(stack), wanted, Out(as_json=json))

@@ -33,6 +33,7 @@ class Wanted:
     destroy: bool = False
     base: str = ""
     expect: str = ""
+    request: bool = False
     markdown: bool = False
     html: bool = False
     files: tuple[Path, ...] = ()
@@ -54,7 +55,12 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
             raise Unsure(f"-o {file}: its name says in which form it is written: {', '.join(FORMS)}")
     with Progress("the engine's preview, and a look at the boxes"):
         found = gather(target, destroy=wanted.destroy, base=wanted.base)
-        made = assess(read_plan(found.document, destroy=wanted.destroy), found.live, expected=wanted.expect)
+        made = assess(
+            read_plan(found.document, destroy=wanted.destroy),
+            found.live,
+            expected=wanted.expect,
+            request=wanted.request,
+        )
     for file in wanted.files:
         _write(file, FORMS[file.suffix.lower()](made))
     out.document(made.as_json())
