@@ -27,10 +27,12 @@ class S3Address:
         return f"{SCHEME}{self.bucket}/{self.prefix}"
 
     @classmethod
-    def parse(cls, text: str) -> S3Address:
-        """Raises EvidenceError, which says what is wrong with it and what a good one looks like."""
+    def parse(cls, text: str, shown: str = "") -> S3Address:
+        """Raises EvidenceError, which says what is wrong with it and what a good one looks like. `shown`: how that
+        quotes the text, by default as it is."""
+        shown = shown or text
         if not text.startswith(SCHEME):
-            raise EvidenceError(f"{text.rpartition('@')[2]} is neither a folder nor s3://bucket/prefix")
+            raise EvidenceError(f"{shown.rpartition('@')[2]} is neither a folder nor s3://bucket/prefix")
         bucket, _, prefix = text.removeprefix(SCHEME).partition("/")
         prefix = prefix.rstrip("/")
         if "@" in bucket or ":" in bucket:
@@ -39,11 +41,11 @@ class S3Address:
                 f"AWS_PROFILE) hold the keys, AWS_ENDPOINT_URL the server"
             )
         if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-            raise EvidenceError(f"{text} names no bucket; write s3://bucket/prefix")
+            raise EvidenceError(f"{shown} names no bucket; write s3://bucket/prefix")
         if not prefix:
-            raise EvidenceError(f"{text} names no folder in the bucket; write {SCHEME}{bucket}/<prefix>, one a sweep")
+            raise EvidenceError(f"{shown} names no folder in the bucket; write {SCHEME}{bucket}/<prefix>, one a sweep")
         if any(not _PART.fullmatch(part) or part in (".", "..") for part in prefix.split("/")):
-            raise EvidenceError(f"{text}: the prefix may hold letters, digits and !_*'()+=@,.- between single slashes")
+            raise EvidenceError(f"{shown}: the prefix may hold letters, digits and !_*'()+=@,.- between single slashes")
         return cls(bucket, prefix)
 
 

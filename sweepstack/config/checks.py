@@ -15,6 +15,7 @@ from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import SweepConfig
 from sweepstack.config.nodes import several_nodes
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
+from sweepstack.config.secret_rules import may_be_a_value
 from sweepstack.config.secrets import ENV_NAME, Found, secrets_in
 from sweepstack.config.types import relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
@@ -160,6 +161,11 @@ def _secrets(values: dict[str, Any]) -> Found:
         if not ENV_NAME.fullmatch(name):
             # The value may be the secret itself, so the message does not show it.
             yield loc, "is not a valid name of an environment variable; write the name alone, such as HF_TOKEN", None
+        elif may_be_a_value(name) and name not in (job.get("not_secret") or ()):
+            fix = (
+                "looks like the secret itself, which would stand in the state; write the name of its variable, such as"
+            )
+            yield loc, f"{fix} HF_TOKEN. If it is the name: list it in job.not_secret, too", None
         elif name.startswith("SWEEPSTACK_"):
             yield loc, f"{name} is set by sweepstack; take another name", None
         elif name.startswith("PULUMI_"):

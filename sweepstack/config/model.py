@@ -14,6 +14,7 @@ from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.override import Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
+from sweepstack.config.secrets import quotable
 from sweepstack.config.types import (
     BoxKey,
     Count,
@@ -68,7 +69,7 @@ Folder = Annotated[Text, BeforeValidator(_not_a_url)]
 
 def _a_work_dir(value: str) -> str:
     try:
-        git_source.parse(value)
+        git_source.parse(value, quotable(value))
     except ConfigError as error:
         raise wrong("a folder or a git URL; " + str(error).removeprefix("job.workdir: ")) from None
     return value
@@ -85,7 +86,7 @@ def _an_address(value: Any) -> Any:
     if not value.startswith(SCHEME):
         raise wrong("a folder, or s3://bucket/prefix")
     try:
-        S3Address.parse(value)
+        S3Address.parse(value, quotable(value))
     except EvidenceError as error:
         raise wrong(f"s3://bucket/prefix; {error}") from None
     return value

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import anchor_of, keys_of
 from sweepstack.config.secret_rules import without_secrets
-from sweepstack.config.secrets import key_shown, may_show, without_value
+from sweepstack.config.secrets import key_shown, may_show
 from sweepstack.core.printable import foreign_letters, visible
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
@@ -135,10 +135,7 @@ def _mistake(
     value = value_at(document.data, (*at, *loc))
     key = keyed(loc, value)
     if kind == "expected":
-        fix = item["ctx"]["text"]
-        if "[key]" in item["loc"]:
-            return Mistake(line, dotted(loc), fix, owner)
-        return Mistake(line, key, fix if may_show(loc, value) else without_value(fix, value), owner)
+        return Mistake(line, dotted(loc) if "[key]" in item["loc"] else key, item["ctx"]["text"], owner)
     if kind == "literal_error":
         wanted = item["ctx"]["expected"]
         near = did_you_mean(str(value), wanted.replace(" or ", ", ").replace("'", "").split(", "))

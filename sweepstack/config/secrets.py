@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweepstack.config.file import Loc
-from sweepstack.config.secret_rules import MOST_LOOKED_AT, assigned_in, is_secret_value, secret_in
+from sweepstack.config.secret_rules import (
+    MOST_LOOKED_AT,
+    assigned_in,
+    is_secret_value,
+    secret_for_a_command,
+    secret_in,
+    secret_in_image,
+    without_given,
+)
+from sweepstack.core.cells import PIN
 from sweepstack.core.printable import visible
 
 Found = Iterator[tuple[Loc, str, Any]]
@@ -24,7 +33,10 @@ _ADDRESSES = frozenset(("workdir", "pull_to", "source", "endpoint", "host", "ima
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
 _LIKE_A_TOKEN = re.compile(r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Z])[A-Za-z0-9]{16,}")
 _BEFORE_THE_SIGN = re.compile(r"([A-Z_][A-Z0-9_]*)[=: ]")
-_SCHEMES = frozenset(("https", "http", "file"))
+_INSTEAD = (
+    "in the state, in logs and manifests; export it where you run pulumi, list its name in job.secrets, and write "
+    "${NAME} here"
+)
 _WRITTEN_BY_US = frozenset(("approval", "placement"))
 
 
@@ -63,32 +75,27 @@ def _is_plain_address(text: str) -> bool:
     return not has_scheme or not port or port.isdigit()
 
 
-def without_value(text: str, value: Any) -> str:
-    """A sentence about a value that may not be shown, with `…` in place of the parts of the value that it quotes."""
-    parts = re.split(r"[^\w.+-]+", value) if isinstance(value, str) else []
-    for part in sorted({part for part in parts if len(part) > 2 and part not in _SCHEMES}, key=len, reverse=True):
-        text = re.sub(rf"(?<![\w.+-]){re.escape(part)}(?![\w.+-])", _HIDDEN, text)
-    return text
+def quotable(address: str) -> str:
+    """An address as a message may quote it: whole, or its scheme alone where it may hold a password."""
+    scheme, sign, _ = address.partition("://")
+    return address if may_show(("source",), address) else f"{scheme if sign else ''}{sign}{_HIDDEN}"
 
 
 def key_shown(key: str, above: Loc) -> str:
     """A key as a message may quote it: without invisible characters, and without a value that was written into it.
 
-    Texts with the form of a secret are removed from the whole message at the end (`config.problems.refuse`).
+    Texts with the form of a secret are removed from the whole message at the end, too (`config.problems.refuse`).
     """
     if above[:2] == ("job", "env") or "network" in above[2:]:
         sign = _BEFORE_THE_SIGN.match(key)
         if not ENV_NAME.fullmatch(key):
             return f"{sign[1]}{_HIDDEN}" if sign else _HIDDEN
-    return visible(key)
+    return visible(without_given(key))
 
 
 def secrets_in(values: dict[str, Any]) -> Found:
     """Every text of the config that seems to hold a secret, by its form or its name. Values are not shown."""
-    job = values.get("job") if isinstance(values.get("job"), dict) else {}
-    assert isinstance(job, dict)
-    listed = job.get("not_secret")
-    allowed = {text for text in ([listed] if isinstance(listed, str) else listed or ()) if isinstance(text, str)}
+    job, allowed = _job(values), _allowed(values)
     yield from _env(job, allowed)
     for loc in COMMANDS:
         yield from _command(loc, _at(values, loc), allowed)
@@ -97,6 +104,61 @@ def secrets_in(values: dict[str, Any]) -> Found:
         kind = secret_in(text)
         if kind and not _is_allowed(text, allowed):
             yield loc, f"looks like {kind}: it would stand in the state; take it out{_or_else('that text')}", None
+
+
+def secrets_by_place(values: dict[str, Any]) -> Found:
+    """What only its place tells for a secret: a parameter with a secret's name, what a command is given, an image.
+
+    Older versions did not ask this. So it is refused while no cell of the sweep has started, and only told afterwards.
+    """
+    allowed = _allowed(values)
+    yield from secret_params(values)
+    for loc in COMMANDS:
+        text = _at(values, loc)
+        if isinstance(text, str) and not secret_in(text) and (kind := secret_for_a_command(_rest(text, allowed))):
+            yield loc, f"gives a command {kind}: it would stand {_INSTEAD}{_or_else('that text')}", None
+    image = _job(values).get("image")
+    if isinstance(image, str) and secret_in_image(image) and image not in allowed:
+        fix = "has a user and a password before the registry: they would stand in the state; take them out, and let the"
+        yield ("job", "image"), f"{fix} platform log in{_or_else('that text')}", None
+
+
+def secret_params(values: dict[str, Any]) -> Found:
+    """Parameters of the cells that have the name of a secret, and a value that may be one."""
+    cells, allowed = values.get("cells"), _allowed(values)
+    for loc, name, value in _params(cells if isinstance(cells, dict) else {}):
+        if name not in allowed and any(
+            is_secret_value(name, str(one)) and str(one) not in allowed
+            for one in (value if isinstance(value, list) else [value])
+            if isinstance(one, str | int | float)
+        ):
+            where = "a secret would stand here, in names of cells and folders, in the state and in manifests"
+            instead = f"take it out, write job.secrets: [{name.upper()}], and export it where you run pulumi"
+            yield ("cells", *loc), f"{where}; {instead}{_or_else(name)}", None
+
+
+def _params(cells: dict[str, Any]) -> Iterator[tuple[Loc, str, Any]]:
+    """(path below `cells`, name, value or values) of each parameter."""
+    for key in ("base", "grid", "zip"):
+        found = cells.get(key)
+        for name, value in found.items() if isinstance(found, dict) else ():
+            yield (key, name), str(name), value
+    for key in ("include", "exclude", "list", "add"):
+        entries = cells.get(key)
+        for index, entry in enumerate(entries) if isinstance(entries, list) else ():
+            for name, value in entry.items() if isinstance(entry, dict) else ():
+                if name not in ("name", PIN):
+                    yield (key, index, name), str(name), value
+
+
+def _job(values: dict[str, Any]) -> dict[str, Any]:
+    job = values.get("job")
+    return job if isinstance(job, dict) else {}
+
+
+def _allowed(values: dict[str, Any]) -> set[str]:
+    listed = _job(values).get("not_secret")
+    return {text for text in ([listed] if isinstance(listed, str) else listed or ()) if isinstance(text, str)}
 
 
 def _env(job: dict[str, Any], allowed: set[str]) -> Found:
@@ -121,13 +183,12 @@ def _command(loc: Loc, text: Any, allowed: set[str]) -> Found:
         yield loc, f"has {len(text):,} characters, and a shell takes {MOST_LOOKED_AT:,}; put it in a script", None
         return
     kind = secret_in(text)
-    instead = "in the state, in logs and manifests; export it where you run pulumi, list its name in job.secrets"
     if kind and ("private key" in kind or not _is_allowed(text, allowed)):
-        yield loc, f"holds {kind}: it would stand {instead}, and write ${{NAME}} here{_or_else('that text')}", None
+        yield loc, f"holds {kind}: it would stand {_INSTEAD}{_or_else('that text')}", None
         return
     for name, value in assigned_in(text):
         if is_secret_value(name, value) and name not in allowed and value not in allowed:
-            fix = f"{name} is given a secret here: it would stand {instead}, and write ${{NAME}} here{_or_else(name)}"
+            fix = f"{name} is given a secret here: it would stand {_INSTEAD}{_or_else(name)}"
             yield loc, fix, None
 
 
@@ -136,10 +197,14 @@ def _or_else(what: str) -> str:
 
 
 def _is_allowed(text: str, allowed: set[str]) -> bool:
-    """Whether `text` has no secret left once the texts that `job.not_secret` lists are removed from it."""
+    return not secret_in(_rest(text, allowed))
+
+
+def _rest(text: str, allowed: set[str]) -> str:
+    """`text` with `$`, which is no value, for those that `job.not_secret` lists."""
     for known in sorted(allowed, key=len, reverse=True):
-        text = text.replace(known, "") if known else text
-    return not secret_in(text)
+        text = text.replace(known, "$") if known else text
+    return text
 
 
 def _texts(value: Any, loc: Loc, skipped: set[Loc]) -> Iterator[tuple[Loc, str]]:

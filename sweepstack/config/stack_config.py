@@ -20,6 +20,7 @@ from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConf
 from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from sweepstack.config.rent import Gpu, Mount, Resources
+from sweepstack.config.secrets import secret_params, secrets_by_place
 from sweepstack.config.store import StoreShape
 from sweepstack.config.types import Shape
 from sweepstack.core.cells import CellsConfig
@@ -172,15 +173,17 @@ class StackConfig(OfFile, SweepConfig):
         config, values, at, mistakes = cls._by_shape(found)
         document = found.document
         roster, more = _roster(values, document, at)
-        mistakes += more
         known = known_platforms() if platforms is None else platforms
-        told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in mistakes}
+        told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in [*mistakes, *more]}
         checked = cross_checks(values, roster, known, document, at)
-        mistakes += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one a key
+        more += [mistake for mistake in checked if (mistake.line, mistake.key) not in told]  # one a key
+        secret = mistakes_of(secret_params(values), document, at)
+        mistakes += secret if more and secret else more  # not both: the name of a cell holds what it is made of
         if mistakes or roster is None or config is None:
             raise refuse(mistakes, document)
         config._roster = roster
-        doubts = mistakes_of(given(values, roster), document, at)
+        by_place = mistakes_of(secrets_by_place(values), document, at)
+        doubts = by_place or mistakes_of(given(values, roster), document, at)  # which quotes values
         config._refused_new = refuse(doubts, document) if doubts else None
         return config
 

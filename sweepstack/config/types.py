@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.config.secrets import quotable
 from sweepstack.core.records import BoxName
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration, parse_size
@@ -207,7 +208,7 @@ def _source(value: Any) -> str:
     if not isinstance(value, str) or "://" not in value:
         return _volume_name(value)
     try:
-        return S3Address.parse(value).uri
+        return S3Address.parse(value, quotable(value)).uri
     except EvidenceError as error:
         raise wrong(f"the name of a volume, or s3://bucket/prefix; {error}") from None
 

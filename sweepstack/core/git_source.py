@@ -49,8 +49,9 @@ class GitSource:
         return f"{self.url}@{self.ref}" + (f"{SUBFOLDER}{self.folder}" if self.folder else "")
 
 
-def parse(text: str) -> GitSource | None:
+def parse(text: str, shown: str = "") -> GitSource | None:
     """What `job.workdir` names; None for a folder. Raises ConfigError for a URL that names no repository and ref.
+    `shown`: how that quotes the text, by default as it is.
 
     A password or token in it is refused: the text stands in the state and in reviews.
     """
@@ -68,11 +69,14 @@ def parse(text: str) -> GitSource | None:
             "job.workdir: a name or token in the URL would stand in the state; leave it to git's credential helper"
         )
     if not repository:
-        raise ConfigError(f"job.workdir: {text} names no repository; write one of: {_EXAMPLE}")
+        raise ConfigError(f"job.workdir: {shown or text} names no repository; write one of: {_EXAMPLE}")
     if not _REF.fullmatch(ref) or ".." in ref:
-        raise ConfigError(f"job.workdir: which code of {url}? Write a branch, a tag or a commit behind it: {url}@main")
+        named = url if shown in ("", text) else shown
+        raise ConfigError(
+            f"job.workdir: which code of {named}? Write a branch, a tag or a commit behind it: {named}@main"
+        )
     if folder.startswith(("/", "-")) or ".." in Path(folder).parts:
-        raise ConfigError(f"job.workdir: {folder!r} leads out of the repository")
+        raise ConfigError(f"job.workdir: the folder behind {SUBFOLDER} leads out of the repository")
     return GitSource(url, ref, folder.strip("/"))
 
 

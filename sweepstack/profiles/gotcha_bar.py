@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from sweepstack.config.secret_rules import is_secret_value, without_secrets
+from sweepstack.config.secret_rules import is_secret_value, without_given
 from sweepstack.evidence.masking import SHORTEST_SECRET, masked
 
 FIELDS = ("symptom", "cause", "fix", "reproduction")
@@ -113,9 +113,9 @@ def hidden_values(environ: Mapping[str, str], named: Iterable[str]) -> list[byte
 
 
 def without_values(proposal: Proposal, hidden: list[bytes]) -> Proposal:
-    """The same with secrets masked: those values, and what has the form of a secret."""
+    """The same with secrets masked: those values, and what has the form of a secret or is given to one."""
     cleaned = {
-        name: without_secrets(masked(getattr(proposal, name).encode(), hidden, cut=False).decode("utf-8", "replace"))
+        name: without_given(masked(getattr(proposal, name).encode(), hidden, cut=False).decode("utf-8", "replace"))
         for name in FIELDS
     }
     return replace(proposal, **cleaned)

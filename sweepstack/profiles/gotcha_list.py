@@ -20,8 +20,9 @@ _WORD = re.compile(r"[a-z0-9_./-]{3,}")
 _COMMON = frozenset(
     re.findall(r"\S+", "and are but for from has have its not that the then this was which with you your")
 )
-NEAR, LEAST = 0.5, 4
-"""So much of the shorter one's words has the other one, too, and so many: they may be one."""
+NEAR, LEAST, FEWEST = 0.5, 4, 3
+"""So much of the shorter one's words has the other one, too, and so many: they may be one. Of one that has no more than
+`FEWEST`: all."""
 
 
 @dataclass(frozen=True)
@@ -67,5 +68,5 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _shared(one: frozenset[str], other: frozenset[str]) -> float:
-    both = len(one & other)
-    return both / min(len(one), len(other)) if both >= LEAST else 0.0
+    both, shorter = len(one & other), min(len(one), len(other))
+    return both / shorter if both >= max(FEWEST, min(LEAST, shorter)) else 0.0

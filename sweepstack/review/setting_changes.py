@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from sweepstack.config.policy import Policy, read
+from sweepstack.config.secret_rules import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy
 from sweepstack.core.roster import in_order
+from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.review.digest import BY_ITSELF, FREE, changed_inputs
 from sweepstack.review.model import SettingChange
@@ -154,7 +156,14 @@ def _of_step(step: Step) -> Iterator[tuple[str, str, str]]:
 
 def _flat(kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
     """Words of each value → its text."""
-    return {": ".join(labels): spelled(value) for labels, value in _leaves(kind, inputs, "", ())}
+    return {": ".join(labels): _told(labels[-1], value) for labels, value in _leaves(kind, inputs, "", ())}
+
+
+def _told(name: str, value: Any) -> str:
+    """A value in words. Of what may be a secret, by its name or in it, a digest tells whether it changes."""
+    text = spelled(value)
+    shown = "…" if is_secret_value(name, str(value)) else without_given(text)
+    return text if shown == text else f"{shown} (digest {digest_of(value)[7:15]})"
 
 
 def _leaves(kind: str, value: Any, path: str, labels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

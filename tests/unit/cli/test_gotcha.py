@@ -93,15 +93,27 @@ def test_what_is_known_is_named_by_its_id(world: World) -> None:
     assert "AD5" not in other.err
 
 
+def test_a_known_one_of_few_words_is_named(world: World) -> None:
+    done = propose(world, symptom="The TensorBoard tile stays empty", platform="autodl")
+    assert done.code == 1
+    assert "AD7 (autodl) says much the same" in " ".join(done.err.split())
+
+
 def test_no_secret_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_TOKEN", "violet-umbrella-77")
     token = "hf_" + "aB3" * 12
-    done = propose(world, "--json", fix=f"unset CUDA_VISIBLE_DEVICES, key violet-umbrella-77, token {token}")
+    key, commit = "b94d27b9934d3e08a52e52d7da7dabfac484efe3", "5f3a0123456789abcdef0123456789abcdef0123"
+    fix = f"unset CUDA_VISIBLE_DEVICES, key violet-umbrella-77, token {token}, as {commit} does"
+    done = propose(
+        world, "--json", fix=fix, symptom=f"wandb hangs with WANDB_API_KEY={key}, and torch sees no card in it"
+    )
     assert (done.code, done.json["masked"]) == (0, True), done
     written = (world.root / "gotcha.patch").read_text()
     for said in (written, done.out):
         assert "violet-umbrella-77" not in said
         assert token not in said
+        assert key not in said
+        assert commit in said
 
 
 def test_the_end_of_a_log_shows_it_without_names(world: World) -> None:

@@ -157,7 +157,11 @@ ONE = [
     ),
     ("workdir: examples/digits", "workdir: http://x/y@z", "http:// is not fetched; write a folder, or one of"),
     ("workdir: examples/digits", "workdir: https://me:s@x/y@z", "a name or token in the URL would stand in the state"),
-    ("workdir: examples/digits", "workdir: git@x:y@z#subdirectory=../a", "'../a' leads out of the repository"),
+    (
+        "workdir: examples/digits",
+        "workdir: git@x:y@z#subdirectory=../a",
+        "the folder behind #subdirectory= leads out of the repository",
+    ),
     ("workdir: examples/digits", "workdir: 5", "line 4 job.workdir: 5 expected text"),
     ("pull_to: results/x", "pull_to: gs://lab/x", "expected a folder, or s3://bucket/prefix"),
     ("pull_to: results/x", "pull_to: s3://lab", "write s3://lab/<prefix>, one a sweep"),

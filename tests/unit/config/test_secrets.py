@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from sweepstack.config.secret_rules import assigned_in, is_secret_value, secret_in, without_secrets
+from sweepstack.config.secret_rules import assigned_in, is_secret_value, secret_in, without_given, without_secrets
 from sweepstack.config.secrets import may_show
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.onbox.common.errors import ConfigError
@@ -14,6 +16,7 @@ from tests.unit.config.helpers import GOOD, broken, load, refusal, write
 
 HF = "hf_" + "aB3dE5gH7" * 4
 GH = "ghp_" + "a1B2" * 9
+HEX = "b94d27b9934d3e08a52e52d7da7dabfac484efe3"
 AWS = "AKIAIOSFODNN7EXAMPLE"
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\\nb3BlbnNzaC1rZXktdjEA\\n-----END OPENSSH PRIVATE KEY-----"
 
@@ -66,6 +69,14 @@ SHOWN_NOWHERE = [
     ("max_price: 2.10", "budget: {usd: 1, webhook: https://hooks.example/hunter2}", ["hunter2"]),
     ("    job:\n", "    job: [{env: {HF_TOKEN: hunter2}}]\n    jb:\n", ["hunter2"]),
     ("encryptionsalt: v1:abc", f'"{GH}": x', [GH]),
+    ("encryptionsalt: v1:abc", f'"{GH}": x\n"{GH}": x', [GH]),
+    ("run: python", f"secrets: [{HF}]\n      run: python", [HF]),
+    ("run: python", f"secrets: [{HEX}, B]\n      run: python", [HEX]),
+    ("seed: [0, 1, 2]", "seed: [0], password: [correct-horse/x, correct-horse/x]", ["correct-horse"]),
+    ("seed: [0, 1, 2]", f"seed: [0], hf_token: [{HEX}, {HEX}]", [HEX]),
+    ("seed: [0, 1, 2]", f"seed: [0], hf_token: {HEX}", [HEX]),
+    ("seed: [0, 1, 2]", f"seed: [0], 'API_KEY={HEX}': [1]", [HEX]),
+    ("seed: [0, 1, 2]", "seed: [0], password: [correct-horse-1, x]\n      base: {cell: 1}", ["correct-horse"]),
 ]
 
 
@@ -119,6 +130,131 @@ REFUSED = [
 @pytest.mark.parametrize(("old", "new", "said"), REFUSED, ids=[f"{new!r:.50}" for _, new, _ in REFUSED])
 def test_a_secret_is_refused_where_it_would_stand(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert said in " ".join(refusal(tmp_path, broken(old, new)).split())
+
+
+BY_PLACE = [
+    (
+        "seed: [0, 1, 2]",
+        "seed: [0, 1], password: [correct-horse/x]",
+        ["correct-horse"],
+        "cells.grid.password a secret would stand here, in names of cells and folders, in the state and in manifests; "
+        "take it out, write job.secrets: [PASSWORD]",
+    ),
+    ("{seed}", f"{{seed}} && wandb login {HEX}", [HEX], "job.run gives a command a Weights & Biases key: it would"),
+    (
+        "run: python",
+        f"setup: wandb login --relogin {HEX}\n      run: python",
+        [HEX],
+        "job.setup gives a command a Weig",
+    ),
+    ("{seed}", "{seed} && mysql -u me -phunter2", ["hunter2"], "job.run gives a command a password"),
+    ("{seed}", "{seed}; docker login -u me -p hunter2 reg", ["hunter2"], "job.run gives a command a password"),
+    ("run: python", "image: me:hunter2@reg/x\n      run: python", ["hunter2"], "job.image has a user and a password"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "secrets", "said"), BY_PLACE, ids=[f"{new!r:.50}" for _, new, _, _ in BY_PLACE])
+def test_what_its_place_tells_is_refused_for_a_new_sweep(
+    tmp_path: Path, old: str, new: str, secrets: list[str], said: str
+) -> None:
+    """A sweep that an older version took goes on, and is told. A person says by name or text that it is none."""
+    text = GOOD if old == "{seed}" else GOOD.replace("--seed", "--p {password} --seed") if "password" in old else GOOD
+    assert text.count(old) == 1
+    config = load(tmp_path, text.replace(old, new))
+    assert config.refused_new is not None
+    told = "\n".join([str(config.refused_new), *config.refused_new.problems])
+    assert said in " ".join(told.split())
+    assert not [secret for secret in secrets if secret in told], told
+    allowed = "password" if "cells" in said else secrets[0] if "image" not in said else "me:hunter2@reg/x"
+    again = load(tmp_path, text.replace(old, new).replace("env:", f"not_secret: [{allowed}]\n      env:"))
+    assert again.refused_new is None or "secret" not in str(again.refused_new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("pull_to: results/x", "pull_to: s3://me:pw@bucket/prefix", "names a bucket, without keys or a server:"),
+        ("workdir: examples/digits", "workdir: https://git:helper1@h/it", "leave it to git's credential helper"),
+        (
+            "workdir: examples/digits",
+            "workdir: https://h/code?token=commit",
+            "write a branch, a tag or a commit".upper(),
+        ),
+    ],
+)
+def test_our_own_words_stay_where_a_value_has_them_too(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert said.lower() in " ".join(refusal(tmp_path, broken(old, new)).split()).lower()
+
+
+WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=8).map(lambda word: f"{word}-horse-7x")
+SECRETS = st.one_of(
+    st.text("0123456789abcdef", min_size=39, max_size=39).map(lambda text: f"c{text}"),
+    st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=34, max_size=40).map(
+        "hf_{}".format
+    ),
+    WORDS,
+)
+NAMES = st.sampled_from(["WANDB_API_KEY", "hf_token", "password", "api_key", "DB_PASSWORD", "MY_SECRET_2"])
+FREE = st.sampled_from(
+    [
+        "hangs with {name}={secret} set",
+        "`export {name}='{secret}'` and wait",
+        "train.py --{name} {secret} hangs",
+        'config.json has "{name}": "{secret}", and it hangs',
+        'os.environ["{name}"] = "{secret}"',
+        "{name}: {secret}",
+    ]
+)
+PLACES = st.sampled_from(
+    [
+        ("seed: [0, 1, 2]", "seed: [0], {name}: ['{secret}']"),
+        ("seed: [0, 1, 2]", "seed: [0], {name}: ['{secret}', '{secret}']"),
+        ("seed: [0, 1, 2]", "seed: [0], {name}: '{secret}'"),
+        ("seed: [0, 1, 2]", "seed: [0], '{name}={secret}': [1]"),
+        ("THREADS: 1", "{name}: '{secret}'"),
+        ("run: python", "run: {name}='{secret}' python"),
+        ("run: python", "image: 'me:{secret}@registry/x'\n      run: python"),
+        ("encryptionsalt: v1:abc", "'{name}={secret}': x\n'{name}={secret}': x"),
+    ]
+)
+NO_SECRETS = st.one_of(
+    *(st.text("0123456789abcdef", min_size=size, max_size=size) for size in (7, 12, 16, 40, 64)),
+    st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format),
+    st.tuples(st.sampled_from(["lr0.1", "lr1e-05", "adamw", "llama-3-8b"]), st.integers(0, 99)).map(
+        "{0[0]}-seed{0[1]}".format
+    ),
+)
+OURS = st.sampled_from(
+    [
+        "git checkout {word} && python train.py",
+        "code {word} ran here; {word} is sealed",
+        "the key of the cell {word} is no secret; take out the token, write its name in job.secrets",
+        "sweepctl approve --stack a --cell {word}    (after {word} is verified)",
+        "export HF_TOKEN=…, and pulumi up --stack {word}",
+    ]
+)
+
+
+@given(secret=SECRETS, name=NAMES, free=FREE, place=PLACES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_secret_is_printed_where_its_place_tells_it(
+    tmp_path: Path, secret: str, name: str, free: str, place: tuple[str, str]
+) -> None:
+    assert secret not in without_given(free.format(name=name, secret=secret))
+    old, new = place
+    try:
+        said = str(load(tmp_path, broken(old, new.format(name=name, secret=secret))).refused_new)
+    except ConfigError as error:
+        said = "\n".join([str(error), *error.problems])
+    assert "Pulumi.x.yaml" in said
+    assert secret not in said
+
+
+@given(word=NO_SECRETS, ours=OURS)
+@settings(max_examples=100)
+def test_no_digest_name_or_word_of_ours_is_masked(word: str, ours: str) -> None:
+    text = ours.format(word=word)
+    assert without_given(text) == without_secrets(text) == text
 
 
 HARMLESS_ENV = {

@@ -62,6 +62,19 @@ def test_each_operation_of_a_real_diff_has_a_line() -> None:
     assert REVIEWS["nothing"].settings == ()
 
 
+def test_a_secret_is_told_to_change_and_not_printed() -> None:
+    """The state of an older version may hold one, by its form, its name or the command that takes it."""
+    key, other = "b94d27b9934d3e08a52e52d7da7dabfac484efe3", "c94d27b9934d3e08a52e52d7da7dabfac484efe3"
+    old = {"job": {"run": f"wandb login {key} && python t.py", "env": {"MY_TOKEN": "hunter2", "CODE": key}}}
+    new = {"job": {"run": f"wandb login {other} && python t.py", "env": {"MY_TOKEN": "hunter3", "CODE": other}}}
+    review = update("Queue", old, new)
+    told = {one.what: (one.before, one.after) for one in review.settings}
+    assert told["environment variable: CODE"] == (key, other)
+    assert "hunter" not in markdown(review)
+    assert f"login {key}" not in markdown(review)
+    assert all(before != after and "…" in before for what, (before, after) in told.items() if "CODE" not in what)
+
+
 def test_what_was_tried_and_hidden_is_told() -> None:
     """By the real engine: price, env, budget, code, a retry and a policy."""
     told = {(one.what, one.before, one.after) for one in REVIEWS["settings"].settings}
