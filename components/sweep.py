@@ -17,6 +17,7 @@ from components.resources import Identity, IdentityArgs
 from components.shares import shared, words
 from components.volume import durable_mount
 from sweepstack.billing.forecast import Outlook
+from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.verify_rules import artifacts_digest
@@ -146,7 +147,7 @@ def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code]:
     try:
         fleet = _pinned(fleet)
         job = fleet.main.job
-        shipment = collect(located(project_root, job.workdir, screen.say), job.include)
+        shipment = collect(located(project_root, job.workdir, screen.say), job.include, own_files(project_root))
     except ConfigError as error:
         if fleet.main.approval is None:
             raise

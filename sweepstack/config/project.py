@@ -46,6 +46,13 @@ def stack_path(project_root: Path, stack: str) -> Path:
     return _folder(project_root) / f"Pulumi.{stack.rsplit('/', 1)[-1]}.yaml"
 
 
+def program_path(project_root: Path) -> Path:
+    """The file that the engine runs: `main` of Pulumi.yaml, a file or the folder of `__main__.py`; whether it exists or
+    not. Raises ConfigError if Pulumi.yaml can't be read."""
+    main = project_root / str(_project(project_root).get("main") or ".")
+    return main if main.is_file() else main / "__main__.py"
+
+
 def stack_name(path: Path) -> str:
     """The stack that a file of this name describes."""
     return path.name.removeprefix("Pulumi.").removesuffix(".yaml")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import fnmatch
 import glob
 import hashlib
+import json
 import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sweepstack.core import git_source
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of
@@ -22,6 +23,8 @@ from sweepstack.onbox.common.errors import ConfigError
 
 NO_CODE = DIGEST_PREFIX + 64 * "0"
 """Stands for the digest of files that were not hashed yet, or can't be had here."""
+EVIDENCE_MARKER = "sweep.json"
+"""Says in a folder whose evidence it holds (`evidence.location.Marker`)."""
 KEY_NAMES = (
     *(".env", ".env.*", "*.env", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*", "*.pem", "*.key", "*.p12", "*.pfx"),
     *(".netrc", "_netrc", ".git-credentials", ".pypirc", "credentials*", "kaggle.json"),
@@ -65,17 +68,22 @@ def located(project_root: Path, workdir: str, progress: Callable[[str], None] = 
     return git_source.fetched(git_source.pinned(source), progress)
 
 
-def collect(path: Path, include: Iterable[str] = ()) -> Shipment:
+def collect(path: Path, include: Sequence[str] = (), own: Iterable[str] = ()) -> Shipment:
     """What would ship from the folder `path` now. Reads every file; writes nothing.
 
     In a git checkout: tracked files as they lie there, changed or not, and whatever the globs in `include` match.
-    Elsewhere: all files but those behind a leading dot, and caches. Raises ConfigError for a folder that isn't there or
-    ships nothing, a link that leads out, a name that no box could hold, and anything that looks like a key.
+    Elsewhere: all files but those behind a leading dot, and caches. `own` (`config.own_files`): how absolute paths
+    begin that are the project's own. They and evidence ship only where a glob itself begins so. Raises ConfigError for
+    a folder that isn't there or ships nothing, a link that leads out, a name that no box could hold, and anything that
+    looks like a key.
     """
     if not path.is_dir():
         raise ConfigError(f"job.workdir: {path} is not a folder")
     tracked, left_behind = _git_files(path) or (_plain_files(path), [])
-    names = set(tracked) | _declared(path, include)
+    found = set(tracked) | _declared(path, include)
+    mine = no_code(path, own, (*found, *left_behind))
+    names = {name for name in found if not name.startswith(mine)}
+    names |= _declared(path, [pattern for pattern in include if pattern.startswith(mine)])
     problems: list[str] = []
     files = [file for name in sorted(names) if (file := _inspect(path, name, problems)) is not None]
     if problems:
@@ -84,14 +92,35 @@ def collect(path: Path, include: Iterable[str] = ()) -> Shipment:
     if not files:
         hint = " It is in a git checkout and none of its files is tracked: git add them" if left_behind else ""
         raise ConfigError(f"job.workdir: nothing to ship from {path}.{hint}")
-    content = [[file.path, file.mode, file.sha256] for file in files]
     shipped = {file.path for file in files}
     return Shipment(
         tuple(files),
-        digest_of(content),
+        digest_of_files((file.path, file.mode, file.sha256) for file in files),
         sum(file.size for file in files),
-        tuple(name for name in left_behind if name not in shipped),
+        tuple(name for name in left_behind if name not in shipped and not name.startswith(mine)),
     )
+
+
+def digest_of_files(files: Iterable[tuple[str, int, str]]) -> str:
+    """The digest of a version of the code: path, mode and SHA-256 as hex of each file."""
+    return digest_of([list(file) for file in sorted(files)])
+
+
+def no_code(path: Path, own: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """How those of `names`, relative to the folder `path`, begin that are no code of a job: what `own` says of absolute
+    paths, and folders that hold a sweep's evidence."""
+    top = f"{path.resolve()}/"
+    mine = [begins.removeprefix(top) for begins in own if begins.startswith(top) and begins != top]
+    folders = {parent for name in names for parent in PurePosixPath(name).parents} - {PurePosixPath(".")}
+    return (*mine, *(f"{folder}/" for folder in sorted(folders) if _holds_evidence(path / folder)))
+
+
+def _holds_evidence(folder: Path) -> bool:
+    try:
+        marker = json.loads((folder / EVIDENCE_MARKER).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(marker, dict) and {"identity", "project", "stack"} <= marker.keys()
 
 
 def _git_files(path: Path) -> tuple[list[str], list[str]] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +26,12 @@ class CheckCode:
 
 
 @contextmanager
-def check_code(workdir: Path, include: Iterable[str] = ()) -> Iterator[CheckCode]:
+def check_code(workdir: Path, include: Sequence[str] = (), own: Iterable[str] = ()) -> Iterator[CheckCode]:
     """Copies what would ship from `workdir` into a temporary folder, which is removed at the end.
 
     Reads every file twice. Raises ConfigError as `sweepstack.core.workdir.collect` does, OSError.
     """
-    shipment = collect(workdir, include)
+    shipment = collect(workdir, include, own)
     with tempfile.TemporaryDirectory(prefix="sweepstack-check-", ignore_cleanup_errors=True) as root:
         for file in shipment.files:
             target = Path(root, CODE, file.path)

@@ -14,6 +14,7 @@ from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.core import schema, this_host
 from sweepstack.core.records import SCHEMA as SCHEMA_VERSION
 from sweepstack.core.records import Digest, Record
+from sweepstack.core.workdir import EVIDENCE_MARKER
 from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.canonical import canonical_json
@@ -26,7 +27,7 @@ from sweepstack.onbox.common.errors import (
     EvidenceMoved,
 )
 
-MARKER = "sweep.json"
+MARKER = EVIDENCE_MARKER
 MOVED = "moved-to.json"
 PUBLISHED = "published.json"
 CELLS = "cells"

@@ -32,6 +32,12 @@ def pack(workdir: Path, shipment: Shipment) -> bytes:
     return packed.getvalue()
 
 
+def members(archive: bytes, digest: str) -> dict[str, tuple[int, str]]:
+    """The files of an archive: path → its mode, SHA-256 as hex. Raises EvidenceDamaged as `unpacked` does."""
+    with unpacked(archive, digest) as files:
+        return {name: (mode, hashlib.sha256(file.read_bytes()).hexdigest()) for name, file, mode in files}
+
+
 @contextlib.contextmanager
 def unpacked(archive: bytes, digest: str) -> Iterator[list[tuple[str, Path, int]]]:
     """The files of an archive as (path, local file, mode), in a folder that lives as long as the context.

@@ -31,7 +31,7 @@ def ship(
     spec: LaunchSpec, codes: Iterable[str], channel: Channel, store: EvidenceStore, progress: Callable[[str], None]
 ) -> None:
     """Copies versions of the code beside those that are there. The work dir's own is archived in the evidence first;
-    another one comes from there.
+    another one comes from there, and so does one that is there and that the work dir is not.
 
     Raises ConfigError when the work dir changed since the preview, EvidenceError for an archive that can't be used.
     """
@@ -39,17 +39,24 @@ def ship(
         if code == spec.code:
             _ship_workdir(spec, channel, store, progress)
         elif not _is_there(channel, box_layout.code_dir(code)):
-            with archive.unpacked(_archived(store, code), code) as files:
-                progress(f"shipping {len(files)} file(s) of code {box_layout.short(code)} from the evidence")
-                channel.put_tree(files, box_layout.code_dir(code))
-                _write_list(channel, code, files)
+            _ship_archived(code, channel, store, progress)
+
+
+def _ship_archived(code: str, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
+    with archive.unpacked(_archived(store, code), code) as files:
+        progress(f"shipping {len(files)} file(s) of code {box_layout.short(code)} from the evidence")
+        channel.put_tree(files, box_layout.code_dir(code))
+        _write_list(channel, code, files)
 
 
 def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
-    shipment = collect(spec.workdir, spec.include)
+    shipment, known = collect(spec.workdir, spec.include, spec.own), store.codes()
+    if shipment.digest != spec.code and spec.code in known:  # the project's own files were part of that version
+        _ship_archived(spec.code, channel, store, progress)
+        return
     if shipment.digest != spec.code:
         raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
-    if spec.code not in store.codes():
+    if spec.code not in known:
         store.write_code(spec.code, archive.pack(spec.workdir, shipment))
     progress(f"shipping {len(shipment.files)} file(s), {spell_bytes(shipment.bytes)}")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
@@ -128,7 +135,7 @@ def _files_of(spec: LaunchSpec, code: str, store: EvidenceStore) -> Iterator[Fil
     """The files of a version: the work dir's own, where that still is this version, else from the evidence."""
     if code == spec.code:
         with contextlib.suppress(ConfigError):
-            shipment = collect(spec.workdir, spec.include)
+            shipment = collect(spec.workdir, spec.include, spec.own)
             if shipment.digest == code:
                 yield [(file.path, spec.workdir / file.path, file.mode) for file in shipment.files]
                 return

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,6 +131,7 @@ def ensure(
     *,
     progress: Callable[[str], None],
     cancelled: threading.Event | None = None,
+    own: Iterable[str] = (),
     force: bool = False,
     since: float | None = None,
 ) -> Outcome:
@@ -138,7 +139,7 @@ def ensure(
 
     Several callers at once run it once; so do several of one command, which say by `since` (epoch seconds) when it
     began: what failed since then is not run again for the next box. Raises SmokeFailed with the end of its log;
-    ConfigError when the work dir is not what was previewed.
+    ConfigError when the work dir is not what was previewed. `own`: as `core.workdir.collect` takes it.
     """
     stop = cancelled or threading.Event()
     asked = time.time() if since is None else since
@@ -150,7 +151,7 @@ def ensure(
         if failed:
             raise SmokeFailed(failed)
         try:
-            found = _run(smoke, project_root, progress, stop)
+            found = _run(smoke, project_root, own, progress, stop)
         except SmokeFailed as error:
             _remember(smoke, "failed", {"at": time.time(), "why": str(error)})
             raise
@@ -158,9 +159,11 @@ def ensure(
         return Outcome(found, ran=True)
 
 
-def _run(smoke: Smoke, project_root: Path, progress: Callable[[str], None], stop: threading.Event) -> Passed:
+def _run(
+    smoke: Smoke, project_root: Path, own: Iterable[str], progress: Callable[[str], None], stop: threading.Event
+) -> Passed:
     workdir = located(project_root, smoke.workdir, progress)
-    shipment = collect(workdir, smoke.include)
+    shipment = collect(workdir, smoke.include, own)
     if shipment.digest != smoke.code:
         raise ConfigError(f"job.workdir: {workdir} changed while it was looked at; run the command again")
     with tempfile.TemporaryDirectory(prefix="sweepstack-smoke-") as temporary:

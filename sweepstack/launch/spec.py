@@ -13,7 +13,8 @@ from sweepstack.onbox.common.errors import SweepstackError
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """All that a box's queue is told. `workdir` is a folder on this machine whose digest must be `code`."""
+    """All that a box's queue is told. `workdir` is a folder on this machine whose digest must be `code`, unless the
+    evidence has that version."""
 
     identity: str
     box: str
@@ -31,6 +32,8 @@ class LaunchSpec:
     slots: int
     artifacts: tuple[ArtifactSpec, ...]
     metrics: Mapping[str, Any] | None
+    own: tuple[str, ...] = ()
+    """How absolute paths begin that ship no code (`core.workdir.collect`)."""
     setup: str = ""
     gpus: int = 0
     """How many the box was rented with; 0: none were asked for."""

@@ -10,6 +10,7 @@ from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
+from sweepstack.config.own_files import own_files
 from sweepstack.config.smoke import configured_smoke
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.workdir import collect, located
@@ -26,7 +27,8 @@ def command(
     """Try the job here for a batch or two (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     config = StackConfig.load(target.root, target.stack)
-    shipment = collect(located(target.root, config.job.workdir), config.job.include)
+    own = own_files(target.root)
+    shipment = collect(located(target.root, config.job.workdir), config.job.include, own)
     spec = configured_smoke(config, shipment.digest)
     if config.job.smoke is not None and config.job.smoke.on == "box":
         raise No(
@@ -43,7 +45,7 @@ def command(
         )
     with Progress("smoke run") as progress:
         try:
-            outcome = ensure(spec, target.root, progress=progress.say, force=force)
+            outcome = ensure(spec, target.root, own=own, progress=progress.say, force=force)
         except SmokeFailed as error:
             raise No(str(error), [f"fix it, then sweepctl smoke --stack {target.stack}"]) from error
     passed = outcome.passed

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sweepstack.billing.budget import BUDGET, Budget, renting_refused, use_of
 from sweepstack.billing.forecast import Outlook, forecast, hours_left, preview_line
 from sweepstack.billing.ledger import spent, total
+from sweepstack.config.own_files import own_files
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
@@ -88,6 +89,7 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         outcome = ensure(
             smoke,
             op.session.project_root,
+            own=own_files(op.session.project_root),
             progress=op.progress,
             cancelled=op.session.cancelled,
             since=op.session.began,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweepstack.config.own_files import own_files
 from sweepstack.core.workdir import located
 from sweepstack.launch.launch import LaunchSpec
 from sweepstack.onbox.common.errors import ConfigError
@@ -27,6 +28,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         elsewhere=state.others,
         workdir=_workdir(op, state.job.workdir),
         include=state.job.include,
+        own=own_files(op.session.project_root),
         code=state.job.code,
         run=state.job.run,
         env=state.job.env,

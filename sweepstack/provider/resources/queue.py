@@ -37,6 +37,7 @@ from sweepstack.provider.resources import (
     cell_moves,
     host_address_change,
     restart,
+    same_code,
     scheduling,
     shipped_scripts,
     teardown,
@@ -103,6 +104,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
+        new = same_code.kept(op, evidence, old, new)
         completed, failures = versions.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
@@ -146,7 +148,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except ValidationError:
             return []
         evidence = Evidence(inputs.evidence)
-        completed, failures = versions.complete(evidence, None, inputs)
+        completed, failures = versions.complete(evidence, None, same_code.kept(op, evidence, None, inputs))
         standing = versions.standing(evidence, completed, None)
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)

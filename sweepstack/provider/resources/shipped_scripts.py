@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from sweepstack.config.own_files import own_files
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
@@ -28,7 +29,8 @@ def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInp
         workdir = located(op.session.project_root, new.job.workdir, op.info)
         smoke = new.job.smoke
         commands = (new.job.run, new.job.setup or "", smoke.run if smoke is not None else "")
-        found = _found(workdir, tuple(new.job.include or ()), new.job.code, commands)
+        own = own_files(op.session.project_root)
+        found = _found(workdir, tuple(new.job.include or ()), own, new.job.code, commands)
     except ConfigError:
         return []  # shipping says what is wrong with it
     if idle := [script.problem for script in found if not script.runs]:
@@ -41,9 +43,11 @@ def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInp
 
 
 @functools.lru_cache(maxsize=8)
-def _found(workdir: Path, include: tuple[str, ...], code: str, commands: tuple[str, ...]) -> tuple[CrlfScript, ...]:
+def _found(
+    workdir: Path, include: tuple[str, ...], own: tuple[str, ...], code: str, commands: tuple[str, ...]
+) -> tuple[CrlfScript, ...]:
     """The problems of one version of the code: the queues of one preview ask for the same one."""
-    shipment = collect(workdir, include)
+    shipment = collect(workdir, include, own)
     return tuple(crlf_scripts(workdir, shipment.files, commands)) if shipment.digest == code else ()
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from sweepstack.config.own_files import own_files
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.records import Again, Cell, Teardown
 from sweepstack.core.retry_records import Retry
 from sweepstack.core.workdir import NO_CODE, collect
+from sweepstack.launch import archive
 from sweepstack.launch.retries import add
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
@@ -378,6 +380,47 @@ def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(sweep: 
     assert f"code {old}→{new}: 2 pending, 1 running with {old}, 1 sealed with {old}" in failure.reason
     for way in ("sweepctl retry --stack sweep-t --all", f'code: "{old}"', "job.mixing: allow"):
         assert way in failure.reason
+
+
+def flat_project(sweep: Sweep) -> dict[str, Any]:
+    """Makes the project's own folder the job's, as a sweep of before ADR 22 shipped it: Pulumi.yaml and stack file were
+    part of its code. The job of its queue."""
+    (sweep.project / "Pulumi.yaml").write_text("name: flat\nruntime: python\n")
+    (sweep.project / "Pulumi.t.yaml").write_text("config: {}\n")
+    before = collect(sweep.project)
+    sweep.store.write_code(before.digest, archive.pack(sweep.project, before))
+    return {
+        "workdir": ".",
+        "run": f"sh job/train.sh {{word}} {{out}} {sweep.control}",
+        "slots": 1,
+        "code": before.digest,
+    }
+
+
+def test_a_sweep_whose_code_held_the_stack_file_keeps_its_digest(sweep: Sweep) -> None:
+    job = flat_project(sweep)
+    box, queue = half_done(sweep, **job)
+    (sweep.project / "Pulumi.t.yaml").write_text("config: {more: cells}\n")
+    now = collect(sweep.project, (), own_files(sweep.project)).digest
+    assert now != job["code"]
+    checked = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job={**job, "code": now}))
+    assert checked.failures == []
+    assert checked.inputs.job == queue.job, "an `up` changes nothing"
+    QUEUE.update(sweep.op("Queue"), "", queue, checked.inputs)
+    sweep.release()
+    sweep.drained(box)
+    assert {cell.code for cell in parse_journal(sweep.channel(box).read(box_layout.JOURNAL)).cells.values()} == {
+        job["code"]
+    }
+
+
+def test_code_that_changed_beside_the_stack_file_is_new_code(sweep: Sweep) -> None:
+    job = flat_project(sweep)
+    box, queue = half_done(sweep, **job)
+    (sweep.project / "job" / "note.txt").write_text("new")
+    now = collect(sweep.project, (), own_files(sweep.project)).digest
+    (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job={**job, "code": now})).failures
+    assert f"code {short(job['code'])}→{short(now)}: 2 pending" in failure.reason
 
 
 def test_a_box_that_is_to_stop_is_not_kept_by_what_it_would_start(sweep: Sweep) -> None:

@@ -19,6 +19,7 @@ from sweepstack.cli.orphans import search
 from sweepstack.cli.output import count, size
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import NeverUp, Target
+from sweepstack.config.own_files import own_files
 from sweepstack.config.stack_config import PROJECT, StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
@@ -115,7 +116,7 @@ def job(subject: Subject) -> list[Finding]:
         return [unknown("job", "the stack file is not valid", "fix it first")]
     try:
         workdir = located(target.root, config.job.workdir)
-        shipment = collect(workdir, config.job.include)
+        shipment = collect(workdir, config.job.include, own_files(target.root))
     except ConfigError as error:
         return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
     found = f"{count(len(shipment.files), 'file')}, {size(shipment.bytes)} from {workdir}"

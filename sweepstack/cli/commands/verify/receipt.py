@@ -14,6 +14,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import Rosters, rosters
 from sweepstack.cli.sources import Sources, blocked, usable, way_out
 from sweepstack.cli.target import approval_of
+from sweepstack.config.own_files import own_files
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, ReceiptCell
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import located
@@ -188,7 +189,8 @@ def _check(sources: Sources, artifacts: tuple[ArtifactSpec, ...]) -> Iterator[Ch
     if job.workdir is None:
         raise Unsure("the state does not say where the check's code is", [f"pulumi up --stack {stack}"])
     try:
-        with check_code(located(sources.target.root, job.workdir), job.include) as check:
+        root = sources.target.root
+        with check_code(located(root, job.workdir), job.include, own_files(root)) as check:
             yield check
     except (ConfigError, OSError) as error:
         commands = [word for spec in artifacts if (word := spec.run)]

@@ -1,0 +1,53 @@
+"""Finds the version that a sweep has of code from which only the project's own files differ.
+
+Sweeps of before ADR 22 shipped those files, and their cells, queues and manifests name that digest.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from sweepstack.config.own_files import own_files
+from sweepstack.core import git_source
+from sweepstack.core.workdir import NO_CODE, collect, digest_of_files, located, no_code
+from sweepstack.evidence.lazy import Evidence
+from sweepstack.launch.archive import members
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.provider.models import QueueInputs
+from sweepstack.provider.session import Operation
+
+
+def kept(op: Operation, evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> QueueInputs:
+    """`new`, with the version that the sweep has where the evidence shows that only the project's own files differ.
+
+    Reads archives from the evidence where the code is new there. What can't be read is taken for another version.
+    """
+    root, job = op.session.project_root, new.job
+    try:
+        known = evidence.store.codes()
+        if job.code in (NO_CODE, *known) or git_source.parse(job.workdir) is not None:
+            return new
+        last = [old.job.code] if old is not None and old.job.code in known else []
+        versions = tuple(dict.fromkeys((*last, *known)))
+        workdir, own = located(root, job.workdir), own_files(root)
+        same = _same(new.evidence, versions, job.code, workdir, tuple(job.include), own)
+    except (ConfigError, EvidenceError):
+        return new
+    return new if same is None else new.model_copy(update={"job": job.model_copy(update={"code": same})})
+
+
+@functools.lru_cache(maxsize=8)
+def _same(
+    uri: str, versions: tuple[str, ...], code: str, workdir: Path, include: tuple[str, ...], own: tuple[str, ...]
+) -> str | None:
+    """The first version whose archive has the files of `code`, and nothing else that is code. The queues of one command
+    ask for the same one."""
+    now = {file.path for file in collect(workdir, include, own).files}
+    for version in versions:
+        had = members(Evidence(uri).store.read_code(version) or b"", version)
+        apart = no_code(workdir, own, had)
+        kept = [(name, *facts) for name, facts in had.items() if name in now or not name.startswith(apart)]
+        if digest_of_files(kept) == code:
+            return version
+    return None
