@@ -379,7 +379,7 @@ def test_a_night_that_is_cut_says_so(
     monkeypatch.setattr(steps, "pulumi", ran)
     with pytest.raises(KeyboardInterrupt):
         nightly.command(tmp_path / "r")
-    summary = tmp_path / "summary.md"
+    summary = tmp_path / "summary"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     post.command(tmp_path / "r")
     (issue,) = forge.issues
