@@ -6,6 +6,7 @@ Shell completion asks for it, so it has to be quick.
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -37,10 +38,24 @@ def package_fix() -> str:
     return "pip install --force-reinstall sweepstack" if installed() else "make setup"
 
 
+def update_fix() -> str:
+    """What a person does where a newer sweepstack is needed."""
+    return "python -m pip install --upgrade sweepstack" if installed() else "git pull && make setup"
+
+
 def cache_folder() -> Path:
     """`$XDG_CACHE_HOME/sweepstack`: what is in it can be had again. A relative value is ignored, as XDG says."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "sweepstack"
+
+
+def engine_home() -> Path:
+    """Where the engine keeps logins: the home of the user's account, whatever $HOME says, as in some containers."""
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        home = Path.home()
+    return Path(os.environ.get("PULUMI_HOME") or home / ".pulumi")
 
 
 def data_folder() -> Path:

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import AwareDatetime, Field
 
 from sweepstack.core import this_host
+from sweepstack.core.paths import engine_home
 from sweepstack.core.records import Lease, Record
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged, EvidenceError, SweepstackError
@@ -139,8 +140,7 @@ def taken_over(store: EvidenceStore, held_by: str, ours: str) -> bool:
 
 
 def _logged_in() -> str:
-    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     try:
-        return str(json.loads((home / "credentials.json").read_text()).get("current") or "")
+        return str(json.loads((engine_home() / "credentials.json").read_text()).get("current") or "")
     except (OSError, ValueError, AttributeError):
         return ""

@@ -52,7 +52,7 @@ class Checkout:
         return subprocess.run(
             words,
             cwd=cwd or self.places.root,
-            env={"HOME": str(self.home), "PATH": path, **env},
+            env={"HOME": str(self.home), "PULUMI_HOME": str(self.home / ".pulumi"), "PATH": path, **env},
             capture_output=True,
             text=True,
             timeout=120,

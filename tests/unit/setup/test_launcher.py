@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import runpy
 import socket
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sweepstack.evidence.backend_lease import backend_name
 from tests.unit.setup.conftest import Checkout
 
 
@@ -48,13 +52,25 @@ def test_passphrase_file_counts_as_a_passphrase(checkout: Checkout) -> None:
     assert "PULUMI_CONFIG_PASSPHRASE" not in checkout.seen(PULUMI_CONFIG_PASSPHRASE_FILE="/some/file")["env"]
 
 
-@pytest.mark.parametrize("home_variable", [False, True])
-def test_pulumi_login_wins(checkout: Checkout, tmp_path: Path, home_variable: bool) -> None:
-    folder = tmp_path / "login" if home_variable else checkout.home / ".pulumi"
+def test_pulumi_login_wins(checkout: Checkout, tmp_path: Path) -> None:
+    folder = tmp_path / "login"
     folder.mkdir()
     (folder / "credentials.json").write_text('{"current": "https://api.example.com"}')
-    env = checkout.seen(**({"PULUMI_HOME": str(folder)} if home_variable else {}))["env"]
-    assert "PULUMI_BACKEND_URL" not in env
+    assert "PULUMI_BACKEND_URL" not in checkout.seen(PULUMI_HOME=str(folder))["env"]
+
+
+def test_a_login_is_looked_for_where_the_engine_keeps_it(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the home of the account: `pulumi login` was ignored in a container with another $HOME."""
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path / "account")))
+    monkeypatch.delenv("PULUMI_HOME", raising=False)
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    (tmp_path / "account" / ".pulumi").mkdir(parents=True)
+    (tmp_path / "account" / ".pulumi" / "credentials.json").write_text('{"current": "https://api.example.com"}')
+    launcher = runpy.run_path(str(checkout.places.bin / "pulumi"))
+    assert launcher["names_backend"]({"HOME": str(checkout.home)}, str(tmp_path))
+    assert backend_name() == "https://api.example.com"
 
 
 def test_logged_out_user_gets_the_default(checkout: Checkout) -> None:
@@ -120,7 +136,7 @@ def test_missing_engine_is_one_clear_error(checkout: Checkout) -> None:
     checkout.engine.unlink()
     done = checkout.start("up")
     assert done.returncode == 127
-    assert "run `make up` again" in done.stderr
+    assert "Next: `make up`" in done.stderr
 
 
 def test_exit_code_and_output_are_the_engines(checkout: Checkout) -> None:
