@@ -54,7 +54,7 @@ def install_shims(places: Places, env: Mapping[str, str]) -> list[str]:
         if shim.is_symlink() or shim.exists():
             if not is_ours(shim):
                 notes.append(
-                    f"{shim} is not ours and was left alone: activate .venv, or say `uv run {name}`, in this checkout"
+                    f"{shim} is not ours and was left alone: in this checkout activate .venv, or say `.venv/bin/{name}`"
                 )
                 continue
             if shim.read_text(encoding="utf-8") == text:
@@ -63,7 +63,7 @@ def install_shims(places: Places, env: Mapping[str, str]) -> list[str]:
             places.user_bin.mkdir(parents=True, exist_ok=True)
             write_command(shim, text)
         except OSError as error:
-            notes.append(f"{shim} cannot be written ({error.strerror}): activate .venv, or say `uv run {name}`")
+            notes.append(f"{shim} cannot be written ({error.strerror}): activate .venv, or say `.venv/bin/{name}`")
             continue
         notes.append(f"installed {shim}: runs the {name} of the checkout you are in")
     return notes + path_notes(places, env)
@@ -79,7 +79,7 @@ def path_notes(places: Places, env: Mapping[str, str]) -> list[str]:
     for name in SHIMS:
         first = shutil.which(name, path=env.get("PATH"))
         if first is not None and not is_ours(Path(first)) and Path(first).parent not in (places.bin, places.user_bin):
-            notes.append(f"{first} comes first on PATH: activate .venv, or say `uv run {name}`, in this checkout")
+            notes.append(f"{first} comes first on PATH: activate .venv, or say `.venv/bin/{name}`, in this checkout")
     return notes
 
 

@@ -13,7 +13,7 @@ _WORDS_BELOW = 7
 """A line that is indented by so much continues a labelled one."""
 
 _BEGIN = (
-    r"(?:[A-Z_]+=\S+ )*(?:sweepctl [a-z-]|pulumi (?:up|destroy|preview|stack|state|cancel|refresh|login)\b|uv run "
+    r"(?:[A-Z_]+=\S+ )*(?:sweepctl [a-z-]|pulumi (?:up|destroy|preview|stack|state|cancel|refresh|login)\b"
     r"|python3? -|git (?:pull|clone)|make (?:up|setup)|(?:cp|mv) ['/~-])"
 )
 _COMMAND = re.compile(rf"(?:\$ )?{_BEGIN}")

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sweepstack.core.paths import update_fix
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
-UPDATE_COMMAND = "git pull && make setup"
+UPDATE_COMMAND = update_fix()
 UPDATE = f"Next: {UPDATE_COMMAND}"
 
 

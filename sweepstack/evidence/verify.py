@@ -488,6 +488,6 @@ def _reader(request: VerifyRequest) -> Reader:
         raise ConfigError(f"{READER_VARIABLE}={asked}: it is restricted or torch")
     if importlib.util.find_spec("torch") is None:
         raise ConfigError(
-            f"{READER_VARIABLE}=torch, and torch is not installed here: `uv sync --group torch`, or unset it"
+            f"{READER_VARIABLE}=torch, and torch is not installed here: `python -m pip install torch`, or unset it"
         )
     return "torch"

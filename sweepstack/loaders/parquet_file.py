@@ -22,7 +22,7 @@ class ParquetFile:
         try:
             import pyarrow.parquet
         except ImportError:
-            raise NoAnswer("can't be read here: pyarrow is not installed (`uv sync --extra parquet`)") from None
+            raise NoAnswer("can't be read here: pyarrow is not installed (`python -m pip install pyarrow`)") from None
         if not file.size >= 4 or file.read(0, 4) != MAGIC:  # pyarrow looks at the end alone
             raise Unreadable("is no parquet file, or damaged from the start")
         self.file = file

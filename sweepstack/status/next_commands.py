@@ -22,7 +22,7 @@ BY_HAND = "writes the bundle, and says how you run it"
 RUNS_AGAIN = "runs again what was asked for"
 MOST_NAMED = 20
 """Cells that one command names."""
-_COMMAND = re.compile(r"`((?:uv run |sweepctl |pulumi )[^`]+)`")
+_COMMAND = re.compile(r"`((?:python -m |sweepctl |pulumi )[^`]+)`")
 
 
 def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:

@@ -15,6 +15,7 @@ from sweepstack.config import policy as policy_file
 from sweepstack.config.policy import FILE, ReadPolicy
 from sweepstack.core.policy_text import NONE, PolicyChain, PolicyText, read_copy, written
 from sweepstack.core.records import Approval
+from sweepstack.core.schema import UPDATE_COMMAND
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
@@ -92,9 +93,7 @@ def binding(
     return tuple(found)
 
 
-UNREADABLE = (
-    "A newer sweepstack may read it (git pull && make setup); else sweepctl policy approve lets the file follow it"
-)
+UNREADABLE = f"A newer sweepstack may read it ({UPDATE_COMMAND}); else sweepctl policy approve lets the file follow it"
 
 
 def missing_words(digest: str, record: str, never: str) -> str:

@@ -22,7 +22,7 @@ MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
 ASKED = 3
 """So often the screens of `status` and `next` are compared before they count as different."""
-TOOLS = ("sweepctl", "pulumi", "python", "uv", "git", "cp", "mv")
+TOOLS = ("sweepctl", "pulumi", "python", "git", "cp", "mv")
 WANT = re.compile(r"\(after ((?:boxes\.[\w-]+\.want(?:, )?)+) is set to gone\b")
 LOOKED = 2
 """So many looks in a row may lead to no command."""
@@ -131,10 +131,9 @@ def _way(label: str, words: str) -> Way | None:
 
 
 def filled(command: tuple[str, ...], box: str = "box-0") -> tuple[str, ...]:
-    """With what a person would write for `…` and `BOX`, and without what is not typed here (`uv run`)."""
+    """With what a person would write for `…` and `BOX`."""
     instead = {"…": REASON, "what the console shows": REASON, "BOX": box}
-    words = [instead.get(word, word) for word in command]
-    return tuple(words[2:] if words[:2] == ["uv", "run"] else words)
+    return tuple(instead.get(word, word) for word in command)
 
 
 @dataclass

@@ -61,7 +61,7 @@ class World(Stack):
         """What a person types at a terminal, who says yes to what is asked."""
         if argv[0] == "pulumi" and argv[1] in ("up", "destroy"):
             argv = (*argv, "--yes", "--non-interactive", "--skip-preview")
-        return self.run(*argv, cwd=self.checkout if argv[0] in ("python", "uv") else None)
+        return self.run(*argv, cwd=self.checkout if argv[0] == "python" else None)
 
     def there(self, argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
         """The command on this computer as it is called here and with its disks, and what its environment holds more."""

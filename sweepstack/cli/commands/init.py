@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from sweepstack.cli import launcher
 from sweepstack.cli.commands.new import TEMPLATE
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
@@ -56,6 +57,10 @@ def command(json: AsJson = False) -> int:
         raise No(why, ["python3 -m venv .venv && .venv/bin/pip install 'sweepstack[examples]'"])
     files = _files(root)
     if there := [name for name in files if (root / name).exists() and name != ".gitignore"]:
+        if _is_project(root) and (command := launcher.install()):
+            out.document({"files": [_shown(command, root)], "next": []})
+            out.line(f"wrote {_shown(command, root)}; this folder is a project already, and stays as it is")
+            return YES
         raise No(f"{', '.join(there)}: there already, so nothing was written", ["run it in an empty folder"])
     written = []
     for name, text in files.items():
@@ -65,9 +70,11 @@ def command(json: AsJson = False) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         written.append(name)
+    if command := launcher.install():
+        written.append(_shown(command, root))
     following = [f"pulumi stack init {STACK}", f"pulumi preview --stack {STACK}", f"pulumi up --stack {STACK}"]
     if shutil.which("pulumi") is None:
-        following.insert(0, engine_fix())
+        following.insert(0, f"{engine_fix()}, then sweepctl init")
     out.document({"files": written, "next": following})
     for name in written:
         out.line(f"wrote {name}")
@@ -95,6 +102,15 @@ def _files(root: Path) -> dict[str, str]:
             if path.is_file()
         },
     }
+
+
+def _is_project(root: Path) -> bool:
+    file = root / "Pulumi.yaml"
+    return file.is_file() and "- name: sweepstack\n" in file.read_text(encoding="utf-8", errors="replace")
+
+
+def _shown(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def _inside(root: Path) -> bool:

@@ -10,6 +10,7 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import valid_stack_name
+from sweepstack.core.paths import installed
 
 TEMPLATE = """\
 # {name}: a sweep on this machine. Preview it (free): pulumi preview --stack {name}
@@ -67,6 +68,7 @@ def command(
         raise No(f"{target.file.shown} is there already, and was left as it is", again)
     following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
     out.document({"stack": target.stack, "file": target.file.shown, "next": following})
-    out.line(f"wrote {target.file.shown}: edit it, then (make up STACK={target.stack} does the first and the last)")
+    made = "" if installed() else f" (make up STACK={target.stack} does the first and the last)"
+    out.line(f"wrote {target.file.shown}: edit it, then{made}")
     out.next(following)
     return YES

@@ -36,7 +36,7 @@ from sweepstack.onbox.host.platform import Wait
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MARK = ".registry"
-CLAIM = "uv run python -m sweepstack.platforms.local --also"
+CLAIM = "python -m sweepstack.platforms.local --also"
 
 
 def default_root() -> Path:

@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from types import ModuleType
 
+from sweepstack.core.paths import package_fix
+
 
 def import_as_stub(name: str, **said: object) -> None:
     """Registers an empty package under `name` in `sys.modules`: its submodules can be imported, its `__init__` is not
@@ -18,7 +20,7 @@ def import_as_stub(name: str, **said: object) -> None:
         return
     spec = importlib.util.find_spec(name)
     if spec is None or spec.submodule_search_locations is None:
-        raise ImportError(f"{name} is not installed in {sys.prefix}; run `make up`", name=name)
+        raise ImportError(f"{name} is not installed in {sys.prefix}; run `{package_fix()}`", name=name)
     shell = ModuleType(name, "search path only; see sweepstack/platforms/common/stub_package.py")
     shell.__path__ = list(spec.submodule_search_locations)
     shell.__spec__ = spec

@@ -9,6 +9,7 @@ import importlib
 import logging
 from types import ModuleType
 
+from sweepstack.core.paths import package_fix
 from sweepstack.onbox.common.errors import NotAuthorized, RequestRefused
 from sweepstack.platforms.common.stub_package import import_as_stub
 
@@ -25,7 +26,7 @@ def module(name: str) -> ModuleType:
         import_as_stub("runpod.cli")  # its own imports bring a second SSH client
         return importlib.import_module(f"runpod.{name}")
     except ImportError as missing:
-        raise RequestRefused(f"RunPod's SDK is not installed ({missing.name}): `uv sync` brings it") from None
+        raise RequestRefused(f"RunPod's SDK is not installed ({missing.name}). Next: {package_fix()}") from None
     except Exception as broken:
         raise NotAuthorized(
             f"RunPod's SDK can't be loaded ({type(broken).__name__}), as a rule over its key file {KEY_FILE}: "

@@ -46,7 +46,7 @@ class EngineCall:
                 env=env,
             )
         except OSError as error:
-            raise SweepstackError(f"{command[0]} could not be run: {error}. Next: make up") from error
+            raise SweepstackError(f"{command[0]} could not be run: {error}. Next: {engine_fix()}") from error
 
     def answer(self) -> tuple[int, bytes, str]:
         """Exit code, stdout, and what it complained of. Blocks until it ends, `seconds` at most; to be called once.

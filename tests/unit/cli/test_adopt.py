@@ -138,7 +138,7 @@ def test_what_calls_another_computer_s_boxes_gone_is_named_last_with_its_conditi
 ) -> None:
     """The evidence is shared, the box is on the computer that rented it: who follows the first line stays unsure."""
     box = world.add("box-0")
-    account, claim = box.record.account, f"uv run python -m sweepstack.platforms.local --also {box.record.account}"
+    account, claim = box.record.account, f"python -m sweepstack.platforms.local --also {box.record.account}"
     world.save(world.empty())
     monkeypatch.setattr("sweepstack.onbox.host.box_folders.host_identity", lambda: "another-computer")
     first = world.run("status", "--json", fresh=False).json["next"][0]

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sweepstack.cli import launcher
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.core.paths import PACKAGE, engine_fix, installed, package_fix, shipped
 from sweepstack.evidence.backend_lease import engine_locks, file_folder
@@ -69,12 +70,12 @@ def _number(version: str) -> tuple[int, int]:
 def language_host() -> list[Finding]:
     """Whether the engine can find the language host: beside itself or on its PATH."""
     try:
-        launcher = find_engine()
+        command = find_engine()
     except SweepstackError:
         return [unknown("language host", "there is no engine", engine_fix())]
-    folders = [str(Path(launcher).parent), str(Path(launcher).resolve().parent)]
+    folders = [str(Path(command).parent), str(Path(command).resolve().parent)]
     with suppress(OSError, UnicodeDecodeError):
-        inside = re.search(r"""^ENGINE = ['"](.+)['"]$""", Path(launcher).read_text("utf-8"), re.MULTILINE)
+        inside = re.search(r"""^ENGINE = ['"](.+)['"]$""", Path(command).read_text("utf-8"), re.MULTILINE)
         folders += [str(Path(inside[1]).parent)] if inside else []
     found: str | None = None
     for name in ("pulumi-language-python", "pulumi-language-python-exec"):
@@ -119,7 +120,7 @@ def backend(root: Path | None) -> list[Finding]:
     try:
         url = str(json.loads(said.out)["url"])
     except (ValueError, KeyError, TypeError):
-        return [fail("backend", said.first or "no answer", "set PULUMI_BACKEND_URL, or pulumi login")]
+        return [fail("backend", said.first or "no answer", "set PULUMI_BACKEND_URL, or pulumi login" + _by_launcher())]
     folder = file_folder(url)
     if folder is None:
         return [ok("backend", _without_user(url))]
@@ -178,6 +179,15 @@ def lock(folder: Path, stack: str, project: str) -> Finding:
     return fail("engine's lock", f"held by {who}, which has ended", f"pulumi cancel --stack {stack}")
 
 
+def _by_launcher() -> str:
+    """The other way out where `pulumi` is the engine itself, which begins with no place for states; else empty."""
+    try:
+        ours = launcher.is_ours(Path(find_engine()))
+    except SweepstackError:
+        return ""
+    return "" if ours or not installed() else "; or sweepctl init, whose pulumi needs neither login nor passphrase"
+
+
 def passphrase() -> list[Finding]:
     file = os.environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")
     if file:
@@ -187,4 +197,6 @@ def passphrase() -> list[Finding]:
         return [fail("passphrase", f"{file} can't be read", fix)]
     if os.environ.get("PULUMI_CONFIG_PASSPHRASE"):
         return [ok("passphrase", "set")]
+    if fix := _by_launcher():
+        return [warn("passphrase", "not set: the engine asks for one", f"set PULUMI_CONFIG_PASSPHRASE{fix}")]
     return [ok("passphrase", "empty: nothing in a stack is a secret (secrets stay in this shell's environment)")]
