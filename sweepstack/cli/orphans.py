@@ -20,7 +20,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.host_shutdown import settled
-from sweepstack.operations.observe import look_up, made_by, rented_at
+from sweepstack.operations.observe import look_up, made_by, rented_at, stays_ended
 from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Orphan
@@ -208,7 +208,7 @@ def _ended(birth: Birth, target: Target) -> tuple[Orphan | None, str]:
         platform = BoxAt.of(birth).platform
         record = platform.get(birth.native_id, birth.account)
     except SweepstackError as error:
-        return None, _unconfirmed(birth, error)
+        return None, "" if stays_ended(birth, error) else _unconfirmed(birth, error)
     if record.phase is Phase.UNKNOWN and platform.by_hand:
         return None, ""  # a person confirmed it, or an older version ended it: no more can be seen from here
     if record.phase in (Phase.GONE, Phase.UNKNOWN):

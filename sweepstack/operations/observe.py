@@ -182,6 +182,13 @@ def made_by(birth: Birth, platform: Platform | None = None) -> tuple[BoxRecord |
     return found, found is not None or birth.asked_at is None or at_hand.sees_all
 
 
+def stays_ended(birth: Birth, error: SweepstackError) -> bool:
+    """Whether a record that says "ended" holds though its platform answered with `error`: it shows the box nowhere, to
+    the account that rented it, and lacks only its second source, the bill, which takes each command minutes to read.
+    The record was written on that proof, or on a person's word."""
+    return birth.ended_at is not None and isinstance(error, Unproved) and error.same_account
+
+
 def rented_at(price_per_hour: float | None) -> bool:
     """Whether a host is rented that a birth record, or the ledger, has at this price: the user's own hosts are at 0."""
     return price_per_hour != 0

@@ -17,7 +17,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
-from sweepstack.operations.observe import made_by
+from sweepstack.operations.observe import made_by, stays_ended
 from sweepstack.platforms.registry import need, volume_channel
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.volumes.end_check import VolumeContext, VolumeSeen
@@ -98,7 +98,8 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
             return
         record = BoxAt.of(birth).platform.get(birth.native_id, birth.account)
     except PlatformError as error:
-        yield f"{what}, and is not proved gone: {error}"
+        if not stays_ended(birth, error):
+            yield f"{what}, and is not proved gone: {error}"
         return
     if record.phase is not Phase.GONE:
         yield f"{what}, and is {record.phase.value}"

@@ -13,6 +13,8 @@ from tests.mutants.rented import MORE
 from tests.mutants.stopped import STOPPED
 
 WRONG_READ = "tests/conformance/test_faults.py::test_a_read_that_goes_wrong_never_says_gone_of_what_bills"
+UNPROVED = "tests/unit/provider/test_unproved_end.py::"
+UNPROVED += "test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere"
 
 MUTANTS = (
     *GATE,
@@ -33,6 +35,16 @@ MUTANTS = (
             ),
         ),
         ("tests/unit/platforms/test_runpod_retired.py::test_an_end_is_what_the_bill_shows_and_nothing_less",),
+    ),
+    Mutant(
+        "hold a record's end for true though another account was asked",
+        (Patch("sweepstack/operations/observe.py", "isinstance(error, Unproved) and error.same_account", "True"),),
+        (f"{UNPROVED}[False-True]",),
+    ),
+    Mutant(
+        "hold a box for gone that was never proved so",
+        (Patch("sweepstack/operations/observe.py", "birth.ended_at is not None and isinstance", "isinstance"),),
+        (f"{UNPROVED}[True-False]",),
     ),
     Mutant(
         "end a volume without asking the sweeps that used it",

@@ -23,7 +23,8 @@ import pytest
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 from tests.rented.host_stack import HostStack
-from tests.rented.test_autodl import boxes, data, instance
+from tests.rented.test_autodl import boxes, data
+from tests.rented.test_autodl import instance as instance  # a fixture; no `__all__`: tests/rented/retired takes all
 from tests.rented.test_stores import Lab
 from tests.rented.world import World, rented, without_internet
 from tests.simulators.host import Host
@@ -31,7 +32,6 @@ from tests.simulators.ledger import HOUR, Rental
 from tests.simulators.own_keys import OWN, OWNER
 from tests.simulators.rental import stack_of, whole_rentals
 
-__all__ = ["instance"]  # a fixture
 LEASE, MARGIN, MONTH = 3.0, 600.0, 30 * 24 * HOUR
 """Seconds: the lease of a box, what may be billed beyond it, and how long no command looks at it."""
 STOP_SECONDS = 300.0

@@ -60,6 +60,7 @@ def test_the_loop(world: World) -> None:
     assert world.rentals() == rentals
     ok(stack.destroy(timeout=180))
     assert world.rentals() == set()
+    assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "nothing"
     ok(stack.run("sweepctl", "audit"))
     ledger = ok(stack.sweepctl("ledger", "--against-bill", "--json")).json()
     assert ledger["usd"] > 0

@@ -119,7 +119,10 @@ class RateLimited(Unreachable):
 
 
 class Unproved(Unreachable):
-    """The platform shows the box nowhere, which alone does not prove that it is gone. A person may confirm it."""
+    """The platform shows the box nowhere, which alone does not prove that it is gone. A person may confirm it.
+    `same_account`: whether the account was asked, for certain, that the box was rented with."""
+
+    same_account = False
 
 
 class NoCapacity(PlatformError):

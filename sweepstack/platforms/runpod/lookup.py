@@ -41,9 +41,11 @@ def get(session: Session, native_id: str, account: str) -> BoxRecord:
         if not session.is_ending(native_id):
             raise
         return BoxRecord(native_id, "", account, Phase.ENDING, None, None, place, str(error))
-    except Unproved:
-        if session.owner.is_of(account) is False:  # another account's bill does not know the pod
+    except Unproved as error:
+        ours = session.owner.is_of(account)
+        if ours is False:  # another account's bill does not know the pod
             session.require(account, what)
+        error.same_account = ours is True
         raise
     if pod is None:
         if (

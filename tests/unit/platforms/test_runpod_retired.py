@@ -113,8 +113,9 @@ def test_an_end_is_what_the_bill_shows_and_nothing_less(sim: RunPodSim) -> None:
     box = rent(RunpodPlatform())
     platform = retire(sim)
     vanish(sim, box)
-    with pytest.raises(Unproved, match="does not know the pod"):
+    with pytest.raises(Unproved, match="does not know the pod") as raised:
         platform.get(box.native_id, ANN)
+    assert raised.value.same_account
     other = rent(platform, f"{TAG}0")
     sim.clock.advance(450)
     vanish(sim, other)
@@ -146,8 +147,9 @@ def test_another_accounts_key_proves_nothing_and_ends_nothing(
     monkeypatch.setenv(keys.KEY_VARIABLE, OTHER_KEY)
     platform = retire(sim, tells=tells)
     for ask in (platform.get, platform.destroy, platform.stop, platform.channel):
-        with pytest.raises(WrongAccount if tells else Unproved):
+        with pytest.raises(WrongAccount if tells else Unproved) as raised:
             ask(box.native_id, ANN)
+        assert not getattr(raised.value, "same_account", False), "a record that says ended is not confirmed by it"
     with pytest.raises(WrongAccount if tells else Unproved, match=ANN):
         platform.find_by_tag(TAG, ANN)
     assert sent(sim, DELETE) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,16 +12,19 @@ from sweepstack.cli.commands.audit.accounts import look
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.operations import observe_volume
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt
+from sweepstack.volumes.users import User
 from tests.unit.provider.support import BOX, Sweep
 
 NOWHERE = "shown nowhere, and its bill does not stand still yet"
@@ -31,7 +35,7 @@ class Api:
     there all the same."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.proved, self.ended, self.lingers, self.asked = False, False, False, 0
+        self.proved, self.ended, self.lingers, self.same_account, self.asked = False, False, False, False, 0
         honest = LocalPlatform.destroy, LocalPlatform.get
 
         def destroy(platform: LocalPlatform, native_id: str, account: str) -> None:
@@ -43,7 +47,9 @@ class Api:
 
         def get(platform: LocalPlatform, native_id: str, account: str) -> Any:
             if self.ended and not self.proved:
-                raise Unproved(NOWHERE)
+                error = Unproved(NOWHERE)
+                error.same_account = self.same_account
+                raise error
             return honest[1](platform, native_id, account)
 
         monkeypatch.setattr(LocalPlatform, "destroy", destroy)
@@ -134,3 +140,27 @@ def test_audit_goes_on_where_one_box_is_not_proved(sweep: Sweep, api: Api) -> No
     known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
     found = look(box.adapter, sweep.platform, known)
     assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("same_account", [True, False])
+def test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere(
+    sweep: Sweep, api: Api, same_account: bool, ended: bool
+) -> None:
+    """The bill proved it to the destroy; each later command would look for eleven minutes of its own."""
+    box = sweep.cleared()
+    api.proved = ended
+    with nullcontext() if ended else pytest.raises(NotYetGone):
+        delete(sweep, box)
+    api.proved, api.same_account = False, same_account
+    birth = sweep.store.birth(box.name, 1)
+    assert birth is not None
+    assert (birth.ended_at is not None) == ended
+    target: Any = SimpleNamespace(stack="sweep-t", root=sweep.folder, file=SimpleNamespace(sweep=dict))
+    found = search(StackState("sweep-t"), sweep.store, [birth], target)
+    still_there = list(observe_volume._alive(User("sweep-t", "", ""), birth))
+    if ended and same_account:
+        assert (found.searched, found.orphans, found.notes, still_there) == (True, (), (), [])
+    else:
+        assert not found.searched
+        assert NOWHERE in still_there[0]

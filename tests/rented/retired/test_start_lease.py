@@ -1,0 +1,3 @@
+"""See the package."""
+
+from tests.rented.test_start_lease import *  # noqa: F403
