@@ -160,6 +160,7 @@ def look(sources: Sources, *, files: bool = True) -> Snapshot:
         hindered=bool(notes or others.notes or plan.unreadable or needs_file or sources.problem),
         named_with=sources.named_with,
         known=sources.known,
+        never_up=sources.never_up,
         searched=others.searched and sources.store is not None and read is not None and not state.problems,
         balances=tuple(balance for name in accounts if (balance := found.get(name)) is not None),
         egress=prices(target, ((box.native_id, box.platform, box.adapter) for box in state.boxes), births),

@@ -189,6 +189,8 @@ def _part(used: float | None, free: int | None) -> str:
 
 
 def _money(view: SweepView) -> str:
+    if view.never_up:
+        return f"money  nothing was rented from this backend: it never made an update of {view.stack}"
     bill = {"yes": "", "nothing": "nothing bills; ", "unknown": "what bills is not known; "}[view.bills]
     limits = view.budget
     of = "" if limits is None or limits.usd is None else f" of ${limits.usd:.2f}"

@@ -15,7 +15,7 @@ from sweepstack.evidence.whereabouts import moved_to
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState
+from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState, was_ever_up
 from sweepstack.status.next_commands import adopt_renamed
 from sweepstack.teardown.ways import give_up
 
@@ -31,6 +31,23 @@ class Sources:
     evidence: str | None
     store: EvidenceStore | None
     problem: str
+
+    @property
+    def never_up(self) -> bool:
+        """Whether nothing was ever rented from this backend: the engine has the stack and no update of it, its state is
+        empty, and neither the stack file nor this computer knows of evidence. What another backend holds is not known.
+
+        Asks the engine. An empty state alone says nothing: that of a destroyed sweep is the same."""
+        if not (self.known and self.state.empty and self.store is None and not self.problem):
+            return False
+        from sweepstack.evidence.stack_copy import remembered  # a stack that was never up is rare
+
+        if remembered(self.target.stack):
+            return False
+        try:
+            return not was_ever_up(self.target.stack, self.target.root)
+        except SweepstackError:
+            return False
 
     @property
     def named_with(self) -> str:

@@ -58,6 +58,7 @@ def compose(snapshot: Snapshot) -> SweepView:
         notes=(*snapshot.notes, *notes_of(snapshot)),
         next=(),
         bills=bills(snapshot),
+        never_up=snapshot.never_up,
         receipt=snapshot.receipt_digest,
         evidence=snapshot.evidence,
         median_seconds=timing.median,

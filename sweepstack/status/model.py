@@ -159,6 +159,8 @@ class SweepView:
     """What else there is to say of money, below the meter."""
     left: tuple[Leftover, ...] = ()
     """Volumes that outlived all boxes."""
+    never_up: bool = False
+    """Whether nothing was ever rented from this backend; `bills` stays unknown, since another one may have it."""
 
     @property
     def verified(self) -> int:

@@ -295,6 +295,8 @@ class Snapshot:
     """The host that the evidence is named with, where that is no name of this computer."""
     known: bool = True
     """Whether the backend has the stack at all."""
+    never_up: bool = False
+    """Whether it has, and never made an update of it, and no evidence is known."""
     searched: bool = True
     """Whether every place where something could bill was asked and answered."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)

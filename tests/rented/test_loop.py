@@ -28,6 +28,7 @@ def test_the_loop(world: World) -> None:
     from the beginning without it: tests/rented/retired."""
     stack, name = world.stack, world.stack.name
     ok(stack.run("pulumi", "stack", "init", name, "--non-interactive"))
+    assert "nothing was rented from this backend" in ok(stack.sweepctl("status")).text
     preview = ok(stack.pulumi("preview", timeout=180))
     assert "$" in preview.text
     assert world.rentals() == set(), "a preview rents nothing"

@@ -358,6 +358,17 @@ def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]
         raise SweepstackError(f"`pulumi stack ls` printed something unforeseen: {error}") from error
 
 
+def was_ever_up(stack: str, project_root: Path) -> bool:
+    """Whether the engine's history has an update of this stack, one that failed among them. Blocks like `read_state`.
+    Raises SweepstackError."""
+    words = ["stack", "history", "--stack", stack, "--json", "--page-size", "1"]
+    said = _said(EngineCall([engine_call.find_engine(), *words], project_root), stack)
+    try:
+        return bool(json.loads(said) != [])
+    except ValueError as error:
+        raise SweepstackError(f"`pulumi stack history` printed something that is not JSON: {error}") from error
+
+
 def backend_url(project_root: Path) -> str:
     """The URL of the backend that the engine works with there. Blocks like `read_state`. Raises SweepstackError."""
     said = _said(EngineCall([engine_call.find_engine(), "whoami", "--verbose", "--json"], project_root))

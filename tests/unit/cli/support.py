@@ -63,6 +63,7 @@ ENGINE = """\
 echo "$@" >> {home}/calls
 case "$1" in
   stack) if [ "$2" = ls ]; then exec cat {home}/stacks.json; fi
+         if [ "$2" = history ]; then exec cat {home}/history.json; fi
          if [ -f {home}/error ]; then cat {home}/error >&2; exit 6; fi; exec cat {home}/state.json;;
   *) if [ -f {home}/$1.sh ]; then . {home}/$1.sh; fi;;
 esac

@@ -219,6 +219,25 @@ def test_where_state_and_evidence_are_lost_a_look_comes_first_and_no_up(world: W
     assert "stack init" not in seen.err
 
 
+@pytest.mark.parametrize("known", ["nothing", "an update", "a place", "no answer"])
+def test_a_stack_that_was_never_up_is_told_from_one_whose_evidence_is_lost(world: World, known: str) -> None:
+    """Both have an empty state. Another backend may have rented for it: what bills stays unknown."""
+    world.save(world.empty())
+    shutil.rmtree(world.evidence)
+    if known != "no answer":
+        updates = [{"kind": "destroy"}] if known == "an update" else []
+        (world.engine / "history.json").write_text(json.dumps(updates))
+    if known == "a place":
+        memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+        memory.parent.mkdir()
+        memory.write_text(f"{world.uri}\n")
+    seen = world.run("status", fresh=False)
+    never = f"money  nothing was rented from this backend: it never made an update of {STACK}"
+    assert (never in seen.out) == (known == "nothing"), seen.out
+    assert ("what bills is not known" in seen.out) == (known != "nothing")
+    assert world.run("status", "--json", fresh=False).json["bills"] == "unknown"
+
+
 @pytest.mark.parametrize("remembered", [True, False])
 @pytest.mark.parametrize("why", ["no keys", "moved", "newer"])
 def test_where_the_state_is_lost_it_says_why_the_evidence_does_not_read(
