@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import PlatformError
+from sweepstack.onbox.common.xdg import data_folder
 
 _SAFE = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _KEY = re.compile(r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[A-Za-z0-9@.-]+")
@@ -102,9 +103,7 @@ def changed(pin: Pin, endpoint: SshEndpoint) -> HostKeyChanged:
 
 def default_folder() -> Path:
     """`$XDG_DATA_HOME/sweepstack/host-keys`, by default below `~/.local/share`."""
-    data = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
-    return base / "sweepstack" / "host-keys"
+    return data_folder() / "host-keys"
 
 
 def fingerprint(key: str) -> str:

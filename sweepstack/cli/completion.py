@@ -16,8 +16,9 @@ from typing import Any
 
 import typer
 
-from sweepstack.core.paths import cache_folder, profiles_folder
+from sweepstack.core.paths import profiles_folder
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.xdg import cache_folder
 
 MOST = 500
 """For more names than this the shell asks whether to show them all."""

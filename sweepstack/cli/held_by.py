@@ -11,10 +11,10 @@ from pathlib import Path
 from sweepstack.cli.engine_mend import Mend
 from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
-from sweepstack.core.paths import data_folder
 from sweepstack.evidence.backend_lease import engine_locks, file_folder, folder_here, is_local, named, same
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.status.engine.state import StackMissing, backend_url, read_state
 
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweepstack.core.paths import cache_folder, shipped
+from sweepstack.core.paths import shipped
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.xdg import cache_folder
 
 _OURS = (b"sweepstack-launcher", b"sweepstack-shim")
 _FILE = Path(sys.prefix) / "bin" / "pulumi"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sweepstack.core.paths import cache_folder
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.errors import ConfigError, Unreachable
 from sweepstack.onbox.common.run_process import run
+from sweepstack.onbox.common.xdg import cache_folder
 
 ASK_SECONDS = 60.0
 FETCH_SECONDS = 900.0

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
 
-from sweepstack.core.paths import data_folder
 from sweepstack.core.records import Record
 from sweepstack.onbox.common.canonical import canonical_json, fsync_directory
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.xdg import data_folder
 
 ABANDONED, TAKEN_BACK, ENDED = "abandoned", "taken back", "ended"
 REVOKED_ALL = "approve --revoke"

@@ -1,4 +1,4 @@
-"""Where the package's files, and this user's cache and data, lie. Imports nothing of ours.
+"""Where the package's files lie. Imports nothing of ours.
 
 Shell completion asks for it, so it has to be quick.
 """
@@ -43,12 +43,6 @@ def update_fix() -> str:
     return "python -m pip install --upgrade sweepstack" if installed() else "git pull && make setup"
 
 
-def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/sweepstack`: what is in it can be had again. A relative value is ignored, as XDG says."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "sweepstack"
-
-
 def engine_home() -> Path:
     """Where the engine keeps logins: the home of the user's account, whatever $HOME says, as in some containers."""
     try:
@@ -56,9 +50,3 @@ def engine_home() -> Path:
     except KeyError:
         home = Path.home()
     return Path(os.environ.get("PULUMI_HOME") or home / ".pulumi")
-
-
-def data_folder() -> Path:
-    """`$XDG_DATA_HOME/sweepstack`: what can't be had again. A relative value is ignored, as XDG says."""
-    given = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share") / "sweepstack"

@@ -10,9 +10,9 @@ import json
 import socket
 from pathlib import Path
 
-from sweepstack.core.paths import data_folder
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.xdg import data_folder
 
 
 def names() -> tuple[str, ...]:

@@ -10,11 +10,11 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from sweepstack.core.paths import data_folder
 from sweepstack.evidence.kept import put
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.xdg import data_folder
 
 STACK_FILES = "stack-files"
 

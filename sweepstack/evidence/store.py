@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote
 
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.journal_copy import Look, Rest
-from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Teardown
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
@@ -37,6 +36,7 @@ from sweepstack.onbox.common.errors import (
     EvidenceMissing,
     JournalDamaged,
 )
+from sweepstack.onbox.common.xdg import cache_folder
 
 _LATEST = f"{location.RECORDS}/latest-receipt"
 _LEASE = f"{location.RECORDS}/lease.json"

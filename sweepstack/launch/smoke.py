@@ -27,7 +27,6 @@ from typing import Any
 from pydantic import AwareDatetime, Field, ValidationError
 
 from sweepstack.core.cells import CHECKPOINTS
-from sweepstack.core.paths import cache_folder
 from sweepstack.core.records import Cell, CellName, Digest, Record
 from sweepstack.core.signals import signal_name
 from sweepstack.core.workdir import collect, located
@@ -35,6 +34,7 @@ from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import digest_of, write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.common.xdg import cache_folder
 
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 2.0

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sweepstack.core.paths import data_folder
 from sweepstack.onbox.common.canonical import canonical_json, write_json_atomically
+from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.words import clock_words
 

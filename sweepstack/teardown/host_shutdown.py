@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from sweepstack.core.paths import data_folder
 from sweepstack.core.records import Record
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing
+from sweepstack.onbox.common.xdg import data_folder
 
 if TYPE_CHECKING:
     from sweepstack.evidence.store import EvidenceStore

@@ -31,6 +31,7 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_atomically,
 from sweepstack.onbox.common.errors import ONLY_IF, FolderLost, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import clear_folder
+from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.onbox.host.platform import Wait
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -41,9 +42,7 @@ CLAIM = "python -m sweepstack.platforms.local --also"
 
 def default_root() -> Path:
     """`$XDG_DATA_HOME/sweepstack/local`, by default below `~/.local/share`."""
-    data = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
-    return base / "sweepstack" / "local"
+    return data_folder() / "local"
 
 
 def random_id() -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.onbox.host.platform import Wait
 from sweepstack.platforms.common.tag_memory import Memory
 
@@ -50,5 +51,4 @@ def hold_tag_lock(
 
 
 def _folder() -> Path:
-    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return Path(home) / "sweepstack" / "locks"
+    return data_folder() / "locks"

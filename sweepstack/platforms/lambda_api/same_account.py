@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from pathlib import Path
 
 from sweepstack.onbox.common.canonical import canonical_json, write_atomically
+from sweepstack.onbox.common.xdg import data_folder
 
 _NAME = re.compile(r"key-[0-9a-f]{12}")
 
@@ -51,5 +51,4 @@ def _pairs() -> list[list[str]]:
 
 
 def _path() -> Path:
-    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return Path(home) / "sweepstack" / "accounts" / "lambda_api.json"
+    return data_folder() / "accounts" / "lambda_api.json"

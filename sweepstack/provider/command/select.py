@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized
+from sweepstack.onbox.common.xdg import user_folder
 
 VARIABLE = "SWEEPSTACK_COMMAND_PLUGIN"
 """Environment variable: the path of a `pulumi-resource-command` to use, whatever is installed."""
@@ -38,7 +39,7 @@ def official(env: Mapping[str, str]) -> Path | None:
             raise ConfigError(f"{VARIABLE} names {path}, which can't be run. Next: unset {VARIABLE}, or correct it")
         return path.absolute()
     home = Path(env.get("HOME") or "~").expanduser()
-    cache = Path(env["XDG_CACHE_HOME"]) if env.get("XDG_CACHE_HOME", "").startswith("/") else home / ".cache"
+    cache = user_folder("XDG_CACHE_HOME", ".cache", env)
     engine = Path(env.get("PULUMI_HOME") or home / ".pulumi")
     folders = [cache / "sweepstack" / "command" / VERSION, engine / "plugins" / f"resource-command-v{VERSION}"]
     paths = [folder / "pulumi-resource-command" for folder in folders]

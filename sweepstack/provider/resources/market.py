@@ -18,10 +18,10 @@ from typing import Any
 
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.deadlines import contract_words
-from sweepstack.core.paths import cache_folder
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
+from sweepstack.onbox.common.xdg import cache_folder
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord

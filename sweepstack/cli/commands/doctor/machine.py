@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, ok, warn
 from sweepstack.cli.output import size
-from sweepstack.core.paths import cache_folder, installed, package_fix
+from sweepstack.core.paths import installed, package_fix
+from sweepstack.onbox.common.xdg import cache_folder, user_folder
 
 PYTHON = (3, 11)
 PACKAGES = ("pulumi", "pydantic", "numpy", "safetensors", "PyYAML", "rich", "typer", "urllib3")
@@ -76,7 +77,7 @@ def tools() -> list[Finding]:
 
 def disks() -> list[Finding]:
     """Free space for the state, local boxes, caches and temporary files."""
-    return room({"data": _home("XDG_DATA_HOME", ".local/share"), "cache": _cached(""), "tmp": Path(_temporary())})
+    return room({"data": user_folder("XDG_DATA_HOME", ".local/share"), "cache": _cached(""), "tmp": Path(_temporary())})
 
 
 def room(places: dict[str, Path]) -> list[Finding]:
@@ -102,11 +103,6 @@ def _room(name: str, place: Path) -> Finding:
     if free < FEW_BYTES or (inodes is not None and inodes < FEW_INODES):
         return warn(name, found, "free some space before a long sweep: checkpoints and pulled copies go here")
     return ok(name, found)
-
-
-def _home(variable: str, default: str) -> Path:
-    value = os.environ.get(variable, "")
-    return Path(value) if os.path.isabs(value) else Path.home() / default
 
 
 def _cached(what: str) -> Path:
