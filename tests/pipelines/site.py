@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import textwrap
@@ -39,7 +40,7 @@ class Site:
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("home", "control", "data", "backend"):
+        for name in ("home", "control", "data"):
             (self.base / name).mkdir()
         self.remote, self.work = self.base / "remote.git", self.base / "work"
         self.git(self.base, "init", "-q", "--bare", "-b", "main", str(self.remote))
@@ -52,6 +53,12 @@ class Site:
         (self.work / "__main__.py").write_text(PROGRAM)
         (self.work / ".gitignore").write_text(".venv\n__pycache__/\n.gitlab-ci-local/\n")
         (self.work / ".venv").symlink_to((ROOT / ".venv").resolve())
+
+        self.reader = self.only_read()
+        # A backend in object storage needs one write before it can be read: .pulumi/meta.yaml.
+        listed = [str(ROOT / ".venv/bin/pulumi"), "stack", "ls"]
+        known = {**os.environ, **self.secrets()}
+        subprocess.run(listed, cwd=self.work, env=known, check=True, capture_output=True, timeout=DEADLINE)
 
     # what people do
 
@@ -127,13 +134,26 @@ class Site:
 
     # what jobs have
 
-    def secrets(self) -> dict[str, str]:
-        """The repository's secrets: the backend, and the bucket's key."""
+    def secrets(self, event: str = "") -> dict[str, str]:
+        """The repository's secrets: the backend, and the buckets' key; that of a review only reads."""
+        reads = event in ("pull_request", "merge_group")
         return {
             **self.server.environment(),
-            "PULUMI_BACKEND_URL": f"file://{self.base / 'backend'}",
+            **({"AWS_ACCESS_KEY_ID": self.reader[0], "AWS_SECRET_ACCESS_KEY": self.reader[1]} if reads else {}),
+            "PULUMI_BACKEND_URL": f"s3://state/{self.base.name}?use_path_style=true",
             "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
         }
+
+    def only_read(self) -> tuple[str, str]:
+        """The keys of a user that may read both buckets, and write none."""
+        access = f"reader-{secrets.token_hex(4)}"
+        secret = self.server.add_user(access)
+        for bucket in ("lab", "state"):
+            rights = {"Effect": "Allow", "Principal": {"AWS": [access]}, "Action": ["s3:GetObject", "s3:ListBucket"]}
+            rights["Resource"] = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+            policy = {"Version": "2012-10-17", "Statement": [rights]}
+            self.server.sdk().put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
+        return access, secret
 
     def machine(self) -> dict[str, str]:
         """Where the boxes of `local` lie: they are this machine, and not the runner's."""

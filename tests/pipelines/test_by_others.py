@@ -87,7 +87,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = S3Server(tmp_path_factory.mktemp("server"))
     server.start()
-    server.sdk().create_bucket(Bucket="lab")
+    for bucket in ("lab", "state"):
+        server.sdk().create_bucket(Bucket=bucket)
     yield server
     server.stop()
 
@@ -139,7 +140,7 @@ def test_act_runs_the_whole_story(tools: Path, server: S3Server, tmp_path: Path)
         for key, value in variables.items():
             command += ["--env", f"{key}={value}"]
         secrets = clone.parent / f"{clone.name}.secrets"
-        lines = [f"{key}={json.dumps(value)}" for key, value in {**site.secrets(), "GITHUB_TOKEN": TOKEN}.items()]
+        lines = [f"{key}={json.dumps(value)}" for key, value in {**site.secrets(event), "GITHUB_TOKEN": TOKEN}.items()]
         secrets.write_text("\n".join(lines) + "\n")
         ran = started([*command, "--secret-file", str(secrets)], clone, {"HOME": site.home()}, name)
         ran.kept = sorted(kept.iterdir())
@@ -176,7 +177,7 @@ def test_gitlab_ci_local_runs_the_whole_story(server: S3Server, tmp_path: Path) 
         site.git(clone, "remote", "set-url", "origin", str(site.remote))
         variables = {
             **site.machine(),
-            **site.secrets(),
+            **site.secrets(event),
             "GITLAB_CI": "true",
             "GITLAB_TOKEN": TOKEN,
             "CI_API_V4_URL": site.forge.url,

@@ -26,7 +26,8 @@ FILES = {"pull_request": "review", "push": "up", "schedule": "nightly", "workflo
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = S3Server(tmp_path_factory.mktemp("server"))
     server.start()
-    server.sdk().create_bucket(Bucket="lab")
+    for bucket in ("lab", "state"):
+        server.sdk().create_bucket(Bucket=bucket)
     yield server
     server.stop()
 
@@ -65,7 +66,7 @@ def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
         name,
         document,
         values=known,
-        secrets=site.secrets(),
+        secrets=site.secrets(event),
         machine=machine,
         granted=lambda rights: setattr(site.forge, "rights", rights),
     )
@@ -111,6 +112,8 @@ def reviewed_and_up(site: Site) -> None:
     assert status is not None
     assert status.state == "success"
     assert site.boxes() == []
+    kept = site.server.sdk().list_objects_v2(Bucket="state", Prefix=site.base.name)["Contents"]
+    assert not [one["Key"] for one in kept if "/stacks/" in one["Key"]], "an unmerged request makes no stack"
 
     before, after = site.merge("first")
     ran = site.run("push", before=before, after=after)

@@ -215,7 +215,7 @@ def test_a_merge_queue_is_reviewed_from_what_it_stands_on(
         return steps.Done(YES)
 
     monkeypatch.setattr(steps, "sweepctl", ran)
-    monkeypatch.setattr(steps, "pulumi", lambda *_, **__: steps.Done(YES))
+    monkeypatch.setattr(steps, "pulumi", lambda *_, **__: steps.Done(YES, '[{"name": "a"}]'))
     assert review(tmp_path / "r") == YES
     assert [words[2] for words in seen] == ["a"], "what is before it in the queue is reviewed there"
     forge.commits.add(head)
@@ -237,7 +237,7 @@ def test_the_page_of_a_review_is_left_for_the_job_to_keep(
         return steps.Done(NO)
 
     monkeypatch.setattr(steps, "sweepctl", ran)
-    monkeypatch.setattr(steps, "pulumi", lambda *_, **__: steps.Done(YES))
+    monkeypatch.setattr(steps, "pulumi", lambda *_, **__: steps.Done(YES, '[{"name": "a"}]'))
     assert review(tmp_path / "r") == NO
     assert [one.page for one in Result.read(tmp_path / "r").stacks] == ["a.html"]
     assert (tmp_path / "r/a.html").is_file()

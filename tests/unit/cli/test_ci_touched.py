@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.changes import last_commit, touched
+from sweepstack.cli.commands.ci.changes import Touched, last_commit, touched
 from sweepstack.cli.commands.ci.review import _of as review_of
 from sweepstack.cli.output import NO, UNSURE, YES
 from tests.unit.cli.ci_jobs import commit, git
@@ -64,6 +64,42 @@ def test_the_program_may_lie_elsewhere_and_a_job_beside_it(project: Path) -> Non
         (project / name).write_text(f"{workdir}\n# 2\n")
         commit(project, "code")
         assert [one.stack for one in touched(project, base)] == stacks
+
+
+@pytest.mark.parametrize(
+    ("stack", "listed", "code", "asked"),
+    [
+        ("a", '[{"name": "a"}]', YES, ["review of a"]),
+        ("new", '[{"name": "a"}]', YES, ["init new", "review of new elsewhere"]),
+        ("--json", "[]", NO, []),
+        ("UPPER", "[]", NO, []),
+        ("UPPER", '[{"name": "UPPER"}]', YES, ["review of UPPER"]),  # it is there since before the rule
+        ("a", "no list", UNSURE, []),
+    ],
+)
+def test_a_review_makes_no_stack_in_the_backend(
+    project: Path, monkeypatch: pytest.MonkeyPatch, stack: str, listed: str, code: int, asked: list[str]
+) -> None:
+    seen, team = [], {steps.BACKEND: "s3://team"}
+
+    def pulumi(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        if words[1] == "ls":
+            return steps.Done(YES, listed)
+        assert env[steps.BACKEND].startswith("file:///"), "nothing is made in the team's"
+        seen.append(f"{words[1]} {words[3]}")
+        return steps.Done(YES)
+
+    def sweepctl(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
+        assert "--request" in words
+        seen.append(f"review of {words[2]}" + (" elsewhere" if env != team else ""))
+        Path(next(word for word in words if word.endswith(".json"))).write_text('{"digest": "sha256:x"}')
+        return steps.Done(YES)
+
+    monkeypatch.setattr(steps, "pulumi", pulumi)
+    monkeypatch.setattr(steps, "sweepctl", sweepctl)
+    one = Touched(stack, ())
+    assert review_of(project, team, project, "HEAD", one, steps.listed(project, team)).code == code
+    assert seen == asked
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
@@ -11,7 +12,9 @@ from sweepstack.cli.commands.ci.steps import Into, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
+from sweepstack.config.edit.stack_file import valid_stack_name
 
+_NEW = "The backend has no stack {stack} yet: this was previewed against an empty state. `ci up` makes it.\n"
 WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
 
 
@@ -61,9 +64,19 @@ def _of(
 ) -> StackResult:
     if one.removed:
         return _removed(root, env, one.stack, base, stacks)
-    if steps.open_stack(root, env, one.stack):
+    if stacks is None:
         return StackResult(one.stack, UNSURE, "the backend could not be asked", "The backend could not be asked.\n")
-    return reviewed(root, env, into, one.stack, "--request", "--base", base)
+    if one.stack in stacks:
+        return reviewed(root, env, into, one.stack, "--request", "--base", base)
+    if not valid_stack_name(one.stack):
+        words = "no stack may have this name: small letters, digits and -"
+        return StackResult(one.stack, NO, words, f"{words.capitalize()}. Rename the stack file.\n")
+    # What an unmerged request names is not made in the team's backend: its review needs rights to read alone.
+    with steps.empty_backend(root, env, one.stack) as own:
+        if own is None:
+            return StackResult(one.stack, UNSURE, "could not be previewed", "The job's log says why.\n")
+        found = reviewed(root, own, into, one.stack, "--request", "--base", base)
+    return replace(found, body=f"{found.body}\n{_NEW.format(stack=one.stack)}")
 
 
 def reviewed(root: Path, env: dict[str, str], into: Path, stack: str, *words: str) -> StackResult:

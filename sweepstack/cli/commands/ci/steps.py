@@ -25,6 +25,7 @@ import typer
 from sweepstack.channel.ssh.keys import KEY_VARIABLE
 from sweepstack.cli.commands.ci.forge import TOKENS
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
+from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.config.file import read_document
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.status.engine.call import find_engine
@@ -182,8 +183,20 @@ def is_down(stacks: dict[str, int | None] | None, stack: str) -> bool:
 
 
 def open_stack(root: Path, env: dict[str, str], stack: str) -> int:
-    """Selects the stack, and makes it in the backend where it is not there: an empty one, which costs nothing."""
-    return pulumi(root, env, "stack", "select", "--create", "--stack", stack, "--non-interactive").code
+    """Selects the stack, and makes it in the backend where it is not there: an empty one, which costs nothing. A name
+    that no new stack may have is only selected."""
+    create = ("--create",) if valid_stack_name(stack) else ()
+    return pulumi(root, env, "stack", "select", *create, "--stack", stack, "--non-interactive").code
+
+
+@contextmanager
+def empty_backend(root: Path, env: dict[str, str], stack: str) -> Iterator[dict[str, str] | None]:
+    """The environment with a backend of its own that holds this stack alone, empty, until this ends; None where the
+    engine did not make it. So a stack that the team's backend does not have is previewed without a write there."""
+    with tempfile.TemporaryDirectory(prefix="sweepctl-ci-") as folder:
+        own = {**env, BACKEND: f"file://{folder}"}
+        made = pulumi(root, own, "stack", "init", "--stack", stack, "--non-interactive")
+        yield None if made.code else own
 
 
 def _run(command: Sequence[str], shown: Sequence[str], root: Path, env: dict[str, str], captured: bool) -> Done:
