@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.verify_rules import artifacts_digest
-from sweepstack.core.workdir import NO_CODE, Shipment, collect, located
+from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.launch import left_behind
 from sweepstack.launch.smoke import standing
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
@@ -63,7 +65,7 @@ class Sweep(pulumi.ComponentResource):
         _refuse_new(fleet.main, begun=shares.begun)
         declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
         self._over = bool(fleet.boxes) and not declared
-        fleet, code = _code(fleet, project_root)
+        fleet, code, left = _code(fleet, project_root)
         for note in fleet.each("notes"):
             screen.warn(note)
         plan = fleet.main
@@ -79,6 +81,7 @@ class Sweep(pulumi.ComponentResource):
                 *fleet.each("lease_words"),
                 *fleet.each("checked"),
                 f"ships {code.words}",
+                *left(),
             ):
                 screen.say(line)
         child = pulumi.ResourceOptions(parent=self)
@@ -140,20 +143,24 @@ def _keep(evidence: str, file: Path) -> None:
         screen.warn(f"no copy of {file.name} was kept in the evidence: {error}")
 
 
-def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code]:
-    """The code, and the plans with a git URL at its commit. Raises ConfigError for files that can't be had, unless an
-    approval stands in the stack file: a box must be able to end where its code is not, on another machine or after
-    years. Nothing is started with code that is not here, and what runs keeps its own."""
+def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code, Callable[[], list[str]]]:
+    """The code; the plans with a git URL at its commit; and a function that tells which files stay here. Raises
+    ConfigError for files that can't be had, unless an approval stands in the stack file: a box must be able to end
+    where its code is not, on another machine or after years. Nothing is started with code that is not here, and what
+    runs keeps its own."""
     try:
         fleet = _pinned(fleet)
         job = fleet.main.job
-        shipment = collect(located(project_root, job.workdir, screen.say), job.include, own_files(project_root))
+        workdir, own = located(project_root, job.workdir, screen.say), own_files(project_root)
+        shipment = collect(workdir, job.include, own)
     except ConfigError as error:
         if fleet.main.approval is None:
             raise
         screen.warn(f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code")
-        return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error))
-    return fleet, Code(shipment.digest, _described(shipment))
+        return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error)), list
+    count = len(shipment.files)
+    words = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
+    return fleet, Code(shipment.digest, words), partial(left_behind.words, workdir, shipment, own)
 
 
 def _pinned(fleet: Fleet) -> Fleet:
@@ -168,13 +175,3 @@ def _pinned(fleet: Fleet) -> Fleet:
         return replace(plan, job=replace(plan.job, workdir=workdir), smoke=smoke)
 
     return replace(fleet, plans=tuple(at_commit(plan) for plan in fleet.plans))
-
-
-def _described(shipment: Shipment) -> str:
-    """How much ships, and which files may have been forgotten to track."""
-    count = len(shipment.files)
-    text = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
-    if not shipment.left_behind:
-        return text
-    shown = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
-    return f"{text}; not tracked by git and left behind: {shown}"

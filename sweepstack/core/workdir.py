@@ -125,12 +125,24 @@ def _holds_evidence(folder: Path) -> bool:
 
 def _git_files(path: Path) -> tuple[list[str], list[str]] | None:
     """(tracked, untracked and not ignored); None outside any checkout. A git that fails is an error, not "outside"."""
-    resolved = path.resolve()
-    if not any((folder / ".git").exists() for folder in (resolved, *resolved.parents)):
+    if not _in_checkout(path):
         return None
     tracked = _git(path, "ls-files", "-z", "--cached", "--recurse-submodules")
     untracked = _git(path, "ls-files", "-z", "--others", "--exclude-standard")
     return tracked, untracked
+
+
+def ignored(path: Path) -> list[str]:
+    """What git ignores below `path`, a folder whole and with a slash behind it; empty outside any checkout. Raises
+    ConfigError where git fails."""
+    if not _in_checkout(path):
+        return []
+    return _git(path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+
+
+def _in_checkout(path: Path) -> bool:
+    resolved = path.resolve()
+    return any((folder / ".git").exists() for folder in (resolved, *resolved.parents))
 
 
 def _git(path: Path, *arguments: str) -> list[str]:

@@ -133,12 +133,16 @@ def gpus_seen(env: Mapping[str, str]) -> list[str]:
     return []
 
 
+def not_shipped(name: str) -> str:
+    return f"{name} is not among the shipped files: git add it, or name it under job.include"
+
+
 def _script(code: Path, run: str, env: Mapping[str, str]) -> str:
     command = understood(run)
     if command is None:
         return ""
     if command.kind == "script" and not (code / command.name).is_file():
-        return f"{command.name} is not among the shipped files: git add it, or name it under job.include"
+        return not_shipped(command.name)
     python = shutil.which(command.python, path=env.get("PATH"))
     if not python:
         return f"{command.python} is not on this box"

@@ -117,6 +117,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         standing = versions.standing(evidence, completed, seen.journal)
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
+        failures += shipped_scripts.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
         failures += scheduling.refusals(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
@@ -152,6 +153,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         standing = versions.standing(evidence, completed, None)
         failures += versions.refusal(standing, completed, op.stack)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
+        failures += shipped_scripts.unstartable(op, standing, None, completed)
         failures += scheduling.refusals(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 

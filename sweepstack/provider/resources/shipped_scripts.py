@@ -1,4 +1,4 @@
-"""Refuses code whose shell scripts can't run on a box, before it is shipped there for the first time."""
+"""Refuses code that could not start on a box, before a box is rented: CRLF in shell scripts, files that don't ship."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sweepstack.config.own_files import own_files
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
+from sweepstack.launch.start_files import missing
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
@@ -40,6 +41,34 @@ def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInp
     if not runs:
         return []
     return [Failure("job", "\n  ".join(["these scripts would fail on the box; nothing was started:", *runs]))]
+
+
+def unstartable(op: Operation, standing: Standing, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
+    """The failure if cells would start with a script, or a module of the work dir, that does not ship. A warning where
+    the set-up may bring it to the box, or Python may look elsewhere.
+
+    A command and code that are on the box already are not asked about again.
+    """
+    job = new.job
+    if not standing.takers or (old is not None and (old.job.run, old.job.code) == (job.run, job.code)):
+        return []
+    try:
+        workdir, own = located(op.session.project_root, job.workdir, op.info), own_files(op.session.project_root)
+        found = list(_missing(workdir, tuple(job.include), own, job.code, job.run))
+    except ConfigError:
+        return []  # shipping says what is wrong with it
+    if not found:
+        return []
+    if job.setup or "PYTHONPATH" in job.env:
+        op.warn("\n  ".join(["the box will lack this, unless job.setup brings it there:", *found]))
+        return []
+    return [Failure("job", "\n  ".join(["no cell could start on the box; nothing was started:", *found]))]
+
+
+@functools.lru_cache(maxsize=8)
+def _missing(workdir: Path, include: tuple[str, ...], own: tuple[str, ...], code: str, run: str) -> tuple[str, ...]:
+    shipment = collect(workdir, include, own)
+    return tuple(missing(workdir, {file.path for file in shipment.files}, run)) if shipment.digest == code else ()
 
 
 @functools.lru_cache(maxsize=8)

@@ -61,3 +61,23 @@ def test_an_update_with_new_code_is_refused_and_with_none_to_start_it_is_not(swe
     sweep.roster = ("a", "b", "c")
     (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job=new)).failures
     assert "prepare.sh, line 1" in failure.reason
+
+
+def test_n9_a_script_that_does_not_ship_is_refused_before_there_is_a_box(sweep: Sweep) -> None:
+    (failure,) = early(sweep, run="python nosuch.py --word {word}", setup=None)
+    assert failure.property == "job"
+    assert "nosuch.py is not among the shipped files: git add it, or name it under job.include" in failure.reason
+    assert "nothing was started" in failure.reason
+
+
+def test_a_script_that_set_up_may_bring_is_told_and_not_refused(sweep: Sweep) -> None:
+    assert early(sweep, run="python nosuch.py") == []
+    assert "unless job.setup brings it there:\n  nosuch.py is not among" in sweep.said.warnings
+
+
+def test_a_new_command_is_asked_about_and_one_that_is_up_is_not(sweep: Sweep) -> None:
+    box = sweep.box()
+    old = sweep.queue_inputs(box, job={"run": "python nosuch.py"})
+    assert QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job={"run": "python nosuch.py"})).failures == []
+    (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, job={"run": "python no.py"})).failures
+    assert "no.py is not among the shipped files" in failure.reason

@@ -27,6 +27,7 @@ from sweepstack.events.channels import channels_of
 from sweepstack.evidence.backend_lease import file_folder
 from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch import left_behind
 from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
@@ -116,15 +117,17 @@ def job(subject: Subject) -> list[Finding]:
         return [unknown("job", "the stack file is not valid", "fix it first")]
     try:
         workdir = located(target.root, config.job.workdir)
-        shipment = collect(workdir, config.job.include, own_files(target.root))
+        own = own_files(target.root)
+        shipment = collect(workdir, config.job.include, own)
+        left = left_behind.words(workdir, shipment, own)
     except ConfigError as error:
         return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
     found = f"{count(len(shipment.files), 'file')}, {size(shipment.bytes)} from {workdir}"
     findings = [ok("work dir", found)]
-    if shipment.left_behind:
-        names = ", ".join(shipment.left_behind[:3]) + (" …" if len(shipment.left_behind) > 3 else "")
-        left = f"{found}; not tracked by git: {names}"
-        findings = [warn("work dir", left, "git add what the job needs, or name it in job.include")]
+    if left:
+        findings = [
+            warn("work dir", "; ".join([found, *left]), "git add what the job needs, or name it in job.include")
+        ]
     if scripts := [script.problem for script in crlf_scripts(workdir, shipment.files, ())]:
         findings.append(warn("scripts", scripts[0].partition(";")[0], "; ".join(scripts)))
     return [*findings, _imports(config, workdir)]
