@@ -270,9 +270,10 @@ def test_teardown_revoked(cleared: Stack) -> None:
 def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
     """A run command that can't work fails the `up` that waits for a sign of life, with the job's own last words."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
-    up = small.up()
-    assert up.rc != 0, str(up)
-    assert "no-such-file.py" in up.text, str(up)
+    assert_failed(small.pulumi("preview"), "no-such-file.py is not among the shipped files")
+    assert small.births() == []
+    small.edit_config(lambda sweep: sweep["job"].update(run="python3.0 train.py --seed {seed} --out {out}"))
+    assert_failed(small.up(), "python3.0 is not on this box")
     births = len(small.births())
     small.write_config()
     small.wait_idle()
@@ -287,8 +288,8 @@ def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
 @pytest.mark.proof  # a box that is given up: the tests beside it
 def test_wrong_settings_given_up(small: Stack) -> None:
     """The other way from there: abandoned, it ends in three commands without the settings being mended."""
-    small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
-    assert_failed(small.up(), "no-such-file.py is not among the shipped files")
+    small.edit_config(lambda sweep: sweep["job"].update(run="python3.0 train.py --seed {seed} --out {out}"))
+    assert_failed(small.up(), "python3.0 is not on this box")
     out = WayOut(small)
     out.abandons("box-0")
     out.is_over()
