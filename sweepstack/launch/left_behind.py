@@ -1,4 +1,7 @@
-"""Which files of the work dir stay here when it ships: a job that reads one of them would lose every cell to it."""
+"""Tells which files of the work dir stay here when it ships.
+
+A job that reads one of them would lose every cell to it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a job needs to start and that do not ship, by its command and the imports of what ships.
+"""Finds files that a job needs to start and that do not ship, by its command and its imports.
 
 The box looks again, in its own environment (`onbox.runner.probe`); what can be told here is told before it is rented.
 """

@@ -1,4 +1,7 @@
-"""Refuses code that could not start on a box, before a box is rented: CRLF in shell scripts, files that don't ship."""
+"""Refuses code that could not start on a box, before there is a box.
+
+Scripts with CRLF line ends; a script or a module of the work dir that does not ship.
+"""
 
 from __future__ import annotations
 
