@@ -46,7 +46,7 @@ check:
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py tests/pipelines/test_lint.py
 
 proof:
-	@$(SETUP) --dev --torch --s3 --ssh --slurm --nfs --browser --quiet
+	@$(SETUP) --dev --torch --trainer --s3 --ssh --slurm --nfs --browser --quiet
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:

@@ -34,7 +34,7 @@ from scripts.lib.processes import Together
 LOCK_DEADLINE = 2400.0
 UV_DEADLINE = 600.0
 ENGINE_DISK_GB = 5
-OPTIONAL = ("torch", "s3", "ssh", "slurm", "nfs")
+OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs")
 """Options that add something beside the Python packages."""
 
 
@@ -42,6 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/setup", description=__doc__)
     parser.add_argument("--dev", action="store_true", help="also what the tests and the checks need")
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
+    parser.add_argument("--trainer", action="store_true", help="also Hugging Face's Trainer, for make proof")
     parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
@@ -96,6 +97,7 @@ class Setup:
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
         extras = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
+            "trainer": python_env.has_trainer(self.places),
             "s3": S3_SERVER.binary(self.places).is_file(),
             "ssh": not OF_OPTION["ssh"].missing(),
             "slurm": not OF_OPTION["slurm"].missing(),
@@ -139,6 +141,8 @@ class Setup:
             python_env.compile_own(self.places, cancel)
         if self.options.torch:
             python_env.install_torch(self.places, self._uv, self.env, self.console, cancel, self.groups)
+        if self.options.trainer:
+            python_env.install_trainer(self.places, self._uv, self.env, self.console, cancel)
 
     def _wait_for_uv(self) -> Path:
         if not self._uv_ready.wait(UV_DEADLINE) or self._uv is None:

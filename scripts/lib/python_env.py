@@ -1,4 +1,4 @@
-"""The checkout's `.venv`, from uv.lock; and torch, which only the tests and one example need."""
+"""The checkout's `.venv`, from uv.lock; and torch and the Trainer, which only tests need."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scripts.lib.places import Places
 from scripts.lib.processes import run
 from scripts.lib.wheels import uv_environment
 
+TRAINER = ("accelerate", "transformers")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 DEADLINE = 3600.0
 TORCH_DISK_GB = 7  # 5.3 installed, 2.9 of archives, less what the cache shares by hard links
@@ -118,3 +119,24 @@ def install_torch(
     size = "about 200 MB" if sys.platform == "darwin" else "2.9 GB to download, 5.3 GB on disk: no CPU index in reach"
     with console.step(f"torch {wanted}", f"for the tests; from PyPI, {size}") as step:
         sync(places, uv, [*groups, "torch"], env, cancel, step)
+
+
+def has_trainer(places: Places) -> bool:
+    """Whether Hugging Face's Trainer is there, in the versions of the lock."""
+    return all(installed_version(places, name) == locked_version(places.root, name) for name in TRAINER)
+
+
+def install_trainer(
+    places: Places, uv: Path, env: Mapping[str, str], console: Console, cancel: threading.Event
+) -> None:
+    """Hugging Face's Trainer in the versions of the lock, beside the torch that is there: 60 MB.
+
+    Raises:
+        SetupError: uv's own words.
+    """
+    if has_trainer(places):
+        return
+    wanted = [f"{name}=={locked_version(places.root, name)}" for name in TRAINER]
+    with console.step(", ".join(wanted), "for the page docs/your-own-train-py.md; from PyPI"):
+        run([uv, "pip", "install", "--quiet", "--python", places.python, *wanted], what="installing the Trainer",
+            deadline=DEADLINE, cancel=cancel, cwd=places.root, env=environment(places, env))  # fmt: skip

@@ -17,7 +17,13 @@ from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
 
 SCHEMA = 1
-PROOF = {"browser": "playwright", "dev": "pytest", "examples": "scikit_learn", "torch": "torch"}
+PROOF = {
+    "browser": "playwright",
+    "dev": "pytest",
+    "examples": "scikit_learn",
+    "torch": "torch",
+    "trainer": "transformers",
+}
 """A package that each group must have left."""
 
 

@@ -1,20 +1,29 @@
-"""`python -m tests.week`: plays the tutorial and the week on the real engine, and writes what was said into docs/."""
+"""`python -m tests.week`: plays the pages on the real engine, and writes what was said into docs/."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.engine.harness import ROOT, Stack
+from tests.engine.package_project import empty_project
+from tests.week.own import STACK, own, prepare
 from tests.week.script import week
 from tests.week.tutorial import tutorial
 
+PAGES = {"tutorial.md": tutorial, "week.md": week, "your-own-train-py.md": own}
 
-def main() -> None:
-    """Writes both pages, or neither where a play ends early."""
+
+def main(names: Sequence[str]) -> None:
+    """Writes these pages, by default all, or none where a play ends early. One needs set-up with `--trainer`."""
     pages = {}
-    for name, play in (("tutorial.md", tutorial), ("week.md", week)):
+    for name in names or PAGES:
+        if PAGES[name] is own:
+            pages[name] = _own()
+            continue
         base = Path(tempfile.mkdtemp(prefix="w-"))
         made: list[Stack] = []
 
@@ -23,7 +32,7 @@ def main() -> None:
             return made[-1]
 
         try:
-            pages[name] = play(make).page()
+            pages[name] = PAGES[name](make).page()
         finally:
             for stack in made:
                 stack.close()
@@ -33,5 +42,11 @@ def main() -> None:
         print(f"wrote docs/{name}")
 
 
+def _own() -> str:
+    with tempfile.TemporaryDirectory(prefix="w-") as base, empty_project(Path(base), STACK) as project:
+        prepare(project)
+        return own(project).page()
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.engine import commands
 from tests.engine.commands import Result
 from tests.engine.harness import ROOT, Stack
+from tests.engine.package_project import Project
 
 SHOWN_LINES = 90
 """Of one command's output in the transcript; the rest is cut in the middle."""
@@ -49,7 +50,7 @@ def without_outputs(text: str) -> Iterator[str]:
 class Play:
     """One person at a terminal in one checkout. `lines` is the transcript, in Markdown."""
 
-    stack: Stack
+    stack: Stack | Project
     folder: Path
     title: str
     lines: list[str] = field(default_factory=list)
@@ -62,15 +63,22 @@ class Play:
 
     def show(self, path: Path) -> None:
         """What stands in a file now."""
-        self.lines += ["", "```yaml", *path.read_text().rstrip().splitlines(), "```"]
+        kind = {".py": "python"}.get(path.suffix, "yaml")
+        self.lines += ["", f"```{kind}", *path.read_text().rstrip().splitlines(), "```"]
+
+    def write(self, path: Path, text: str) -> None:
+        """A new file, written in an editor."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        self.show(path)
 
     def day(self, title: str) -> None:
         """A heading."""
         self.lines += ["", f"## {title}"]
 
     def say(self, text: str) -> None:
-        """Prose between the commands."""
-        self.lines += ["", " ".join(text.split())]
+        """Prose between the commands; a line of a list begins with `- `."""
+        self.lines += ["", *(" ".join(part.split()) for part in re.split(r"\n(?= *- )", text))]
 
     def type(
         self,
