@@ -35,7 +35,8 @@ class CellProgress:
     `worker`: who started it last, on a box that several workers share.
     `retry`: which of a person's retries it was last started for, 0 for none. `failure_class`: see FAILURE_CLASSES; None
     while it has not failed, and for a failure that an older runner wrote down. `checkpoint`: the file below the
-    cell's folder of checkpoints that its last failure may be due to; "" for none.
+    cell's folder of checkpoints that its last failure may be due to; "" for none. `saved`: whether it had a checkpoint
+    when it failed, None where that is not known; `saved_step`: of which step, where its name says that.
     """
 
     name: str
@@ -52,6 +53,8 @@ class CellProgress:
     failure_class: str | None = None
     worker: str = ""
     checkpoint: str = ""
+    saved: bool | None = None
+    saved_step: int | None = None
 
 
 def started(progress: CellProgress | None) -> bool:
@@ -330,6 +333,8 @@ def _failed(entry: Entry, before: CellProgress) -> CellProgress:
         failure_class=_text(entry, "class") if "class" in entry else None,
         manifest=None,
         checkpoint=str(entry.get("checkpoint", "")),
+        saved=bool(entry["checkpoints"]) if "checkpoints" in entry else None,
+        saved_step=_count(entry, "saved_step") if "saved_step" in entry else None,
     )
 
 

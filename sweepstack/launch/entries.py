@@ -18,6 +18,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.common.next_version import takes_new
 
 if TYPE_CHECKING:
     from sweepstack.launch.spec import LaunchSpec
@@ -235,10 +236,14 @@ def _kept(spec: LaunchSpec, present: Mapping[str, dict[str, Any]], wanted: Itera
 
 def _may_append(present: Line | None, line: Line, progress: CellProgress | None) -> bool:
     """New cells, and cells that have not been sealed whose version changed. A sealed one keeps what it has, unless a
-    person asked for it again."""
+    person asked for it again; one that failed for good keeps it with its checkpoint."""
     if present == line:
         return False
-    return progress is None or progress.state != "sealed" or int(line.get("retry", 0)) > progress.retry
+    if progress is None or int(line.get("retry", 0)) > progress.retry:
+        return True
+    if present is not None and progress.final and progress.state == "failed" and not takes_new(True, progress.saved):
+        return all(present.get(key) == line.get(key) for key in ("code", "run", "env", "setup"))
+    return progress.state != "sealed"
 
 
 def _drops(spec: LaunchSpec, present: Mapping[str, Any], journal: Journal, wanted: Collection[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweepstack.onbox.runner.cut_checkpoint import doubt, last_beat, newest
 from sweepstack.onbox.runner.records import Entry, Queue
-from tests.onbox.harness import IDENTITY, Box
+from tests.onbox.harness import IDENTITY, Box, wait_for
 
 COUNT = "echo $SWEEPSTACK_ATTEMPT > {out}/result.json"
 SAVED = "$SWEEPSTACK_CHECKPOINT_DIR/n"
@@ -207,3 +207,34 @@ def test_asked_for_while_no_runner_lives(box: Box) -> None:
     box.run("a")
     assert [one["retry"] for one in box.events("cell-started", "a")] == [0, 1]
     assert (box.sealed("a") / "result.json").read_text() == "2\n"
+
+
+def test_a_failed_cell_takes_the_fix_unless_it_has_a_checkpoint(box: Box) -> None:
+    """Seen: with a try left it ran the old command once more, though the mended one was in the queue already."""
+    box.set(retries=1)
+    for name, does in {"a": "exit 3", "b": f"echo 1 > {SAVED}; exit 3"}.items():
+        box.add(name, f"while [ ! -e {box.control}/{name} ]; do sleep 0.05; done; {does}")
+    box.set(slots=2)
+    runner = box.start()
+    for name in ("a", "b"):
+        wait_for(lambda name=name: bool(box.events("cell-started", name)), box.log)
+        box.add(name, RESUME)  # while it runs: what runs is not disturbed
+        (box.control / name).touch()
+    assert runner.ended() == 1
+    assert [one["checkpoints"] for one in box.events("cell-failed", "a")] == [False]
+    assert (box.sealed("a") / "result.json").read_text() == ".\n"
+    assert [one["checkpoints"] for one in box.events("cell-failed", "b")] == [True, True]
+    first, second = box.events("cell-started", "b")
+    assert first["version"] == second["version"]
+    assert box.journal().cells["b"].saved
+    again(box, "b", RESUME)  # it is asked for, but not from nothing
+    box.run(code=1)
+    third = box.events("cell-started", "b")[-1]
+    assert (third["version"], third["retry"]) == (first["version"], 1)
+    assert [one["final"] for one in box.events("cell-failed", "b")] == [False, True, False, True], "all its tries again"
+    head = box.journal().head
+    box.run(code=1)
+    assert box.journal().head == head, "the retry is done"
+    again(box, "b", RESUME, retry=2, salt=2)
+    box.run("b")
+    assert (box.sealed("b") / "result.json").read_text() == ".\n"

@@ -40,6 +40,16 @@ def newest(folder: Path) -> Found | None:
     return None
 
 
+def any_there(folder: Path) -> bool | None:
+    """Whether there is a file that counts, as for `newest`; None where it can't be told."""
+    try:
+        return next(_files(folder), None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+
+
 def _files(folder: Path) -> Iterator[Found]:
     folders, count = [str(folder)], 0
     while folders and count < MOST_FILES:

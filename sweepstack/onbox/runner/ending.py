@@ -15,6 +15,7 @@ from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
+from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
 from sweepstack.onbox.runner.rclone import RemoteStopped
@@ -256,6 +257,9 @@ class Endings:
         details.update(
             {"checkpoint": f"{attempt.checkpoint.name}/{attempt.found.path}"} if cut and attempt.found else {}
         )
+        saved, step = any_there(attempt.checkpoint), attempt.checkpoint_step()
+        details.update({"checkpoints": saved} if saved is not None else {})
+        details.update({"saved_step": step} if step is not None else {})
         self._journal.append("cell-failed", cell=name, attempt=attempt.number, **details)
         if name in self._journal.hold.cells:
             say(f"cells that have not begun wait: {name} left the wrong files, and no cell was sealed yet")

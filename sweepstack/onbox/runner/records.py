@@ -77,6 +77,7 @@ class Progress:
         self.refused: set[str] = set()
         self.failed_as = ""  # the reason of its last failure, unless that was in doubt because of a checkpoint
         self.worker = ""  # who started it last, on a box of several workers
+        self.saved: bool | None = None  # whether it had a checkpoint when it failed; None: not known
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
         self.here = False  # started here, and neither handed on nor found sealed by another box
 
@@ -202,7 +203,9 @@ class Journal:
         self.hold.follow(entry, begun=cell.state not in ("pending", "dropped"))
         if event == "cell-started":
             cell.state, cell.attempt, cell.config = "started", entry["attempt"], entry["config_digest"]
-            cell.version, cell.retry = entry["version"], entry.get("retry", 0)
+            if entry.get("retry", 0) > cell.retry:  # a person asked for it: it has all its tries again
+                cell.failures[entry["version"]] = 0
+            cell.version, cell.retry, cell.saved = entry["version"], entry.get("retry", 0), None
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
             cell.worker, cell.by_files, cell.here = entry.get("worker", ""), False, True
         elif event == "cell-resealing":
@@ -210,7 +213,7 @@ class Journal:
         elif event == "cell-failed":
             cell.by_files = cell.by_files or (entry.get("class") == FILES and entry["exit_code"] == 0)
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
-            cell.state = "failed" if entry["final"] else "retry"
+            cell.state, cell.saved = "failed" if entry["final"] else "retry", entry.get("checkpoints")
             cell.failed_as = "" if "checkpoint" in entry else str(entry.get("reason", ""))
         elif event in ("cell-sealed", "cell-found-sealed"):
             cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
@@ -253,6 +256,7 @@ class Entry(NamedTuple):
     prepared: str
     retry: int
     origin: str = ""
+    salt: int = 0
 
 
 class Release(NamedTuple):
@@ -347,6 +351,7 @@ def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
         prepared,
         retry,
         "" if before is None else work_with(before),
+        salt,
     )
     if entry.config != digest_of({"name": name, "params": entry.params}):
         raise ValueError("its config digest is not that of its name and parameters")

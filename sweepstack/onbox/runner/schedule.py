@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, Release
 from sweepstack.onbox.runner.sealing import sealed_manifest
 
@@ -199,7 +200,7 @@ class Schedule:
         return [entry for entry in lines if isinstance(entry, Entry)]
 
     def _version(self, name: str) -> Entry | None:
-        """The version of a cell to run: the one that it started with, unless that has failed for good."""
+        """The version of a cell to run: the one that it started with, unless that has failed and takes the new one."""
         versions, progress = self.wanted(name), self._journal.cells[name]
         if not versions or isinstance(versions, str) or self._journal.elsewhere(progress):
             return None
@@ -209,13 +210,24 @@ class Schedule:
             if other.config != progress.config:
                 self._refuse(name, f"it started as {progress.config[:19]}…, which {other.config[:19]}… can't change")
         same = [version for version in versions if version.config == progress.config]
-        if same and same[-1].retry > progress.retry:  # a person asked to run it once more, in whatever state it is
-            return same[-1]
-        if not same or progress.state == "sealed":
+        if not same:
             return None
-        if progress.state == "failed":
-            return same[-1] if same[-1].version != progress.version else None
-        return next((version for version in same if version.version == progress.version), same[-1])
+        newest = same[-1]
+        own = next((version for version in same if version.version == progress.version), newest)
+        if own.version == progress.version:  # it may go on in it in a later retry than its line says
+            own = own._replace(retry=max(own.retry, progress.retry))
+        keeps = progress.state in ("retry", "failed") and not takes_new(progress.state == "failed", progress.saved)
+        if newest.retry > progress.retry:  # a person asked to run it once more, in whatever state it is
+            goes_on = keeps and newest.work != own.work and newest.salt <= progress.retry
+            return own._replace(retry=newest.retry) if goes_on else newest
+        if progress.state == "sealed":
+            return None
+        if progress.state in ("retry", "failed"):
+            taken = [version for version in same if version.work == own.work][-1] if keeps else newest
+            if taken.version != progress.version:
+                return taken
+            return own if progress.state == "retry" else None
+        return own
 
     def _refuse(self, name: str, reason: str) -> None:
         if reason not in self._journal.cells[name].refused:

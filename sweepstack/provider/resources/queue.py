@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -35,6 +35,7 @@ from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import (
     cell_moves,
+    changed_files,
     host_address_change,
     restart,
     same_code,
@@ -115,7 +116,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if seen.journal is None:
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal)
-        failures += versions.refusal(standing, completed, op.stack)
+        failures += versions.refusal(
+            standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
+        )
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += shipped_scripts.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
@@ -151,7 +154,9 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         evidence = Evidence(inputs.evidence)
         completed, failures = versions.complete(evidence, None, same_code.kept(op, evidence, None, inputs))
         standing = versions.standing(evidence, completed, None)
-        failures += versions.refusal(standing, completed, op.stack)
+        failures += versions.refusal(
+            standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
+        )
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += shipped_scripts.unstartable(op, standing, None, completed)
         failures += scheduling.refusals(op, None, inputs)

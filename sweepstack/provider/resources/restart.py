@@ -6,6 +6,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, StillCreating, SweepstackError
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import observe
@@ -101,7 +102,10 @@ def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
         mended = (
             progress is not None
             and progress.state == "failed"
-            and (progress.code != state.job.code or progress.failure_class == FILES)
+            and (
+                (progress.code != state.job.code and takes_new(progress.final, progress.saved))
+                or progress.failure_class == FILES
+            )
         )
         if mended or not finished(progress, retries[name].retry if name in retries else 0):
             own.append(name)

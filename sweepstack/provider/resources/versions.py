@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sweepstack.core.foreign_cells import same_config
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Again, Birth
+from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
@@ -83,6 +85,8 @@ class Standing:
 
     kept: Mapping[str, CellProgress]
     takers: tuple[str, ...]
+    failed: Mapping[str, CellProgress] = field(default_factory=dict)
+    """This queue's cells that failed, whether they keep their version or take the new one."""
 
     def against(self, code: str, pins: Mapping[str, str]) -> dict[str, CellProgress]:
         """Those of `kept` that ran with other code than `code`, unless their pin says so."""
@@ -103,7 +107,7 @@ def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Stand
         for name, progress in journal.cells.items():
             if progress.code is not None:
                 codes[name] = progress.code
-            if name in names and keeps(progress, retries.get(name, 0)):
+            if name in names and keeps(progress, retries.get(name)):
                 kept[name] = progress
     for name, progress in kept.items():
         if progress.code is None and name in codes:  # the runner found it sealed: another journal knows its code
@@ -111,7 +115,8 @@ def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Stand
     pinned = new.pins or {}
     own_names = [*(cell.name for cell in new.cells), *_staying(evidence, new)]
     takers = (name for name in own_names if name not in kept and name not in pinned and name not in new.dropped)
-    return Standing(kept, tuple(takers))
+    failed = {name: p for name in own_names if own and (p := own.cells.get(name)) is not None and p.state == "failed"}
+    return Standing(kept, tuple(takers), failed)
 
 
 def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
@@ -129,26 +134,30 @@ def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
     )
 
 
-def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, int]:
-    """Cell → how many retries were asked for: of this queue's own cells by its inputs, of other boxes' by the
+def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, Again | Retry]:
+    """Cell → the last retry that was asked for: of this queue's own cells by its inputs, of other boxes' by the
     record."""
-    own = {name: again.retry for name, again in (new.retries or {}).items()}
+    own: dict[str, Again | Retry] = dict(new.retries or {})
     try:
-        return {name: retry.retry for name, retry in on_record(evidence.store).items()} | own
+        return {**on_record(evidence.store), **own}
     except EvidenceError:
         return own
 
 
-def keeps(progress: CellProgress, asked: int = 0) -> bool:
-    """Whether a cell keeps the code that it was started with. One that failed for good takes the new code. `asked`: how
-    many retries were asked for."""
-    if asked > progress.retry:
-        return False
-    return progress.state in ("sealed", "running") or (progress.state == "failed" and not progress.final)
+def keeps(progress: CellProgress, asked: Again | Retry | None = None) -> bool:
+    """Whether a cell keeps the code that it was started with. One that failed without a checkpoint takes the new code;
+    one with a checkpoint is asked for it by a retry that begins without one (`asked`: the last retry)."""
+    stays = progress.state == "failed" and not takes_new(progress.final, progress.saved)
+    if asked is not None and asked.retry > progress.retry:
+        return stays and bool(progress.saved) and asked.salt <= progress.retry
+    return progress.state in ("sealed", "running") or stays
 
 
-def refusal(standing: Standing, new: QueueInputs, stack: str) -> list[Failure]:
-    """The failure if some cells would take new code while others keep theirs; empty if that is allowed."""
+def refusal(
+    standing: Standing, new: QueueInputs, stack: str, files: Callable[[str], str] = lambda _: ""
+) -> list[Failure]:
+    """The failure if some cells would take new code while others keep theirs; empty if that is allowed. `files`: which
+    files differ from those of a version of the code, in words."""
     others = standing.against(new.job.code, new.pins or {})
     if new.job.mixing == "allow" or not standing.takers or not others:
         return []
@@ -157,8 +166,9 @@ def refusal(standing: Standing, new: QueueInputs, stack: str) -> list[Failure]:
     return [
         Failure(
             "job",
-            f"{_described(standing, new, others)} ({example} …). A sweep does not mix code by mistake; nothing was "
-            f"started. Next, one of: sweepctl retry --stack {stack} --all (all cells run again with the new code); "
+            f"{_described(standing, new, others)} ({example} …).{files(code)} A sweep does not mix code by mistake; "
+            f"nothing was started. Next, one of: sweepctl retry --stack {stack} --all --from-start (all cells run "
+            "again with the new code, from step 0); "
             f'cells.add: [{{…, code: "{short(code)}"}}] (a new cell runs the old code); job.mixing: allow (mix them)',
         )
     ]
@@ -175,7 +185,28 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
     for name in ("run", "setup", "env"):
         if getattr(old.job, name) != getattr(new.job, name):
             parts.append(f"{name} changed: {len(standing.takers)} pending take it, {ran} that ran keep theirs")
-    return "; ".join(parts)
+    return "; ".join([*parts, *(_of_failed(standing, new) if parts else ())])
+
+
+def _of_failed(standing: Standing, new: QueueInputs) -> list[str]:
+    """What becomes of the cells that failed: which start anew with the new version, and which keep theirs."""
+    anew, others = [], []
+    for name, progress in sorted(standing.failed.items()):
+        if name in standing.takers:
+            anew.append(name)
+        elif name in standing.kept:
+            where = "a checkpoint" + (f" of step {progress.saved_step}" if progress.saved_step is not None else "")
+            goes = "stays failed" if progress.final and _no_retry(new, progress) else "goes on from it"
+            others.append(f"{name} has {where}, keeps its version and {goes}")
+    words = [f"failed, and start{'s' if len(anew) == 1 else ''} anew with it: {named(anew)}"] if anew else []
+    words += others[:NAMED]
+    words += [f"{len(others) - NAMED} more that failed keep theirs, too"] if len(others) > NAMED else []
+    return words + (["`sweepctl retry CELL --from-start` takes the new one, from step 0"] if others else [])
+
+
+def _no_retry(new: QueueInputs, progress: CellProgress) -> bool:
+    again = (new.retries or {}).get(progress.name)
+    return again is None or again.retry <= progress.retry
 
 
 def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str], own: Journal) -> str:

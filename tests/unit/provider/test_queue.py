@@ -380,6 +380,7 @@ def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(sweep: 
     assert f"code {old}→{new}: 2 pending, 1 running with {old}, 1 sealed with {old}" in failure.reason
     for way in ("sweepctl retry --stack sweep-t --all", f'code: "{old}"', "job.mixing: allow"):
         assert way in failure.reason
+    assert f" Changed since {old}: note.txt (new). " in failure.reason
 
 
 def flat_project(sweep: Sweep) -> dict[str, Any]:
@@ -477,6 +478,55 @@ def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch:
     new_code(sweep)
     assert QUEUE.check(sweep.op("Queue"), queue_inputs, sweep.queue_inputs(box)).failures == []
     assert ": 2 pending" in sweep.said.text(Severity.INFO)
+
+
+def failed_in_box(sweep: Sweep, box: BoxState, name: str, *, final: bool, **more: Any) -> None:
+    """The box's journal with a failure of this cell, as the runner writes it."""
+    channel = sweep.channel(box)
+    data = channel.read(box_layout.JOURNAL) if channel.size(box_layout.JOURNAL) else b""
+    before = parse_journal(data)
+    code = collect(sweep.project / "job").digest
+    cell = next(one for one in sweep.cells if one.name == name)
+    said: list[dict[str, Any]] = [
+        {"event": "cell-started", "config_digest": cell.config_digest, "code": code, "version": code},
+        {"event": "cell-failed", "exit_code": 1, "reason": "exit code 1", "class": "bug", "final": final, **more},
+    ]
+    head = before.head
+    for seq, event in enumerate(said, start=len(before.entries) + 1):
+        entry = {**event, "cell": name, "attempt": 1, "seq": seq, "prev": head, "time": "2026-11-27T05:00:00.000Z"}
+        head = sha256_hex(canonical_json(entry))
+        data += canonical_json({**entry, "hash": head}) + b"\n"
+    channel.write(box_layout.JOURNAL, data)
+
+
+def test_a_cell_that_will_be_tried_again_takes_the_new_code_unless_it_has_a_checkpoint(sweep: Sweep) -> None:
+    """Seen: after a fix and `up` all cells with a try left ran the old code once more."""
+    box = sweep.box()
+    queue = sweep.queue_inputs(box)
+    failed_in_box(sweep, box, "a", final=False, checkpoints=False)
+    failed_in_box(sweep, box, "b", final=False, checkpoints=True, saved_step=40)
+    old, new = new_code(sweep)
+    (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures
+    assert f"code {old}→{new}: 1 pending, 1 failed with {old} (b …)" in failure.reason
+    mixed = sweep.queue_inputs(box, job={"mixing": "allow"})
+    assert QUEUE.check(sweep.op("Queue"), queue, mixed).failures == []
+    said = sweep.said.text(Severity.INFO)
+    assert "failed, and starts anew with it: a" in said
+    assert "b has a checkpoint of step 40, keeps its version and goes on from it" in said
+    add(sweep.store, {"b": Retry(retry=1, salt=0, by="ada", at=datetime.now(UTC))})
+    assert len(QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures) == 1, "not from the start"
+    add(sweep.store, {"b": Retry(retry=2, salt=2, by="ada", at=datetime.now(UTC))})
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures == []
+
+
+def test_a_failure_that_an_older_runner_wrote_is_judged_as_before(sweep: Sweep) -> None:
+    box = sweep.box()
+    queue = sweep.queue_inputs(box)
+    failed_in_box(sweep, box, "a", final=False)
+    failed_in_box(sweep, box, "b", final=True)
+    old, new = new_code(sweep)
+    (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures
+    assert f"code {old}→{new}: 1 pending, 1 failed with {old} (a …)" in failure.reason
 
 
 def test_run_setup_and_env_are_versions_too(sweep: Sweep) -> None:
