@@ -64,10 +64,11 @@ def await_first_step(
     cancelled: Callable[[], bool],
 ) -> str:
     """Returns when a cell is sealed, or has shown a sign of life and not failed on its heels: a traceback is output,
-    too. The time of a setup does not count as that of the first step. A queue that waits for room is no failure: then
-    the words for that are returned, else "".
+    too. The time of a setup does not count as that of the first step. A queue that waits for room is no failure, nor is
+    a cell that runs and has not printed anything: then the words for that are returned, else "".
 
-    Raises FirstCellFailed for a first attempt that fails, for silence, and when it is told to stop; SetupFailed.
+    Raises FirstCellFailed for a first attempt that fails, where none is started, and when it is told to stop;
+    SetupFailed.
     """
     began = said = lived = time.monotonic()
     preparing: float | None = None
@@ -114,6 +115,8 @@ def await_first_step(
         elif now - lived > RUNNER_START_SECONDS:
             raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
         if now - began > step_seconds:
+            if alive and (silent := _at_work(entries)):
+                return _no_output_yet(silent, step_seconds)
             raise FirstCellFailed(_silent(f"no cell showed a sign of life within {step_seconds:.0f} s", channel))
         if now - said > PROGRESS_SECONDS:
             said = now
@@ -141,6 +144,25 @@ def first_end(entries: Sequence[Entry]) -> Entry | None:
         elif entry["event"] in _SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
             return entry
     return None
+
+
+def _at_work(entries: Sequence[Entry]) -> str:
+    """The first cell that was started and has not ended; "" for none."""
+    running: dict[str, None] = {}
+    for entry in entries:
+        if entry["event"] == "cell-started":
+            running[str(entry["cell"])] = None
+        elif entry["event"] in ("cell-failed", "cell-dropped"):
+            running.pop(str(entry["cell"]), None)
+    return next(iter(running), "")
+
+
+def _no_output_yet(cell: str, seconds: float) -> str:
+    return (
+        f"no output yet: {cell} runs, and has printed nothing within {seconds:.0f} s (imports, downloads and compilers "
+        f"may take longer). The box bills, and goes on with its cells. Next: sweepctl logs {cell}, or sweepctl wait "
+        "--for done"
+    )
 
 
 def log_tail(channel: Channel, cell: str, attempt: int) -> str:
