@@ -456,7 +456,7 @@ def test_drop_refuses_what_would_not_load(world: World) -> None:
     for words in ((), ("--reason", " ")):
         refused = world.run("drop", "lr0.3", *words)
         assert refused.code == 2
-        assert "why? It is kept with the cell" in refused.err
+        assert "why? It is kept with each cell" in refused.err
     for command in (("drop", "lr0.3"), ("retry", "lr0.3"), ("adopt",)):
         refused = world.run(*command, "--reason", "…")
         assert refused.code == 2
@@ -467,6 +467,19 @@ def test_drop_refuses_what_would_not_load(world: World) -> None:
     result = world.run("drop", "lr0.9", "--reason", "x")
     assert result.code == 1
     assert "the last cell of the sweep" in result.err
+
+
+def test_drop_takes_several_cells_or_none_of_them(world: World) -> None:
+    """Seen: four calls for four cells."""
+    world.full()
+    before = world.file.path.read_bytes()
+    assert "did you mean" in world.run("drop", "lr0.1", "lr0.2", "--reason", "x").err
+    assert "these are the last cells" in world.run("drop", "lr0.1", "lr0.3", "lr0.9", "--reason", "x").err
+    assert world.file.path.read_bytes() == before
+    result = world.run("drop", "lr0.1", "lr0.3", "lr0.1", "--reason", "too slow", "--json")
+    assert result.code == 0, result
+    assert (result.json["cells"], result.json["changed"]) == (["lr0.1", "lr0.3"], True)
+    assert world.file_roster().dropped == {"lr0.1": "too slow", "lr0.3": "too slow"}
 
 
 STYLES = {
