@@ -425,11 +425,12 @@ class Again(Record):
     retry: int = Field(ge=1)
     salt: int = Field(default=0, ge=0)
     set_of: int | None = Field(default=None, ge=0)
+    ends: bool = False
     manifest: Digest | None = None
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None})
+        return without_defaults(serialize(self), {"set_of": None, "ends": False})
 
 
 class Teardown(Record):

@@ -16,12 +16,14 @@ class Retry(Record):
     `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed, or that is asked for
     `--from-start`, starts from nothing, and no box shows it those of before. `set_of`: the salt of the run whose set of
     checkpoints before the newest it goes on from (`--from-set`); None for no such run.
+    `ends`: whether it is ended for that, where it runs.
     `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
     """
 
     retry: int = Field(ge=1)
     salt: int = Field(ge=0)
     set_of: int | None = Field(default=None, ge=0)
+    ends: bool = False
     code: Digest | None = None
     manifest: Digest | None = None
     by: str
@@ -30,7 +32,7 @@ class Retry(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None})
+        return without_defaults(serialize(self), {"set_of": None, "ends": False})
 
 
 class Retries(Record):

@@ -179,6 +179,7 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
         "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
         **{key: value for key, value in more.items() if value},
         **({"set_of": again.set_of} if again and again.set_of is not None else {}),
+        **({"ends": True} if again and again.ends else {}),
     }
 
 

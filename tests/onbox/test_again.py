@@ -81,6 +81,19 @@ def test_cell_that_is_asked_for_while_it_runs_runs_once_more_afterwards(box: Box
     assert len(box.events("cell-sealed", "a")) == 2
 
 
+def test_cell_that_is_ended_for_a_retry_begins_anew_with_what_was_asked_for(box: Box) -> None:
+    box.hold("a")
+    box.add_steps("a")
+    runner = box.start()
+    box.in_the_middle("a")
+    box.add("a", COUNT, seed=1, more={"retry": 1, "salt": 1, "ends": True})
+    assert runner.ended() == 0
+    (failed,) = box.events("cell-failed", "a")
+    assert (failed["class"], failed["final"]) == ("stopped", False)
+    assert "it was ended to run again" in failed["reason"]
+    assert (box.sealed("a") / "result.json").read_text() == "2\n"
+
+
 def test_salt_decides_whether_it_begins_from_nothing(box: Box) -> None:
     box.set(retries=0)
     box.add("a", RESUME)

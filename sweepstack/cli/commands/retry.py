@@ -100,7 +100,7 @@ def command(
         _may_begin_with_a_set(target, snapshot, views, records)
     asked = [_asked(snapshot, view, records.get(view.name), choice) for view in views]
     new = [one for one in asked if not one.waits]
-    _require_consent(target, [one for one in new if one.supersedes], choice)
+    _require_consent(target, new, choice)
     if new:
         add(store, {one.view.name: one.retry for one in new})
     _report(target, snapshot, asked, choice, out)
@@ -153,7 +153,6 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
     if name in snapshot.dropped:
         return f"{name} is dropped", f"pulumi up --stack {stack}    (after {name} is taken out of cells.drop)"
     holder = snapshot.holder_of(name)
-    progress = holder.progress(name) if holder else None
     if holder is not None and not holder.gone:
         if not holder.reachable and not (holder.phase == "stopped" and holder.journal is not None):
             raise Unsure(
@@ -163,9 +162,6 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
         if holder.verdict.allowed:
             again = f"sweepctl approve --stack {stack} --revoke && pulumi up --stack {stack}"
             return f"{name}: box {holder.box.name} is cleared, and nothing more is started on it", again
-        if progress is not None and progress.state == "running" and holder.seen.runner_alive and view.verdict != "hung":
-            wait = f"sweepctl wait --stack {stack} --for done"
-            return f"{name} runs on {holder.box.name}, and is not hung", wait
     if not _ran(snapshot, view):
         return f"{name} has not run yet", f"pulumi up --stack {stack}"
     return None
@@ -187,6 +183,14 @@ def _may_begin_with_a_set(
         before, up = records.get(view.name), f"pulumi up --stack {stack}"
         if before is not None and _waits(snapshot, view, before) and before.salt == before.retry:
             raise No(f"{view.name} waits for the next `pulumi up` already, to begin without checkpoints", [up])
+
+
+def _is_at_work(snapshot: Snapshot, view: CellView) -> bool:
+    """Whether it runs and does something: ending it costs what it did since its last checkpoint."""
+    holder = snapshot.holder_of(view.name)
+    progress = holder.progress(view.name) if holder else None
+    runs = holder is not None and not holder.gone and progress is not None and progress.state == "running"
+    return runs and bool(holder and holder.seen.runner_alive) and view.verdict != "hung"
 
 
 def _waits(snapshot: Snapshot, view: CellView, before: Retry) -> bool:
@@ -214,6 +218,7 @@ def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Cho
         retry=number,
         salt=salt,
         set_of=set_of,
+        ends=_is_at_work(snapshot, view),
         code=progress.code if progress else None,
         manifest=sealed or (before.manifest if before else None),
         by=who(),
@@ -244,12 +249,17 @@ def _ended(snapshot: Snapshot, view: CellView) -> bool:
     return progress is None or progress.final
 
 
-def _require_consent(target: Target, superseded: Sequence[Asked], choice: Choice) -> None:
-    """Asks for consent if verified copies will no longer count: `yes` at a terminal, a reason elsewhere."""
-    if not superseded:
+def _require_consent(target: Target, asked: Sequence[Asked], choice: Choice) -> None:
+    """Asks for consent if verified copies will no longer count, or cells that run are ended: `yes` at a terminal, a
+    reason elsewhere."""
+    superseded = [one.view.name for one in asked if one.supersedes]
+    ended = [one.view.name for one in asked if one.retry.ends]
+    copies = f"{count(len(superseded), 'verified copy')} would count no more: {_names(superseded)}"
+    parts = [copies.replace("copys", "copies")] if superseded else []
+    parts += [f"{count(len(ended), 'cell')} would be ended while at work: {_names(ended)}"] if ended else []
+    if not parts:
         return
-    names = _names([one.view.name for one in superseded])
-    what = f"{count(len(superseded), 'verified copy')} would count no more: {names}".replace("copys", "copies")
+    what = "; ".join(parts)
     if not sys.stdin.isatty():
         if choice.reason:
             return
@@ -314,4 +324,4 @@ def _how(one: Asked) -> str:
         how = "from the set of checkpoints before the newest"
     if one.waits:
         return f"asked for before ({how}); `pulumi up` has not brought it in yet"
-    return f"it is ended, and {how}" if one.view.verdict == "hung" else how
+    return f"it is ended, and {how}" if one.view.verdict == "hung" or one.retry.ends else how

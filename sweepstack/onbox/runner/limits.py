@@ -15,16 +15,24 @@ otherwise."""
 
 
 def limit(
-    attempt: Attempt, spec: Mapping[str, Any], hung: str, again: bool, still: float = 0.0, waits: bool = False
+    attempt: Attempt,
+    spec: Mapping[str, Any],
+    hung: str,
+    again: bool,
+    still: float = 0.0,
+    waits: bool = False,
+    ends: bool = False,
 ) -> Ended | None:
     """Why a running attempt is to be ended now; None when it goes on. It is ended when `timeout_seconds` is over; or
     when the patrol calls it hung (`hung`: the patrol's reason, else "") and `on_hang` is `retry` or `drop`, or a person
-    asked for the cell `again`, or it showed no progress for `STALLS` intervals (`still`: seconds) while another cell
-    `waits` for its slot. The current spec counts, not the one at its start.
+    asked for the cell `again` (in any case where that `ends` it), or it showed no progress for `STALLS` intervals
+    (`still`: seconds) while another cell `waits` for its slot. The current spec counts, not the one at its start.
     """
     most = float(spec.get("timeout_seconds") or 0)
     if most and attempt.seconds() > most:
         return Ended("timeout", f"it took longer than job.timeout ({most:g} s) and was ended", False)
+    if ends:
+        return Ended("stopped", "it was ended to run again (sweepctl retry)", False)
     if hung and again:
         return Ended("hung", f"hung, and was ended to run again (sweepctl retry): {hung}", False)
     policy = spec.get("on_hang")

@@ -234,7 +234,9 @@ class Runner:
             elif attempt.kill_at is None:
                 hung, still = self.patrol.hung(attempt)
                 waits = bool(self.schedule.ready) and self.gate.blocked is None  # else no cell could use a free slot
-                ended = limit(attempt, self.spec(), hung, name in self.schedule.again, still, waits)
+                ended = limit(
+                    attempt, self.spec(), hung, name in self.schedule.again, still, waits, name in self.schedule.ends
+                )
                 if ended is not None:
                     mark_ended(attempt, ended)
                     self._ask_to_end(attempt)

@@ -240,6 +240,7 @@ class Entry(NamedTuple):
     `work`: the part of the version that computes; checkpoints stay valid while it is the same, even if other artifacts
     are asked for. `setup`: shell text that prepares its environment, "" for none; `prepared`: the digest of it and the
     code. `retry`: how often a person asked to run the cell again. `salt`: not 0 when it must begin without checkpoints.
+    `ends`: whether an attempt that runs is ended for that retry.
     `origin`: the `work` whose set of checkpoints before the newest it begins with, where it has none of its own; "" for
     none.
     """
@@ -257,6 +258,7 @@ class Entry(NamedTuple):
     retry: int
     origin: str = ""
     salt: int = 0
+    ends: bool = False
 
 
 class Release(NamedTuple):
@@ -352,6 +354,7 @@ def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
         retry,
         "" if before is None else work_with(before),
         salt,
+        raw.get("ends") is True,
     )
     if entry.config != digest_of({"name": name, "params": entry.params}):
         raise ValueError("its config digest is not that of its name and parameters")

@@ -18,7 +18,8 @@ class Schedule:
     retried. For one thread.
 
     `to_reseal`: cells whose files are tried first, before they are trained again. `held`: cells that this runner can't
-    start. `again`: running cells that a person asked to run again; a hung one is ended for that. `settled`: no waiting
+    start. `again`: running cells that a person asked to run again; a hung one is ended for that, and
+    one of `ends` in any case. `settled`: no waiting
     cell may start now, as the last `pop` found. `unjudged`: whether the files of a cell that has ended are still to be
     judged.
     """
@@ -37,6 +38,7 @@ class Schedule:
         self._left = left
         self.held: set[str] = set()
         self.again: set[str] = set()
+        self.ends: set[str] = set()
         self.announced = self.settled = self.unjudged = False
         self.queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
 
@@ -70,6 +72,7 @@ class Schedule:
                 version, progress = self._version(name), self._journal.cells[name]
                 if version is not None and progress.state == "started" and version.retry > progress.retry:
                     self.again.add(name)
+                    self.ends.update([name] if version.ends else [])
             else:
                 version = self._version(name)
                 if version is None:
@@ -118,6 +121,7 @@ class Schedule:
             if verdict:
                 chosen = entry
                 self.again.discard(name)
+                self.ends.discard(name)
             elif verdict is None:
                 waiting.append(name)
             elif entry is not None:
@@ -219,7 +223,7 @@ class Schedule:
         keeps = progress.state in ("retry", "failed") and not takes_new(progress.state == "failed", progress.saved)
         if newest.retry > progress.retry:  # a person asked to run it once more, in whatever state it is
             goes_on = keeps and newest.work != own.work and newest.salt <= progress.retry
-            return own._replace(retry=newest.retry) if goes_on else newest
+            return own._replace(retry=newest.retry, ends=newest.ends) if goes_on else newest
         if progress.state == "sealed":
             return None
         if progress.state in ("retry", "failed"):

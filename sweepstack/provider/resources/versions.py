@@ -149,7 +149,8 @@ def keeps(progress: CellProgress, asked: Again | Retry | None = None) -> bool:
     one with a checkpoint is asked for it by a retry that begins without one (`asked`: the last retry)."""
     stays = progress.state == "failed" and not takes_new(progress.final, progress.saved)
     if asked is not None and asked.retry > progress.retry:
-        return stays and bool(progress.saved) and asked.salt <= progress.retry
+        may_have = progress.state == "running" or (stays and bool(progress.saved))
+        return may_have and asked.salt <= progress.retry
     return progress.state in ("sealed", "running") or stays
 
 

@@ -316,14 +316,18 @@ def test_from_set_names_the_run_whose_set_it_is(world: World) -> None:
     assert result.json["cells"][0]["from_checkpoint"] is True
 
 
-def test_what_runs_is_not_run_again(world: World) -> None:
+def test_what_runs_is_ended_after_a_yes(world: World) -> None:
+    """Seen: of the ways out of mixed code, the first one was refused while a cell ran."""
     mixed(world)
-    for words in (("lr0.9",), ("--all", "--reason", "x")):
-        result = world.run("retry", *words)
+    for words, typed in ((("lr0.9",), None), (("--all",), "y")):
+        result = world.run("retry", *words, types=typed)
         assert result.code == 1
-        assert "lr0.9 runs on box-0" in result.err
-        assert f"sweepctl wait --stack {STACK} --for done" in result.err
+        assert "1 cell would be ended while at work: lr0.9" in result.err
     assert on_record(world.store) == {}
+    assert world.run("retry", "--all", types="yes").code == 0
+    found = on_record(world.store)
+    assert {name: again.ends for name, again in found.items()} == {"lr0.1": False, "lr0.3": False, "lr0.9": True}
+    assert '"ends"' not in found["lr0.1"].model_dump_json(), "what an older version reads stays as it was"
 
 
 def test_failed_means_what_ended_without_a_result(world: World) -> None:
