@@ -20,7 +20,7 @@ from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.lease import NONE, LeaseSeen
-from sweepstack.core.records import Approval, ArtifactSpec, Cell, CellText
+from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell, CellText
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
@@ -207,6 +207,7 @@ class QueueEntry(_Entry):
     dropped: dict[str, str] = Field(default={})
     artifacts: tuple[ArtifactSpec, ...] = ()
     metrics: MetricsEntry | None = None
+    retries: dict[str, Again] | None = None
 
     @cached_property
     def names(self) -> frozenset[str]:

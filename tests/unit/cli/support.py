@@ -107,6 +107,7 @@ class Box:
         self.begin = datetime.now(UTC) - timedelta(hours=2)
         self.held: IO[bytes] | None = None
         self.clearance = "locked"
+        self.retries: dict[str, dict[str, int]] = {}
         self.approval: Approval | None = None
         self.cells: dict[str, Cell] = {}
         self.want, self.gpus = "running", 0
@@ -292,6 +293,7 @@ class Box:
             "artifacts": [ARTIFACT.model_dump(mode="json")],
             "metrics": {"file": world.metrics_file, "x": "step", "y": ["loss"]},
             "launched_at": "2026-11-21T09:00:00Z",
+            **({"retries": self.retries} if self.retries else {}),
         }
         return [
             world.resource("Box", self.name, self.native_id, common | box),

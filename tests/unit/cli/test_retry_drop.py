@@ -63,6 +63,20 @@ def test_status_names_what_waits_for_the_next_up(world: World) -> None:
     assert told["next"][0] == up
 
 
+def test_status_asks_for_no_up_for_a_retry_that_waits_in_a_queue_at_work(world: World) -> None:
+    """Seen: for nine minutes `status` named an `up` that changed nothing."""
+    mixed(world)
+    box = world.boxes[0]
+    assert world.run("retry", "lr0.3").code == 0
+    up = f"pulumi up --stack {STACK}    (runs again what was asked for)"
+    assert world.run("status", "--json").json["next"][0] == up
+    box.retries = {"lr0.3": {"retry": 1, "salt": 0}}
+    told = world.run("status", "--json").json
+    assert "to run again, as was asked for" not in " ".join(told["notes"])
+    assert not any(command.startswith("pulumi up") for command in told["next"])
+    assert told["next"][0].startswith(f"sweepctl wait --stack {STACK}")
+
+
 def test_a_verified_cell_of_a_sweep_whose_boxes_are_gone(world: World) -> None:
     """Said before: there is no box, so type `pulumi up`. That one rents nothing, as all is verified."""
     for box in world.verified()[:2]:
