@@ -5,9 +5,11 @@ The adapter says what it believes; the harness says what is true (`rentals`), fr
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +20,26 @@ import pytest
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 
 CREATE = """
-import json, sys
+import importlib, json, os, pkgutil, sys, traceback
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.registry import load_platform
-adapter, asked, seconds, probe.ON = json.loads(sys.argv[1])
-print(load_platform(adapter).create(BoxRequest(**asked), wait=Wait(seconds)).native_id)
+adapter, asked, seconds, probe.ON, count = json.loads(sys.argv[1])
+package = importlib.import_module("sweepstack.platforms." + adapter.partition(":")[0])
+for module in pkgutil.iter_modules(package.__path__):
+    importlib.import_module(package.__name__ + "." + module.name)
+def create():
+    try:
+        found = load_platform(adapter).create(BoxRequest(**asked), wait=Wait(seconds))
+        os.write(1, found.native_id.encode() + b"\\n")
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+pids = [os.fork() or create() for _ in range(count)]
+sys.exit(any([os.waitpid(pid, 0)[1] for pid in pids]))
 """
+"""All is imported once, and then the processes begin at the same moment."""
 VERBS = ("create", "read", "delete", "start")
 FAULTS = {
     "too_many": "429 without a time",
@@ -180,14 +195,15 @@ def created_at_once(adapter: str, request: BoxRequest, count: int, *, machines: 
     can be reached."""
     fields = ("tag", "name", "public_key", "price_per_hour", "max_price", "resources")
     asked = {name: getattr(request, name) for name in fields}
-    command = [sys.executable, "-c", CREATE, json.dumps([adapter, asked, seconds, machines])]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(count)]
+    command = [sys.executable, "-c", CREATE, json.dumps([adapter, asked, seconds, machines, count])]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, start_new_session=True)
     try:
-        answers = [process.communicate(timeout=2 * seconds)[0].decode().strip() for process in running]
+        answers = running.communicate(timeout=2 * seconds)[0].decode().split()
     finally:
-        for process in running:
-            process.kill()
-    assert all(process.returncode == 0 for process in running)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 0
+    assert len(answers) == count
     return set(answers)
 
 
