@@ -9,6 +9,8 @@ PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 PYTEST_SHARING := --dist loadfile --no-loadscope-reorder
 # Python keeps what it compiles, whatever the shell says: a collection takes three times as long otherwise.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# Where the tests keep their files: in memory, if there is room. Asked when the environment is there.
+IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.in_memory)"
 
 .DEFAULT_GOAL := help
 .PHONY: help up setup test check proof bench live fmt
@@ -36,7 +38,7 @@ up:
 
 test:
 	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser
-	$(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
+	$(IN_MEMORY) $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
 
 check:
 	@$(SETUP) --dev --quiet
@@ -47,7 +49,7 @@ check:
 
 proof:
 	@$(SETUP) --dev --torch --trainer --s3 --ssh --slurm --nfs --browser --quiet
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
+	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:
 	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser --quiet

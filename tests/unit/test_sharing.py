@@ -1,15 +1,18 @@
-"""How `make test` shares the tests among its workers: a sweep is prepared once, by one worker."""
+"""How `make test` shares the tests among its workers: a sweep is prepared once, by one worker. And where files lie."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests import in_memory
 from tests.rented.world import image
 from tests.scheduling import import_share
 from tests.simulators.machines import Machine
@@ -101,3 +104,24 @@ def test_an_image_is_gone_with_its_world() -> None:
         assert Machine.image_tools
     assert not Machine.image_binds
     assert not Machine.image_tools
+
+
+def test_the_files_of_tests_lie_in_memory_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders are the disk's, but where another one is mounted: what is asked of them is the same."""
+    usual = tempfile.gettempdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if in_memory.will_do(tmp_path, 0):  # no macOS, nor a disk without extended attributes
+        assert in_memory.folder(tmp_path, 0) == str(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert in_memory.folder(tmp_path, 2**60) == in_memory.folder(tmp_path / "none", 0) == usual
+    if os.geteuid() == 0:
+        mount = ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(tmp_path)]
+        if subprocess.run(mount, capture_output=True, timeout=60).returncode == 0:
+            refused = in_memory.folder(tmp_path, 0)
+            subprocess.run(["umount", str(tmp_path)], check=True, timeout=60)
+            assert refused == usual
+    monkeypatch.setenv("TMPDIR", usual)
+    assert in_memory.folder(tmp_path, 0) == usual, "a person's own choice stays"
+    makefile = (ROOT / "Makefile").read_text()
+    for recipe in ("test", "proof"):
+        assert "$(IN_MEMORY)" in makefile.split(f"\n{recipe}:")[1].split("\n\n")[0]
