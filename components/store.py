@@ -6,6 +6,7 @@ import pulumi
 
 from components.approval import approval_for, approval_to_leave
 from components.resources import Identity, IdentityArgs, Volume, VolumeArgs
+from sweepstack.core.paths import docs_page
 from sweepstack.profiles.store_plan import KeptVolume, StorePlan
 
 
@@ -50,4 +51,6 @@ class Store(pulumi.ComponentResource):
         pulumi.export("volumes", {name: volume.native_id for name, volume in self.volumes.items()})
         pulumi.export("where", {name: volume.location for name, volume in self.volumes.items()})
         pulumi.export("usd_per_month", {name: volume.price_per_month for name, volume in self.volumes.items()})
-        pulumi.export("next", "name a volume in mounts.<path>.source of a sweep (docs/stack-config.md#mounts)")
+        pulumi.export(
+            "next", f"name a volume in mounts.<path>.source of a sweep ({docs_page('stack-config.md#mounts')})"
+        )

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.group import Commands
+from sweepstack.core.paths import docs_page
 
 app = typer.Typer(
     name="sweepctl",
     cls=Commands,
     help="Runs beside `pulumi`: shows a sweep, copies and verifies its results, and asks before a box ends.",
-    epilog="What words such as sealed, receipt or gate mean: docs/glossary.md",
+    epilog=f"What words such as sealed, receipt or gate mean: {docs_page('glossary.md')}",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -20,6 +20,7 @@ from sweepstack.config.problems import Mistake, from_validation, refuse
 from sweepstack.config.project import POLICY, misnamed_policies
 from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
+from sweepstack.core.paths import docs_page
 from sweepstack.core.policy_text import PolicyText
 from sweepstack.core.signature import PRINCIPAL
 from sweepstack.onbox.common.errors import ConfigError
@@ -60,7 +61,7 @@ class Policy(Shape):
     """`policy.yaml`. A key that is left out allows all."""
 
     anchor: ClassVar[str] = "keys"
-    page: ClassVar[str] = "docs/policy.md"
+    page: ClassVar[str] = docs_page("policy.md")
     file: ClassVar[str] = FILE
     approvers: People | None = None
     """the people who may approve an end or a stop, as the file `allowed_signers` names them: an approval then needs the

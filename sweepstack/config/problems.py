@@ -14,11 +14,12 @@ from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import anchor_of, keys_of
 from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.secrets import key_shown, may_show
+from sweepstack.core.paths import docs_page
 from sweepstack.core.printable import foreign_letters, visible
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 
-DOCS = "docs/stack-config.md"
+DOCS = docs_page("stack-config.md")
 _MOST_SHOWN = 40
 MOST_HINTS = 100
 """For how many wrong keys a similar key is suggested: a message shows no more."""

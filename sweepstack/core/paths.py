@@ -11,6 +11,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the package `sweepstack`."""
+DOCS_URL = "https://github.com/sweepstack/pulumi-sweepstack/blob/main/docs"
+"""Where the docs are published: below the repository that pyproject.toml names."""
 
 
 def installed() -> bool:
@@ -26,6 +28,12 @@ def shipped(name: str) -> Path:
 def profiles_folder() -> Path:
     """The folder of the platforms' profiles, `<platform>.md`."""
     return shipped("profiles")
+
+
+def docs_page(name: str) -> str:
+    """Where a person reads a page of the docs (`renting.md#spot-boxes`): its file in a checkout; an installed wheel has
+    no docs, so there its address."""
+    return f"{DOCS_URL}/{name}" if installed() else f"docs/{name}"
 
 
 def engine_fix() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sweepstack.core.observation import Existence
+from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Birth
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
@@ -37,7 +38,7 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
     if not found:
         raise SweepstackError(
             f"there is no volume {name} on {platform.name}. Next: make it with the stack that keeps it "
-            f"(docs/stack-config.md#volumes), or correct mounts"
+            f"({docs_page('stack-config.md#volumes')}), or correct mounts"
         )
     if len(found) > 1:
         listed = ", ".join(f"{record.native_id} ({record.tag})" for record in found)

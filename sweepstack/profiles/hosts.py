@@ -5,6 +5,7 @@ from __future__ import annotations
 from sweepstack.buckets.address import SCHEME
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.paths import docs_page
 from sweepstack.profiles.model import Profile
 
 
@@ -47,12 +48,12 @@ def _returns(config: StackConfig, profile: Profile) -> list[str]:
     notebook = profile.by_hand.cell
     return [
         f"boxes.{name}.returns is a bucket, and the notebook of {profile.platform} carries results to a folder. Write "
-        "candidates: [manual] for a session that writes to a bucket (docs/by-hand.md)"
+        f"candidates: [manual] for a session that writes to a bucket ({docs_page('by-hand.md')})"
         for name, folder in wanted.items()
         if notebook and folder and folder.startswith(SCHEME)
     ] + [
         f"boxes.{name}.returns is missing: the folder of this computer that its results come back to, such as "
-        "returns: ~/sweeps (docs/by-hand.md)"
+        f"returns: ~/sweeps ({docs_page('by-hand.md')})"
         for name, folder in wanted.items()
         if not folder
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.paths import docs_page
 from sweepstack.profiles.model import Profile
 
 
@@ -28,7 +29,7 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
         how = "its boxes are run by hand" if profile.by_hand is not None else "its boxes have no network to each other"
         return [
             f"job.nodes is {config.job.nodes}, and {how}: cells on several nodes need hosts of your own that enter "
-            "each other by ssh (candidates: [generic-ssh], docs/nodes.md)"
+            f"each other by ssh (candidates: [generic-ssh], {docs_page('nodes.md')})"
         ]
     taken: dict[str, str] = {}
     problems = [

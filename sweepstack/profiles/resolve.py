@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from sweepstack.billing.budget import Budget
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.launch.split import by_count
@@ -328,7 +329,7 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     notes = spot_notes(config, profile, _or_mount(profile))
     if profile.by_hand is not None:
         notes.append(
-            f"{profile.platform}: you run these boxes by hand (docs/by-hand.md). What did not come back to "
+            f"{profile.platform}: you run these boxes by hand ({docs_page('by-hand.md')}). What did not come back to "
             "boxes.<name>.returns counts as not done"
         )
     elif layout.durable_tier(VERB) is None:
@@ -356,7 +357,11 @@ def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:
 
 def _or_mount(profile: Profile) -> str:
     can = profile.with_volume is not None
-    return ", or mount a volume (mounts: {/ckpt: {source: NAME}}, docs/stack-config.md#mounts)" if can else ""
+    return (
+        f", or mount a volume (mounts: {{/ckpt: {{source: NAME}}}}, {docs_page('stack-config.md#mounts')})"
+        if can
+        else ""
+    )
 
 
 def _and(names: tuple[str, ...]) -> str:

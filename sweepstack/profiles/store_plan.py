@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.config.store import StoreVolume
+from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_size
@@ -93,5 +94,6 @@ def _kept(name: str, volume: StoreVolume, profile: Profile, tier: Tier) -> KeptV
 
 def _refused(config: StoreConfig, problems: list[str]) -> ConfigError:
     lines = "\n".join(f"  {problem}" for problem in problems)
-    text = f"{config.file}: these volumes can't be kept; nothing was made\n\n{lines}\n\n  docs/stack-config.md#volumes"
+    page = docs_page("stack-config.md#volumes")
+    text = f"{config.file}: these volumes can't be kept; nothing was made\n\n{lines}\n\n  {page}"
     return ConfigError(text, problems)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from sweepstack.core import schema
+from sweepstack.core.paths import docs_page
 from sweepstack.core.records import SCHEMA
 from sweepstack.evidence.publish import succession_problem
 from sweepstack.onbox.common.errors import SweepstackError
@@ -111,7 +112,10 @@ def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
         return []
     what = handler.token.rsplit(":", 1)[-1].lower()
     return [
-        Failure(name, handler.refusal(name, old, new) or f"may not change once {what} exists; see docs/resources.md")
+        Failure(
+            name,
+            handler.refusal(name, old, new) or f"may not change once {what} exists; see {docs_page('resources.md')}",
+        )
         for name, decision in handler.changes(old, new).items()
         if decision is Decision.REFUSE
     ]

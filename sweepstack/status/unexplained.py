@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sweepstack.billing.deadlines import last_seen
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.own_stop import asked_to_stop
+from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.units import parse_duration
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.snapshot import BoxSnapshot
@@ -39,5 +40,5 @@ def unexplained_stop(box_snapshot: BoxSnapshot, bill: Bill | None, now: datetime
     ours = f"neither a command of ours nor its lease ({box.lease})" if box.leased else "no command of ours"
     return (
         f"box {box.name} ({box.native_id}) is stopped, and {ours} did that: it was up at {seen:%Y-%m-%d %H:%M} UTC. "
-        "Its platform did, a person at its console, or a job with the box's own key (docs/security.md)"
+        f"Its platform did, a person at its console, or a job with the box's own key ({docs_page('security.md')})"
     )

@@ -10,7 +10,7 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import valid_stack_name
-from sweepstack.core.paths import installed
+from sweepstack.core.paths import docs_page, installed
 
 TEMPLATE = """\
 # {name}: a sweep on this machine. Preview it (free): pulumi preview --stack {name}
@@ -45,7 +45,7 @@ config:
     platform: local                       # where the volumes lie; may not change
     volumes:
       {volume}: {{size: 100GB}}   # a sweep gives this name in mounts.<path>.source; a volume may only grow
-      # region: the data center, by the platform's own name; needed if it binds volumes to one (docs/volumes.md)
+      # region: the data center, by the platform's own name; needed if it binds volumes to one ({page})
       # keep_until: 2027-01-31            # after it previews and `sweepctl status` warn; nothing is deleted
     pull_to: ~/sweeps/{name}               # records: which sweeps used them, what was approved; not a sweep's folder
 """
@@ -62,7 +62,9 @@ def command(
         raise No(
             f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
         )
-    text = (STORE if store else TEMPLATE).format(name=target.stack, volume=target.stack[:35].rstrip("-"))
+    text = (STORE if store else TEMPLATE).format(
+        name=target.stack, volume=target.stack[:35].rstrip("-"), page=docs_page("volumes.md")
+    )
     if not target.file.create(text):
         again = [f"pulumi preview --stack {target.stack}"]
         raise No(f"{target.file.shown} is there already, and was left as it is", again)

@@ -79,8 +79,8 @@ def check(
     if int(spec.get("retries", RETRIES)) and not preflight.restores(code, entry.run, entry.env, said):
         return (
             "a cell on several nodes that is tried again would begin at step 0: nothing in its code uses the "
-            "checkpoint helper (docs/checkpoints.md) or {checkpoints}. Use it; or say job.restores: true, if the job "
-            "goes on from a checkpoint in another way; or job.retries: 0"
+            "checkpoint helper (checkpoints.md of the docs) or {checkpoints}. Use it; or say job.restores: true, if "
+            "the job goes on from a checkpoint in another way; or job.retries: 0"
         )
     result, folder = _result(home, entry, spec), folder_of(home, entry)
     name = result.stem

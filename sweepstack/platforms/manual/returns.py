@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.journal import parse_journal
+from sweepstack.core.paths import docs_page
 from sweepstack.onbox.by_hand.carry import ASIDE, LOG_NAME, LOGS, begins_as, bring, files_of
 from sweepstack.onbox.by_hand.returned import (
     MARK,
@@ -33,7 +34,7 @@ from sweepstack.onbox.common.errors import JournalDamaged, Unreachable
 
 ALIVE_SECONDS = 900.0
 """A session that wrote less long ago is taken to run: a synchronized folder lags behind."""
-DOCS = "docs/by-hand.md"
+DOCS = docs_page("by-hand.md")
 CELLS = Path(box_layout.CELLS).parts
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from sweepstack.billing.budget import Budget
 from sweepstack.billing.deadlines import contract_words
+from sweepstack.core.paths import docs_page
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
@@ -165,7 +166,8 @@ def _mounted(adapter: str, inputs: Mapping[str, Any]) -> VolumeRecord | None:
         return None
 
 
-NEXT = "Next: other constraints (docs/stack-config.md#resources), or sweepctl place, which asks the other candidates"
+_PAGE = docs_page("stack-config.md#resources")
+NEXT = f"Next: other constraints ({_PAGE}), or sweepctl place, which asks the other candidates"
 
 
 def constraints_of(inputs: BoxInputs) -> Constraints:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.core.paths import docs_page
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
@@ -49,7 +50,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "adapter": "a volume stays on its platform: make another, under a new name, and copy what you need",
         "region": "a volume stays where it was made: make another, under a new name, and copy what you need",
         "name": "a volume is found by its name: another name is another volume",
-        "guarded": "a volume that a stack keeps is ended by its check (docs/volumes.md), and by nothing else",
+        "guarded": f"a volume that a stack keeps is ended by its check alone ({docs_page('volumes.md')})",
         "kept": "whether this stack keeps the volume or only mounts it may not change: it would be another volume",
     }
 

@@ -21,6 +21,7 @@ from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.parallel import in_parallel
+from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError, Unproved, WrongAccount
 from sweepstack.onbox.common.units import spell_rate
@@ -31,7 +32,7 @@ from sweepstack.platforms.registry import adapters, has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.refusal import seen_ended
 
-ASK = "no command is sure to be right: ask its owner, or who else uses this account (docs/teardown.md)"
+ASK = f"no command is sure to be right: ask its owner, or who else uses this account ({docs_page('teardown.md')})"
 OWN = "its evidence does not open here: put that back, or give it up"
 DISK_AWAY = "what is on it is not known: its own disk is not mounted"
 ASK_SECONDS = 300.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sweepstack.cli.output import Unsure
+from sweepstack.core.paths import docs_page
 from sweepstack.review.markdown import MOST
 
 State = Literal["success", "failure", "error"]
@@ -94,5 +95,5 @@ def token(name: str) -> str:
     """The forge's token. Raises Unsure where the variable is empty: which one it is, and who sets it."""
     value = os.environ.get(name, "")
     if not value:
-        raise Unsure(f"{name} is not set: the step that posts needs it (docs/pipelines.md)")
+        raise Unsure(f"{name} is not set: the step that posts needs it ({docs_page('pipelines.md')})")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sweepstack.cli.commands.ci import pipelines
 from sweepstack.cli.commands.ci.pipelines import Branch, Force, Secret, SetUp
 from sweepstack.cli.options import AsJson
+from sweepstack.core.paths import docs_page
 
 FILES = ("review", "up", "by-hand", "nightly")
 FOLDER = ".github/workflows"
@@ -23,5 +24,5 @@ def command(
         )
         for name in FILES
     }
-    following = ["docs/pipelines.md    (which secrets and environments the repository needs)"]
+    following = [f"{docs_page('pipelines.md')}    (which secrets and environments the repository needs)"]
     return pipelines.put(root, files, following, force=force, as_json=json)

@@ -6,6 +6,7 @@ from sweepstack.cli.commands.ci import pipelines
 from sweepstack.cli.commands.ci.pipelines import Branch, Force, Secret, SetUp
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import No
+from sweepstack.core.paths import docs_page
 
 FILE = ".gitlab/sweeps.yml"
 MAIN = ".gitlab-ci.yml"
@@ -22,12 +23,15 @@ def command(
             "--secret is for GitHub, whose jobs get no secret that they do not name. GitLab gives each job all "
             f"variables of the project: {names} is there once it is set under Settings, CI/CD, Variables. "
             "Nothing was written",
-            ["sweepctl ci gitlab    (without --secret)", "docs/pipelines.md    (which variables the project needs)"],
+            [
+                "sweepctl ci gitlab    (without --secret)",
+                f"{docs_page('pipelines.md')}    (which variables the project needs)",
+            ],
         )
     root = pipelines.repository()
     words = {"setup": pipelines.set_up(root, setup), "branch": pipelines.main_branch(root, branch)}
     files = {FILE: pipelines.filled("gitlab.yml", secrets=(), expression="", **words)}
-    following = ["docs/pipelines.md    (which variables the project needs)"]
+    following = [f"{docs_page('pipelines.md')}    (which variables the project needs)"]
     if not (root / MAIN).exists():
         files[MAIN] = INCLUDE
     elif FILE not in (root / MAIN).read_text(encoding="utf-8"):

@@ -12,6 +12,7 @@ from typing import Any
 from sweepstack.cli.commands.ci.forge import Job, Status, token
 from sweepstack.cli.commands.ci.rest import RestForge
 from sweepstack.cli.output import Unsure
+from sweepstack.core.paths import docs_page
 from sweepstack.platforms.common.http_client import HttpClient
 
 DEFAULT_URL = "https://gitlab.com/api/v4"
@@ -53,7 +54,7 @@ class GitLab(RestForge):
             os.environ.get("CI_API_V4_URL") or DEFAULT_URL,
             token("GITLAB_TOKEN"),
             key_hint="GITLAB_TOKEN (a project access token with the scope `api`, whose role may merge to the branch; "
-            "docs/pipelines.md)",
+            f"{docs_page('pipelines.md')})",
         )
         super().__init__(http, f"/projects/{os.environ.get('CI_PROJECT_ID', '')}")
         self._id = 0

@@ -15,7 +15,7 @@ from sweepstack.cli.commands.ci.changes import git
 from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import project_root
-from sweepstack.core.paths import installed
+from sweepstack.core.paths import docs_page, installed
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
 
@@ -109,6 +109,7 @@ def filled(template: str, *, setup: str, branch: str, secrets: Sequence[str], ex
 
     text = _PLACE.sub(lines, (TEMPLATES / template).read_text(encoding="utf-8"))
     quoted = json.dumps(setup, ensure_ascii=False)[1:-1]  # it stands between double quotes, whose escapes are JSON's
+    text = text.replace("docs/pipelines.md", docs_page("pipelines.md"), 1)
     return text.replace("@BRANCH@", branch).replace("@SETUP@", quoted)
 
 

@@ -27,6 +27,7 @@ from sweepstack.cli.commands.ci.forge import TOKENS
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
 from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.config.file import read_document
+from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.status.engine.call import find_engine
 
@@ -152,7 +153,8 @@ def need_backend(root: Path) -> None:
     if not project.get("backend"):
         raise No(
             f"{BACKEND} is not set, and Pulumi.yaml names no backend: this runner's own folder has no state of any "
-            "stack. Make it a secret of this job (docs/pipelines.md). A change from a fork or of a bot gets none"
+            f"stack. Make it a secret of this job ({docs_page('pipelines.md')}). A change from a fork or "
+            "of a bot gets none"
         )
 
 

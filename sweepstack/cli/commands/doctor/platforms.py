@@ -9,6 +9,7 @@ from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unk
 from sweepstack.config.accepted import AcceptedFact
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.parallel import in_parallel
+from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
 from sweepstack.onbox.host.capabilities import HasBalance, HasMarket
 from sweepstack.onbox.host.platform import Platform
@@ -70,7 +71,7 @@ def account(name: str, platform: Platform, max_price: float | None) -> Finding:
         who = platform.account()
         left = platform.balance() if isinstance(platform, HasBalance) else None
     except NotAuthorized as error:
-        return fail(name, str(error), "docs/renting.md says where each platform's key is looked for")
+        return fail(name, str(error), f"{docs_page('renting.md')} says where each platform's key is looked for")
     except PlatformError as error:
         return unknown(name, str(error), "try again; nothing is rented while it does not answer")
     if left is None:

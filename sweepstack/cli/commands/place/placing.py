@@ -16,6 +16,7 @@ from sweepstack.cli.commands.place.waiting import Waiting
 from sweepstack.cli.output import YES, No, Out, complain
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
+from sweepstack.core.paths import docs_page
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.common import redact
 from sweepstack.profiles import first_contact
@@ -145,7 +146,7 @@ def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
     """The error when some box got no offer."""
     missing = f" for {', '.join(seen.choice.lacking)}" if seen.choice is not None else ""
     when = " can be had now" if waiting is None else f" came {waiting.words}"
-    following = ["docs/stack-config.md#resources (other constraints)"]
+    following = [f"{docs_page('stack-config.md#resources')} (other constraints)"]
     if waiting is not None and waiting.useless:
         when = " can be had, and no wait changes that"
     else:
