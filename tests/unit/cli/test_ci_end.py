@@ -161,6 +161,52 @@ def test_only_the_reviewed_change_is_brought_up(
     assert (OTHER in forge.texts(7)[0]) == (digest == OTHER), "the digest to start it by hand with"
 
 
+@pytest.mark.parametrize(
+    ("review", "digest", "code", "words"),
+    [(YES, DIGEST, YES, "up"), (NO, OTHER, YES, "left to the run of a newer"), (UNSURE, "", UNSURE, "not be told")],
+)
+def test_a_newer_merge_keeps_back_no_change_that_is_still_the_reviewed_one(
+    run: Run,
+    forge: Forge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    review: int,
+    digest: str,
+    code: int,
+    words: str,
+) -> None:
+    _newer(forge, monkeypatch, tmp_path)
+    run.review, run.digest = review, digest
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": DIGEST, "change": 7, "why": ""}}))
+    assert up.command(tmp_path / "r") == code
+    assert words in Result.read(tmp_path / "r").stacks[0].words
+    assert ("pulumi up" in run.ran) == (review == YES), "no digest is brought up but the reviewed one"
+
+
+@pytest.mark.parametrize(
+    ("said", "ups"), [("up", 0), ("begun, and the job was cut before it ended", 0), ("not brought up: the change", 1)]
+)
+def test_an_old_job_that_is_started_again_undoes_no_newer_up(
+    run: Run, forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, ups: int
+) -> None:
+    """The newer commit takes the change back, so that the digest of the older one is today's again."""
+    before = git(project, "rev-parse", "HEAD")
+    (project / "stacks/Pulumi.a.yaml").write_text("config: {x: 1}\n")
+    merged = commit(project, "the change")
+    git(project, "push", "-q", "origin", "main")
+    _newer(forge, monkeypatch, tmp_path)
+    newer = git(tmp_path / "newer", "rev-parse", "HEAD")
+    as_job(forge, monkeypatch, tmp_path, before=before)
+    forge.commits |= {merged, newer}
+    forge.merge(7, merged)
+    review = Thing(1, state="success", body=f"may go on; {DIGEST}", name="sweepctl review: a", commit=HEAD)
+    forge.statuses += [review, Thing(2, state="success", body=said, name="sweepctl up: a", commit=newer)]
+    reviewed.command(tmp_path / "r")
+    assert up.command(tmp_path / "r") == YES
+    assert run.ran.count("pulumi up") == ups
+
+
 def test_a_job_that_is_cut_says_of_each_stack_how_far_it_came(
     run: Run, forge: Forge, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,18 +139,27 @@ def last_commit(root: Path, base: str, paths: tuple[str, ...]) -> str:
 
 
 def superseded(root: Path, branch: str, stack: str) -> bool:
-    """Whether a newer commit of the remote's branch touches this stack. Asks the remote.
+    """Whether a newer commit of the remote's branch touches this stack. Asks the remote as `newest`, and raises so."""
+    return any(one.stack == stack for one in touched(root, "HEAD", newest(root, branch)))
+
+
+def newer(root: Path, branch: str) -> list[str]:
+    """The commits of the remote's branch after HEAD, newest first, without those that a merge brought along. Asks the
+    remote as `newest`, and raises so."""
+    return git(root, "rev-list", "--first-parent", f"HEAD..{newest(root, branch)}").split()
+
+
+def newest(root: Path, branch: str) -> str:
+    """The commit of the remote's branch by now. Asks the remote.
 
     A private repository's remote refuses a clone that keeps no credentials: then what was last fetched counts, and a
     step with the token does that just before. Raises SweepstackError where nothing was ever fetched.
     """
-    top = Path(git(root, "rev-parse", "--show-toplevel"))
     try:
-        git(top, "fetch", "--quiet", "origin", branch)
-        now = "FETCH_HEAD"
+        git(root, "fetch", "--quiet", "origin", branch)
+        return git(root, "rev-parse", "FETCH_HEAD")
     except SweepstackError:
-        now = f"refs/remotes/origin/{branch}"
-    return any(one.stack == stack for one in touched(root, "HEAD", now))
+        return git(root, "rev-parse", "--verify", f"refs/remotes/origin/{branch}")
 
 
 def _relative(path: Path, top: Path) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json as json_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.commands.ci.changes import git, last_commit, touched
+from sweepstack.cli.commands.ci.changes import git, last_commit, newer, superseded, touched
 from sweepstack.cli.commands.ci.forge import Forge
 from sweepstack.cli.commands.ci.here import here
 from sweepstack.cli.commands.ci.post import status_name
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result
-from sweepstack.cli.commands.ci.up import cut
+from sweepstack.cli.commands.ci.up import BEGUN, cut
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
+
+MOST_NEWER = 50
+"""So many newer commits are looked at: each is a request to the forge."""
 
 
 def command(
@@ -39,7 +43,11 @@ def command(
         merged = [one for one in touched(root, base) if not one.removed]
         api = client() if merged else None
         found = {
-            one.stack: {**_of(api, one.stack, last_commit(root, base, one.paths)), "shared": one.shared}
+            one.stack: {
+                **_of(api, one.stack, last_commit(root, base, one.paths)),
+                "shared": one.shared,
+                "later": _later(api, root, job.target, one.stack),
+            }
             for one in merged
             if api
         }
@@ -51,6 +59,18 @@ def command(
     for stack, one in found.items():
         out.line(f"{stack}: {one['digest'] or one['why']}")
     return NO if any(one["why"] for one in found.values()) else YES
+
+
+def _later(api: Forge, root: Path, branch: str, stack: str) -> str:
+    """The newer commit of the branch whose `up` of this stack was begun before this one, as where an old job is started
+    again; "" where there is none. What is older than that would undo it."""
+    if not superseded(root, branch, stack):
+        return ""
+    for commit in newer(root, branch)[:MOST_NEWER]:
+        status = api.status(commit, status_name("up", stack))
+        if status is not None and status.text.startswith(BEGUN):
+            return commit
+    return ""
 
 
 def _of(api: Forge, stack: str, commit: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside
 from sweepstack.cli.target import project_root
 from sweepstack.onbox.common.units import spell_rate
 
+BEGUN = ("up", "begun", "`pulumi up`")
+"""How the words of each stack begin whose `pulumi up` was started."""
 _PART = "It may have rented a part: `sweepctl status --stack {stack}` says what bills. Then start this job again.\n"
 
 
@@ -68,13 +70,16 @@ def _of(root: Path, env: dict[str, str], into: Path, branch: str, stack: str, as
     told = partial(_told, stack, asked)
 
     digest = str(asked.get("digest") or "")
+    if later := asked.get("later"):
+        return told(YES, f"left as it is: the newer commit {later[:12]} was brought up")
     if not digest:
         return told(NO, "not brought up: it was not reviewed", f"{asked.get('why')}. {_by_hand(stack)}\n")
-    if superseded(root, branch, stack):
-        return told(YES, "left to the run of a newer commit that changes it")
     if steps.open_stack(root, env, stack):
         return told(UNSURE, "not brought up: the backend could not be asked")
     now = reviewed(root, env, into, stack, "--expect", digest)
+    # A newer merge does not keep back what was reviewed: its own review counts this change as made.
+    if now.code == NO and superseded(root, branch, stack):
+        return told(YES, "left to the run of a newer commit that changes it")
     if now.code != YES:
         words = "the change is another one now, or may not go on" if now.code == NO else "it could not be told"
         body = f"{_by_hand(stack, now.digest)}\n\n{now.body}"
