@@ -111,6 +111,8 @@ class Forge:
     between: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What happens just before a request that matches this pattern is looked at. Once."""
     issues_off: bool = False
+    forks_run_here: bool | None = False
+    """GitLab: ci_allow_fork_pipelines_to_run_in_parent_project. A new project has it on; None: the answer lacks it."""
     lose: int = 0
     """How many writes from now on are carried out, and their answers lost."""
     _last: int = 100

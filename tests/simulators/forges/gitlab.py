@@ -99,6 +99,17 @@ def _user(name: str) -> dict[str, Any]:
     return {"id": MY_ID if name == ME else 1000 + sum(name.encode()), "username": name, "state": "active"}
 
 
+@route(_PROJECT, "GET ")
+def _project(forge: Forge, _: Call) -> tuple[int, Any]:
+    """lib/api/entities/project.rb: the settings of CI/CD are exposed to those who may `admin_project` (Maintainers)."""
+    known = (
+        {}
+        if forge.forks_run_here is None
+        else {"ci_allow_fork_pipelines_to_run_in_parent_project": forge.forks_run_here}
+    )
+    return 200, {"id": int(PROJECT), **known}
+
+
 @route(_WHOLE, "GET /user")
 def _me(forge: Forge, _: Call) -> tuple[int, Any]:
     """doc/api/users: the user of the token. A job's token gets a 401."""

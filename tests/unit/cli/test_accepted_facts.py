@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 
 from sweepstack.cli import accepted_facts
+from sweepstack.config.accepted import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts
 from tests.unit.cli.support import STACK, World
@@ -53,6 +54,20 @@ def test_an_approval_names_the_facts_and_the_command_that_accepts_them(old: Worl
     again = old.run("approve", "--receipt", receipt)
     assert again.code == 0, "the stack file accepts them"
     assert "old fact  local.verbs" in again.out
+
+
+def test_only_the_platforms_in_use_count_and_not_what_all_their_stacks_accept(old: World) -> None:
+    every = old.run("profile", "stale", "--json", stack=None)
+    used = old.run("profile", "stale", "--used", "--json", stack=None)
+    assert {fact["platform"] for fact in used.json["facts"]} == {"local"}
+    assert len({fact["platform"] for fact in every.json["facts"]}) > 1
+    assert used.code == 1
+    for fact in used.json["facts"]:
+        accepted = AcceptedFact.model_validate({"month": fact["month"], "accepted": LATER.isoformat()})
+        old.file.write_accepted_fact(fact["fact"], accepted)
+    closed = old.run("profile", "stale", "--used", stack=None)
+    assert closed.code == 0, closed
+    assert old.run("profile", "stale", stack=None).code == 1
 
 
 def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(

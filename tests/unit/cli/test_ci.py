@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from sweepstack.cli.commands.ci import forge as forges
-from sweepstack.cli.commands.ci import gitlab_api, nightly, post, reviewed, steps, up, verify
+from sweepstack.cli.commands.ci import gitlab_api, nightly, pipelines, post, reviewed, steps, up, verify
 from sweepstack.cli.commands.ci.changes import last_commit, superseded, touched
 from sweepstack.cli.commands.ci.github import command as write_github
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
@@ -19,6 +22,7 @@ from sweepstack.cli.commands.ci.review import command as review
 from sweepstack.cli.commands.ci.steps import REVIEWED, StackResult
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, SweepstackError
+from tests.engine.harness import ROOT
 from tests.pipelines.workflows import holds
 from tests.simulators.forges import Forge, Thing
 from tests.unit.cli.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left
@@ -43,7 +47,7 @@ def test_the_written_files_are_safe(project: Path) -> None:
         for name, job in workflow["jobs"].items():
             assert job["timeout-minutes"]
             wrote = {right for right, level in job["permissions"].items() if level == "write"}
-            assert wrote <= {"pull-requests", "statuses", "issues"}, f"{file.name}: {name}"
+            assert wrote <= {"pull-requests", "statuses", "issues", "id-token"}, f"{file.name}: {name}"
             for step in job["steps"]:
                 _step(step, in_fork=name == "fork")
     review_file = yaml.safe_load((project / ".github/workflows/sweeps-review.yml").read_text())
@@ -107,6 +111,31 @@ def test_a_set_up_with_quotes_is_one_command(project: Path) -> None:
     jobs = yaml.safe_load((project / ".github/workflows/sweeps-up.yml").read_text())["jobs"]
     assert jobs["up"]["steps"][1]["run"] == setup
     assert yaml.safe_load((project / ".gitlab/sweeps.yml").read_text())[".sweeps"]["before_script"] == [setup]
+
+
+def test_a_project_of_the_package_brings_its_engine(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line runs in a shell, with a release of ours in place of GitHub's."""
+    monkeypatch.setattr(pipelines, "installed", lambda: True)
+    (project / "requirements.txt").write_text("sweepstack\n")
+    line = pipelines.set_up(project, None)
+    tools, release = project / "tools", project / "release"
+    for folder in (tools, release / "pulumi", project / ".venv/bin"):
+        folder.mkdir(parents=True)
+    (release / "pulumi/pulumi").write_text("#!/bin/sh\necho engine\n")
+    (release / "pulumi/pulumi").chmod(0o755)
+    version = (ROOT / ".pulumi-version").read_text().strip()
+    machine = {"x86_64": "x64", "aarch64": "arm64"}[os.uname().machine]
+    name = f"pulumi-v{version}-linux-{machine}.tar.gz"
+    subprocess.run(["tar", "-czf", name, "pulumi"], cwd=release, check=True)
+    (tools / "curl").write_text(
+        f'#!/bin/sh\ntest "$2" = -o && exec cp {release}/"${{4##*/}}" "$3"\nexec cat {release}/"${{2##*/}}"\n'
+    )
+    (tools / "curl").chmod(0o755)
+    for digest, code in (("0" * 64, 1), (hashlib.sha256((release / name).read_bytes()).hexdigest(), 0)):
+        (release / f"pulumi-{version}-checksums.txt").write_text(f"{digest}  {name}\n{'1' * 64}  other\n")
+        env = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-e", "-c", line[line.index("v=") :]], cwd=project, env=env, check=False)
+        assert (done.returncode, (project / ".venv/bin/pulumi").exists()) == (code, code == 0)
 
 
 def test_the_branch_is_known_before_the_first_commit(project: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.ci import github_api, nightly, post, steps
+from sweepstack.cli.commands.ci import github_api, nightly, oidc, post, steps
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
 from sweepstack.cli.commands.ci.review import command as review
 from sweepstack.cli.commands.ci.steps import Result, StackResult
@@ -165,6 +168,68 @@ def test_each_stack_has_a_marker_of_its_own(stack: str, kind: str) -> None:
     assert marked_stack(marker(stack, kind), kind) == stack
     assert marked_stack(marker(stack, kind), "nightly") is None
     assert marked_stack(f"{marker(stack, kind)} x", kind) is None
+
+
+def test_a_role_of_aws_is_taken_by_a_token_that_stays_fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The address answers as GitHub's does: `value`, to a GET with the audience and the bearer."""
+    asked: list[str] = []
+
+    class Tokens(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.path} {self.headers['Authorization']}")
+            text = json.dumps({"value": f"jwt-{len(asked)}"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Tokens)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", *oidc.HIDDEN):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/sweeps-review")
+    with pytest.raises(Unsure, match="id-token: write"), steps.environment():
+        pass
+    address = f"http://127.0.0.1:{server.server_port}/idtoken?api-version=2.0"
+    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", address)
+    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "bearer-of-the-job")
+    monkeypatch.setattr(oidc, "FRESH", 0.01)
+    with steps.environment() as env:
+        assert not set(env) & set(oidc.HIDDEN), "what makes tokens for other roles"
+        file = Path(env["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        until = time.monotonic() + 60
+        while file.read_text() == "jwt-1" and time.monotonic() < until:
+            time.sleep(0.01)
+        assert file.read_text() != "jwt-1"
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert not file.exists()
+    assert asked[0] == "/idtoken?api-version=2.0&audience=sts.amazonaws.com Bearer bearer-of-the-job"
+    server.shutdown()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    with pytest.raises(No, match="both set"), steps.environment():
+        pass
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("SWEEPS_ID_TOKEN", "jwt of GitLab")
+    with steps.environment() as env:
+        assert Path(env["AWS_WEB_IDENTITY_TOKEN_FILE"]).read_text() == "jwt of GitLab"
+
+
+@pytest.mark.parametrize("forge", ["gitlab"], indirect=True)
+@pytest.mark.parametrize("may", [True, None, False])
+def test_the_nights_issue_says_that_forks_may_run_with_our_variables(
+    forge: Forge, tmp_path: Path, may: bool | None
+) -> None:
+    forge.forks_run_here = may
+    night(tmp_path / "n", YES)
+    assert [one.state for one in forge.issues] == (["open"] if may else [])
+    if may:
+        assert "--data ci_allow_fork_pipelines_to_run_in_parent_project=false" in forge.issues[0].body
+    forge.forks_run_here = False
+    night(tmp_path / "n", YES)
+    assert "open" not in [one.state for one in forge.issues]
 
 
 def test_gitlab_has_no_secret_to_name(project: Path) -> None:

@@ -71,6 +71,9 @@ class Forge(Protocol):
     def change_of(self, commit: str) -> tuple[int, str] | None:
         """The change whose merge brought this commit: its number, and the last commit of its own. None: none did."""
 
+    def warnings(self) -> list[str]:
+        """What of the project's own settings lets a stranger's code see the secrets of its jobs, and what ends that."""
+
     def issue(self, marker: str, title: str, body: str, *, open: bool) -> str:
         """Keeps the one open issue of this token whose first line is `marker`: makes it or replaces its text; with
         `open` False replaces the text and closes it, where there is one. Returns its page, "" where there is none."""

@@ -15,6 +15,9 @@ from sweepstack.cli.output import Unsure
 from sweepstack.core.paths import docs_page
 from sweepstack.platforms.common.http_client import HttpClient
 
+FORKS = "ci_allow_fork_pipelines_to_run_in_parent_project"
+"""docs.gitlab.com/ci/pipelines/merge_request_pipelines (Prevent pipelines from fork projects): on by default, and only
+the API of projects sets it."""
 DEFAULT_URL = "https://gitlab.com/api/v4"
 
 
@@ -81,6 +84,18 @@ class GitLab(RestForge):
     def _issues(self) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
         rows = self._all("/issues", state="opened", sort="asc", order_by="created_at")
         return ((one, one.get("author") or {}) for one in rows)
+
+    def warnings(self) -> list[str]:
+        """See `Forge`."""
+        answer = self._judged(self._http.read(self._root), "GET /projects/:id")
+        # GitLab tells it to a token of a Maintainer alone: to one of a Developer it is not known, and nothing is said.
+        if not isinstance(answer.data, dict) or answer.data.get(FORKS) is not True:
+            return []
+        return [
+            "A member who starts a pipeline for a fork's merge request runs the fork's code with this project's "
+            'variables. Switch that off (Maintainer): `curl --request PUT --header "PRIVATE-TOKEN: …" '
+            f"--data {FORKS}=false {self._http.base_url}{self._root}`"
+        ]
 
     def status(self, commit: str, name: str) -> Status | None:
         """See `Forge`."""

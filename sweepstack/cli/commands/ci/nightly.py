@@ -117,7 +117,7 @@ def of_status(code: int, seen: dict[str, Any]) -> tuple[int, list[str]]:
 
 def _looks(root: Path, env: dict[str, str]) -> Iterator[Look]:
     yield _look(root, env, "audit")
-    yield _look(root, env, "profile", "stale")
+    yield _look(root, env, "profile", "stale", "--used")
     for stack in StackFile.stacks(root):
         exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null")
         if exported.code:

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.commands.ci.changes import git
+from sweepstack.cli.commands.ci.oidc import ROLE
 from sweepstack.cli.commands.ci.steps import BACKEND, PRIVATE_KEY
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import project_root
-from sweepstack.core.paths import docs_page, installed
+from sweepstack.core.paths import docs_page, installed, shipped
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
 
@@ -25,6 +26,8 @@ SECRETS = (
     "PULUMI_CONFIG_PASSPHRASE",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    ROLE,
     "AWS_REGION",
     "AWS_ENDPOINT_URL",
     PRIVATE_KEY,
@@ -74,7 +77,19 @@ def set_up(root: Path, given: str | None) -> str:
             "requirements.txt is not there, or does not name sweepstack: a fresh clone could not install it",
             ["the same command with --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
         )
-    return "python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt"
+    return f"python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt && {_engine()}"
+
+
+def _engine() -> str:
+    """The command that puts the engine of this version's choice into .venv, checked by its release's list of digests:
+    what an image has is another version each month, or none."""
+    version = shipped(".pulumi-version").read_text(encoding="utf-8").strip()
+    return (
+        f"v={version} && f=pulumi-v$v-linux-$(uname -m | sed 's/x86_64/x64/;s/aarch64/arm64/').tar.gz "
+        "&& u=https://github.com/pulumi/pulumi/releases/download/v$v && curl -fsSL -o .venv/$f $u/$f "
+        '&& curl -fsSL $u/pulumi-$v-checksums.txt | grep "  $f$" | (cd .venv && sha256sum --check --quiet) '
+        "&& tar -xzf .venv/$f -C .venv && ln -sf ../pulumi/pulumi .venv/bin/pulumi"
+    )
 
 
 def main_branch(root: Path, given: str | None) -> str:

@@ -54,7 +54,10 @@ def command(left: From, pages: Pages = "", json: AsJson = False) -> int:
     _summary(result)  # first: it needs no forge that answers
     out, done = Out(as_json=json), []
     if result.kind == "nightly":
-        page = client().issue(ISSUE, result.title, f"{ISSUE}\n{result.body}", open=result.code != YES)
+        forge = client()
+        warnings = forge.warnings()
+        text = "\n".join([ISSUE, *(f"**{words}**\n" for words in warnings), result.body])
+        page = forge.issue(ISSUE, result.title, text, open=bool(warnings) or result.code != YES)
         done.append(f"issue {page}" if page else "no issue is open, and none is needed")
     elif result.stacks or job.change is not None:
         done = _stacks(job, client(), result, pages)

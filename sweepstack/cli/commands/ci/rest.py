@@ -62,6 +62,10 @@ class RestForge:
         """See `Forge`."""
         raise NotImplementedError
 
+    def warnings(self) -> list[str]:
+        """See `Forge`."""
+        return []
+
     def comments(self, change: int) -> list[Comment]:
         """See `Forge`."""
         return [

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sweepstack.channel.ssh.keys import KEY_VARIABLE
+from sweepstack.cli.commands.ci import oidc
 from sweepstack.cli.commands.ci.forge import TOKENS
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
 from sweepstack.config.edit.stack_file import valid_stack_name
@@ -128,21 +129,20 @@ def worst(codes: Sequence[int]) -> int:
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
     """The environment for commands: no token of the forge, no variable that is set to nothing (a secret that the forge
-    does not have), and the SSH key as a file that only this user reads, until this ends."""
+    does not have), and as files that only this user reads, until this ends, the SSH key and the token for a role of AWS
+    (see `oidc.role`, which may raise)."""
     env = {
         name: value
         for name, value in os.environ.items()
-        if name not in (*TOKENS, PRIVATE_KEY) and (value or name in MAY_BE_EMPTY)
+        if name not in (*TOKENS, *oidc.HIDDEN, PRIVATE_KEY) and (value or name in MAY_BE_EMPTY)
     }
-    key = os.environ.get(PRIVATE_KEY, "")
-    if not key:
-        yield env
-        return
-    with tempfile.TemporaryDirectory(prefix="sweepctl-ci-") as folder:  # of mode 0700
-        file = Path(folder) / "key"
-        file.touch(mode=0o600)
-        file.write_text(key.rstrip("\n") + "\n", encoding="utf-8")
-        yield {**env, KEY_VARIABLE: str(file)}
+    with tempfile.TemporaryDirectory(prefix="sweepctl-ci-") as folder, oidc.role(Path(folder)) as role:  # of mode 0700
+        if key := os.environ.get(PRIVATE_KEY, ""):
+            file = Path(folder) / "key"
+            file.touch(mode=0o600)
+            file.write_text(key.rstrip("\n") + "\n", encoding="utf-8")
+            env[KEY_VARIABLE] = str(file)
+        yield {**env, **role}
 
 
 def need_backend(root: Path) -> None:
