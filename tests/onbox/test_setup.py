@@ -221,7 +221,7 @@ def test_a_cell_of_an_older_queue_keeps_its_digests(box: Box) -> None:
         ("python train.py {out}", "train.py imports no_such_module, also_missing, which this box does not have"),
         ("python -m no_such_package.train", "imports no_such_package"),
         ("python broken.py", "broken.py, line 2:"),
-        ("python9 fine.py", "python9 is not on this box"),
+        ("python9 fine.py", "/python3): write that in job.run"),
     ],
 )
 def test_cells_that_could_not_start_are_not_started(box: Box, run: str, said: str) -> None:

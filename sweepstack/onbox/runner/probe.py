@@ -145,7 +145,9 @@ def _script(code: Path, run: str, env: Mapping[str, str]) -> str:
         return not_shipped(command.name)
     python = shutil.which(command.python, path=env.get("PATH"))
     if not python:
-        return f"{command.python} is not on this box"
+        other = shutil.which("python3", path=env.get("PATH"))
+        instead = f", and python3 is ({other}): write that in job.run" if other else ""
+        return f"{command.python} is not on the PATH of cells here ({env.get('PATH')}){instead}"
     argv = [python, "-c", IMPORTS, command.kind, command.name]
     try:
         none = subprocess.DEVNULL
