@@ -2,6 +2,7 @@
 
 The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
 dropped, one that runs twice; pulled, verified, approved, and ended. Since K2 under a policy, which its state has.
+`python -m tests.golden F host` has one box, behind a real sshd, `… F slurm` one with two workers on a real cluster.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import json
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.core.records import SCHEMA
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
+from tests.rented.host_stack import HostStack
+from tests.rented.slurm_stack import SlurmStack
 
 HERE = Path(__file__).parent
+KINDS = ("", "host", "slurm")
 CELLS = ("seed0", "seed1", "seed2", "seed3")
 
 
-def make(base: Path) -> dict[str, bytes]:
+def make(base: Path, kind: str = "") -> dict[str, bytes]:
     """Path → content: `locked.json` and `cleared.json` (states), `stack.yaml`, and `evidence/…` of the end."""
-    stack = Stack(base, cells=CELLS)
+    stack, end = _stack(base, kind)
     kept = {}
     try:
         stack.write_config()
@@ -49,22 +53,34 @@ def make(base: Path) -> dict[str, bytes]:
         kept["stack.yaml"] = stack.config_file.read_bytes()
         ok(stack.destroy())
     finally:
-        stack.close()
+        end()
     for path in sorted(stack.evidence.rglob("*")):
         if path.is_file():
             kept[f"evidence/{path.relative_to(stack.evidence)}"] = path.read_bytes()
     return kept
 
 
+def _stack(base: Path, kind: str) -> tuple[Stack, Callable[[], None]]:
+    """The sweep, and what ends all that runs for it."""
+    if not kind:
+        local = Stack(base, cells=CELLS)
+        return local, local.close
+    if kind == "host":
+        host = HostStack(base, cells=CELLS)
+        return host, host.end
+    cluster = SlurmStack(base, cells=CELLS)
+    return cluster, cluster.end
+
+
 def main(argv: Sequence[str]) -> None:
-    """Writes `schema-N-DATE-ISSUE.tar.xz` beside this file."""
-    if len(argv) != 1:
-        raise SystemExit("usage: python -m tests.golden ISSUE")
-    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}-{argv[0]}.tar.xz"
+    """Writes `schema-N-DATE-ISSUE.tar.xz` beside this file, or `…-ISSUE-KIND.tar.xz`."""
+    if not 1 <= len(argv) <= 2 or (kind := "".join(argv[1:])) not in KINDS:
+        raise SystemExit("usage: python -m tests.golden ISSUE [host|slurm]")
+    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}-{'-'.join(argv)}.tar.xz"
     if path.exists():
         raise SystemExit(f"{path.name} is there: a golden sweep is never made again")
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-        files = make(Path(folder) / "sweep")
+        files = make(Path(folder) / "sweep", kind)
     with tarfile.open(path, "w:xz", preset=9) as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
