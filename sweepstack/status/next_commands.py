@@ -23,6 +23,7 @@ RUNS_AGAIN = "runs again what was asked for"
 MOST_NAMED = 20
 """Cells that one command names."""
 _COMMAND = re.compile(r"`((?:python -m |sweepctl |pulumi )[^`]+)`")
+_OF_A_BOX = re.compile(r"^sweepctl (trust-host|worker-ended) (?!--stack )")
 
 
 def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
@@ -63,7 +64,7 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         way
         for box_snapshot in unseen
         if box_snapshot.seen.existence is Existence.UNKNOWN
-        for way in _named_in(box_snapshot.seen.note)
+        for way in _named_in(box_snapshot.seen.note, snapshot.state.stack)
     ]
     if all(
         _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
@@ -112,9 +113,11 @@ def _claims_alone(view: SweepView) -> bool:
     return all(orphan.kind == "claim" for orphan in view.unknown)
 
 
-def _named_in(note: str) -> list[str]:
-    """The commands that a platform names itself where it can't tell what a box does; none with a place to fill in."""
-    return [way for way in _COMMAND.findall(note) if "<" not in way and "ACCOUNT" not in way.split()]
+def _named_in(note: str, stack: str) -> list[str]:
+    """The commands that a platform names itself where it can't tell what a box does; none with a place to fill in. It
+    knows no stack, which commands about one box need."""
+    named = [way for way in _COMMAND.findall(note) if "<" not in way and "ACCOUNT" not in way.split()]
+    return [_OF_A_BOX.sub(rf"sweepctl \1 --stack {stack} ", way) for way in named]
 
 
 def _without_records(box_snapshot: BoxSnapshot) -> bool:
@@ -179,7 +182,7 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         untold = [
             box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.existence is Existence.UNKNOWN
         ]
-        helps = [way for box_snapshot in untold for way in _named_in(box_snapshot.seen.note)]
+        helps = [way for box_snapshot in untold for way in _named_in(box_snapshot.seen.note, stack)]
         on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
         return sure_first([*helps, *on])
     if any(volume.guarded for volume in snapshot.state.volumes):
@@ -230,9 +233,8 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         return _out_of_bare(stack, bare)
     if stranded:
         hand = all(box_snapshot.by_hand for box_snapshot in stranded)
-        told = [way for box_snapshot in stranded for way in _named_in(box_snapshot.seen.note)]
-        ends = "sweepctl worker-ended "
-        seen_off = [way.replace(ends, f"{ends}--stack {stack} ", 1) for way in told if way.startswith(ends)]
+        told = [way for box_snapshot in stranded for way in _named_in(box_snapshot.seen.note, stack)]
+        seen_off = [way for way in told if way.startswith("sweepctl worker-ended ")]
         return _resumes(snapshot, locked, BY_HAND) if hand else [*seen_off, *_resumes(snapshot, locked)]
     if snapshot.to_run_again:  # `finish` would end the boxes without them
         return _resumes(snapshot, locked, RUNS_AGAIN)
@@ -295,7 +297,7 @@ def _of_orphans(stack: str, orphans: Sequence[Orphan]) -> list[str]:
     """What adopts them. Before it what a platform names that can't tell; after it what ends the one box, as well: a
     lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or what is
     sealed is lost), and only the `up` itself finds that. Of several boxes `audit` names each end."""
-    helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why)]
+    helps = [way for orphan in orphans if not orphan.proved for way in _named_in(orphan.why, stack)]
     ends = [end for orphan in orphans if (end := _end_of(stack, orphan))]
     if len(ends) > 1:
         ends = [f"{AUDIT}    (where that fails: names what gives up each of them)"]
@@ -433,7 +435,7 @@ def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:
     """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
     gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])
     if any(box_snapshot.seen.existence is Existence.UNKNOWN for box_snapshot in locked):
-        helps = [way for box_snapshot in locked for way in _named_in(box_snapshot.seen.note)]
+        helps = [way for box_snapshot in locked for way in _named_in(box_snapshot.seen.note, stack)]
         return sure_first([*helps, f"pulumi destroy --stack {stack}", gives_up])
     if any(box_snapshot.seen.journal is None and not box_snapshot.gone for box_snapshot in locked):
         return [gives_up]  # it answers, and its journal does not read: that does not come back
@@ -449,10 +451,10 @@ def _out_of_lost(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[str]:
 def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
     name, end = box_snapshot.box.name, f"pulumi destroy --stack {stack}"
-    known = f"sweepctl trust-host --stack {stack} {name}    (after its host key was compared)"
+    known = [way for way in _named_in(box_snapshot.seen.note, stack) if way.startswith("sweepctl trust-host ")]
     back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
     abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
-    return [known if "sweepctl trust-host" in box_snapshot.seen.note else back, abandon]
+    return [*(known or [back]), abandon]
 
 
 def _silent(box_snapshot: BoxSnapshot) -> bool:

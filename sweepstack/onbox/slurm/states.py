@@ -70,7 +70,8 @@ _BEGINNINGS = {
     "QOS": "a limit of the QOS holds it back",
     "Assoc": "a limit of the account holds it back",
     "MaxJobs": "a limit of the site holds it back",
-    "Nodes_required": "the nodes that it may use are down, drained or reserved",
+    "Nodes_required": "the nodes that it may use are down, drained or reserved: `sinfo -R` says why",
+    "Nodes required": "`sinfo -R` says why",
 }
 
 

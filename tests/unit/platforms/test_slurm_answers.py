@@ -59,6 +59,8 @@ def test_a_row_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (second.worker, second.starts, second.ended) == ("1_1.1", None, False)
     assert third.waits
     assert "scontrol release 1_3" in states.reason(third.reason, third.name)
+    drained = "(Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions)"
+    assert states.reason(drained, "1_0").endswith("partitions: `sinfo -R` says why"), "as Slurm 22.05 says it"
 
 
 @pytest.mark.parametrize(
