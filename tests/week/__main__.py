@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.engine.harness import ROOT, Stack
 from tests.engine.package_project import empty_project
-from tests.week.own import STACK, own, prepare
+from tests.week.own import NAME, own, prepare
 from tests.week.script import week
 from tests.week.tutorial import tutorial
 
@@ -43,7 +43,7 @@ def main(names: Sequence[str]) -> None:
 
 
 def _own() -> str:
-    with tempfile.TemporaryDirectory(prefix="w-") as base, empty_project(Path(base), STACK) as project:
+    with tempfile.TemporaryDirectory(prefix="w-") as base, empty_project(Path(base), NAME) as project:
         prepare(project)
         return own(project).page()
 

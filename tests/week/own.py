@@ -9,9 +9,9 @@ from tests.engine.package_project import Project, build
 from tests.week.play import Play, replacing
 
 SOURCE = Path(__file__).with_name("own_project")
-STACK = "bert"
+NAME, STACK = "bert", "sweep-a"
 TEXT = """\
-# bert: two learning rates, on this machine
+# two learning rates, on this machine
 config:
   sweepstack:sweep:
     job:
@@ -27,7 +27,7 @@ config:
       metrics.json: {load: json, keys: [eval_loss]}
     candidates: [local]
     boxes: {box-0: {want: running}}
-    pull_to: results/bert
+    pull_to: results/sweep-a
 """
 CHECK = '''\
 """Whether the numbers of a checkpoint are good: `load: command` reads the last line."""
@@ -103,8 +103,8 @@ def tell(play: Play, stack: Path) -> None:
 def begin(play: Play, stack: Path) -> None:
     """The project's files, the stack file, and the first mistake."""
     play.day("Describe it")
-    play.type("sweepctl init", expect=["wrote Pulumi.yaml"])
-    play.say(f"Of what it wrote, the example can go. This is the sweep, `stacks/Pulumi.{STACK}.yaml`:")
+    play.type("sweepctl init --no-example", expect=["wrote Pulumi.yaml", "edit     stacks/Pulumi.sweep-a.yaml"])
+    play.say(f"`stacks/Pulumi.{STACK}.yaml`, once run, cells and artifacts are those of the script:")
     play.write(stack, TEXT)
     play.say(
         """All of it is in `run`. `{checkpoints}` is a folder of this cell that is kept between its tries: the script
@@ -114,12 +114,12 @@ def begin(play: Play, stack: Path) -> None:
         with the result."""
     )
     play.type(f"pulumi stack init {STACK}")
-    play.type(f"pulumi preview --stack {STACK}", expect=["ships 2 files"])
+    play.type(f"pulumi preview --stack {STACK}", expect=["ignored by git and left behind: data/ (1 file"])
 
 
 def run(play: Play, stack: Path) -> None:
     """The cells run."""
-    play.say("What git ignores is not shipped, and `train.py` reads `data/train.csv`: the first correction.")
+    play.say("`train.py` reads `data/train.csv`, which git ignores: the first correction.")
     play.edit(stack, replacing("workdir: .\n", "workdir: .\n      include: [data/train.csv]\n"))
     play.day("Run it")
     play.type(f"pulumi up --stack {STACK}", expect=["8 created"])
@@ -183,7 +183,7 @@ def recipes(play: Play, stack: Path) -> None:
     )
     play.write(stack.parents[1] / "curve.py", CURVE)
     play.say(
-        """and in the stack file `metrics: {file: metrics.jsonl, x: step, y: [loss]}`. `{out}` is new for each try,
-        so a try that goes on at step 20 writes from there; [the helper](checkpoints.md) carries the lines before
-        along. TensorBoard's event files and the trackers' own are not read."""
+        """and in the stack file `metrics: {file: metrics.jsonl, x: step, y: [loss]}`. `{out}` is new for each try;
+        where one goes on from a checkpoint, `curves` begins with what the tries before it wrote. TensorBoard's event
+        files and the trackers' own are not read."""
     )

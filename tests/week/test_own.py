@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.package_project import empty_project
-from tests.week.own import STACK, own, prepare, tell
+from tests.week.own import NAME, STACK, own, prepare, tell
 from tests.week.pages import Reading, assert_shown, without_answers
 
 PAGE = "your-own-train-py.md"
@@ -15,7 +15,7 @@ PAGE = "your-own-train-py.md"
 
 def test_the_page_fits_its_script(tmp_path: Path) -> None:
     """All but what the commands said, which is read in `make proof`; and it takes no more than is promised."""
-    folder = tmp_path / STACK
+    folder = tmp_path / NAME
     read = Reading.of(folder, "Your own train.py")
     tell(read, folder / "stacks" / f"Pulumi.{STACK}.yaml")
     assert without_answers(PAGE) == read.page(), f"docs/{PAGE} is stale: python -m tests.week"
@@ -29,7 +29,7 @@ def test_the_page_fits_its_script(tmp_path: Path) -> None:
 @pytest.mark.proof  # above: that the page fits; the loop of a wheel: tests/engine/test_installed.py
 def test_played_as_the_page_shows(tmp_path: Path) -> None:
     """Every command ends as it should, and each correction is the one that the product named."""
-    with empty_project(tmp_path, STACK) as project:
+    with empty_project(tmp_path, NAME) as project:
         prepare(project)
         play = own(project)
         assert_shown(PAGE, play)
