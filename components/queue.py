@@ -36,6 +36,7 @@ def job_input(
         "secrets": list(job.secrets),
         "gpus": box.gpus,
         "mixing": job.mixing if job.mixing != "refuse" else "",
+        "resume": job.resume if job.resume != "same-code" else "",
         "min_free_bytes": job.min_free_bytes,
         "min_free_inodes": job.min_free_inodes,
         "stall_seconds": job.stall_seconds,

@@ -155,6 +155,9 @@ class Job(Shape):
     mixing: Literal["refuse", "allow"] = "refuse"
     """`refuse` (default): new code is refused if some cells of the sweep have run with the old code and others would
     run with the new one. `allow`: cells of both versions are wanted. See [versions](#versions)"""
+    resume: Literal["same-code", "across-code"] = "same-code"
+    """`same-code` (default): a cell goes on only from a checkpoint of its own code and command. `across-code`: a cell
+    that failed goes on from its checkpoint with the new ones, which its seal says. See [versions](#versions)"""
     nodes: Count = 1
     """on how many machines one cell runs, by torchrun: [nodes.md](nodes.md). The box's host is the first, and
     `boxes.<name>.peers` names the others; on a cluster each worker asks for so many nodes"""

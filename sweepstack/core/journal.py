@@ -37,6 +37,9 @@ class CellProgress:
     while it has not failed, and for a failure that an older runner wrote down. `checkpoint`: the file below the
     cell's folder of checkpoints that its last failure may be due to; "" for none. `saved`: whether it had a checkpoint
     when it failed, None where that is not known; `saved_step`: of which step, where its name says that.
+    `work`: what computes in its version, as a digest, "" where an older runner did not say; `folder`: the name of its
+    folder of checkpoints where that is not its version's own; `checkpoints_of`: the code whose checkpoints it went on
+    from.
     """
 
     name: str
@@ -55,6 +58,9 @@ class CellProgress:
     checkpoint: str = ""
     saved: bool | None = None
     saved_step: int | None = None
+    work: str = ""
+    folder: str = ""
+    checkpoints_of: tuple[str, ...] = ()
 
 
 def started(progress: CellProgress | None) -> bool:
@@ -319,6 +325,9 @@ def _started(entry: Entry, before: CellProgress) -> CellProgress:
         started_at=_time(entry),
         retry=_retry(entry, 0),
         worker=str(entry.get("worker", "")),
+        work=str(entry.get("work", "")),
+        folder=str(entry.get("folder", "")),
+        checkpoints_of=tuple(map(str, entry.get("checkpoints_of", ()))),
     )
 
 

@@ -151,7 +151,8 @@ class Manifest(BaseModel):
     `doubts`: sentences, each a reason why a person has to look at the files before they count. `skipped`: (path, what
     it is) of links, sockets and pipes that were left out. `sparse`: the files with holes, and the bytes of the rest.
     `left_running`: programs of the cell that were alive when its first process ended with 0.
-    `retry`: which of a person's retries it was run for, 0 for none.
+    `retry`: which of a person's retries it was run for, 0 for none. `checkpoints_of`: earlier code, whose
+    checkpoints it went on from (`job.resume: across-code`).
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -177,6 +178,7 @@ class Manifest(BaseModel):
     sparse: dict[str, int] = Field(default={})
     left_running: tuple[str, ...] = ()
     retry: int = 0
+    checkpoints_of: tuple[Digest, ...] = ()
     files: tuple[FileEntry, ...]
 
 

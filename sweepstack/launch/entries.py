@@ -14,6 +14,7 @@ from sweepstack.core.records import Cell, Launch
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import receipts
+from sweepstack.launch.goes_on import Line, There, across, on_another_box, ran_on_ended_boxes
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
@@ -23,7 +24,6 @@ from sweepstack.onbox.common.next_version import takes_new
 if TYPE_CHECKING:
     from sweepstack.launch.spec import LaunchSpec
 
-Line = Mapping[str, Any]
 MOVED = "moved to another box"
 
 _alone: dict[str, threading.RLock] = {}
@@ -101,8 +101,15 @@ class Changes:
         return int(self.entries[name].get("retry", 0))
 
 
-def changes(spec: LaunchSpec, store: EvidenceStore, journal: Journal, present: Mapping[str, dict[str, Any]]) -> Changes:
-    """Compares what the box is told with what its queue holds (`present`: the last line of each cell)."""
+def changes(
+    spec: LaunchSpec,
+    store: EvidenceStore,
+    journal: Journal,
+    present: Mapping[str, dict[str, Any]],
+    there: There = lambda *_: False,
+) -> Changes:
+    """Compares what the box is told with what its queue holds (`present`: the last line of each cell). `there`: whether
+    checkpoints of a cell are at hand. Raises SweepstackError for a cell that would begin at 0 unasked."""
     elsewhere = held_elsewhere(store, spec)
     own = store.launch(spec.box, spec.generation)
     stay = staying(present, own, spec.elsewhere, {*elsewhere, *spec.dropped})
@@ -110,7 +117,7 @@ def changes(spec: LaunchSpec, store: EvidenceStore, journal: Journal, present: M
     wanted = {cell.name: cell for cell in spec.cells if cell.name not in held and cell.name not in spec.dropped}
     wanted |= _kept(spec, present, wanted)
     wanted |= {name: cell for name, cell in stay.items() if name not in held}
-    entries = {name: entry(cell, spec) for name, cell in wanted.items()}
+    entries = _entries(spec, store, journal, wanted, there)
     appended = tuple(
         name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
     )
@@ -183,6 +190,21 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
     }
 
 
+def _entries(
+    spec: LaunchSpec, store: EvidenceStore, journal: Journal, wanted: Mapping[str, Cell], there: There
+) -> dict[str, Line]:
+    """The lines of these cells: also of those that ran on another box."""
+    found: dict[str, Line] = {name: entry(cell, spec) for name, cell in wanted.items()}
+    new = {name for name in found if not started(journal.cells.get(name))}
+    before = ran_on_ended_boxes(store, spec.box, spec.generation, new)
+    for name, line in found.items():
+        if spec.across:
+            found[name] = across(line, before.get(name) if name in new else journal.cells[name])
+        elif name in before:
+            found[name] = on_another_box(line, before[name], there)
+    return found
+
+
 class QueueDamaged(JournalDamaged):
     """The queue of a box does not read. Its lines are all on record elsewhere: `launch` writes them again."""
 
@@ -242,7 +264,9 @@ def _may_append(present: Line | None, line: Line, progress: CellProgress | None)
         return False
     if progress is None or int(line.get("retry", 0)) > progress.retry:
         return True
-    if present is not None and progress.final and progress.state == "failed" and not takes_new(True, progress.saved):
+    goes_on = "folder" in line
+    saved = present is not None and progress.final and progress.state == "failed"
+    if present is not None and saved and not takes_new(True, progress.saved, goes_on):
         return all(present.get(key) == line.get(key) for key in ("code", "run", "env", "setup"))
     return progress.state != "sealed"
 

@@ -5,11 +5,13 @@ Converges: called again with the same spec it ships nothing, appends nothing and
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -77,7 +79,8 @@ def launch(
     """Brings the box's queue to `spec`. Blocks until the first cell shows a sign of life: through a setup of at most
     `setup_seconds`, and then `first_step_seconds` at most. `cancelled` ends the wait.
 
-    Raises ConfigError when the work dir is not what was previewed, SweepstackError when a started cell would change,
+    Raises ConfigError when the work dir is not what was previewed, SweepstackError when a started cell would change or
+    one with a checkpoint would begin at 0 unasked,
     FirstCellFailed when the first attempt fails at once, SetupFailed when it can't be tried.
     """
     if spec.lease:
@@ -85,7 +88,7 @@ def launch(
     journal = read_journal(channel)
     present = queue_entries(channel)
     refuse_changed(journal, spec.cells)
-    todo = changes(spec, store, journal, present)
+    todo = changes(spec, store, journal, present, partial(_has_checkpoints, spec, channel))
     if todo.appended:
         ship(spec, {todo.entries[name]["code"] for name in todo.appended}, channel, store, progress)
     codes = todo.codes(journal)
@@ -150,6 +153,17 @@ def _runner_at_work(
             return True
         progress("waiting: the box is just trying to stop itself")
         time.sleep(OWN_STOP_POLL_SECONDS)
+    return False
+
+
+def _has_checkpoints(spec: LaunchSpec, channel: Channel, cell: str, folder: str) -> bool:
+    """Whether this folder of a cell's checkpoints is at hand. What a bucket has is brought before the cell starts, and
+    can't be seen from here: it counts as there."""
+    if any(mount.get("mode") == "MOUNT_CACHED" for mount in spec.mounts):
+        return True
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        place = box_layout.checkpoints_dir(spec.identity, cell)
+        return bool(channel.listdir(f"{box_layout.DURABLE}/{place}/{folder}"))
     return False
 
 

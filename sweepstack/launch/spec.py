@@ -41,6 +41,8 @@ class LaunchSpec:
     """cell → digest of the code that it runs instead of `code`; it is in the evidence, or is `code`"""
     retries: Mapping[str, Again] = field(default_factory=dict)
     """Cells that a person asked to run again: of this box's, and of those that it was given before they moved."""
+    across: bool = False
+    """Whether a cell goes on from its checkpoint with another version (`job.resume: across-code`)."""
     secret_names: tuple[str, ...] = ()
     secrets: Mapping[str, str] | None = field(default=None, repr=False)
     """Their values; None where they are unknown on this side: those on the box stay."""

@@ -85,6 +85,7 @@ class JobPlan:
     setup: str = ""
     secrets: tuple[str, ...] = ()
     mixing: str = "refuse"
+    resume: str = "same-code"
     min_free_bytes: int | None = None
     min_free_inodes: int | None = None
     stall_seconds: float | None = None

@@ -277,6 +277,7 @@ def _job(config: StackConfig, profile: Profile) -> JobPlan:
         setup=job.setup or "",
         secrets=job.secrets,
         mixing=job.mixing,
+        resume=job.resume,
         min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
         min_free_inodes=room.inodes if room else None,
         stall_seconds=parse_duration(job.stall) if job.stall else None,

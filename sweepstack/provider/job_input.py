@@ -165,6 +165,8 @@ class JobInput(Record):
     """the GPUs of the box; absent where none were asked for"""
     mixing: Literal["refuse", "allow"] | None = None
     """`refuse`: no new code while cells that ran keep the old; `allow`: a sweep may run both"""
+    resume: Literal["same-code", "across-code"] | None = None
+    """`across-code`: a cell that failed goes on from its checkpoint with new code; absent: only with its own"""
     min_free_bytes: int | None = None
     """below so many free bytes no cell starts"""
     min_free_inodes: int | None = None

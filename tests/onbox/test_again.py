@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from sweepstack.onbox.common.next_version import checkpoint_name
 from sweepstack.onbox.runner.cut_checkpoint import doubt, last_beat, newest
 from sweepstack.onbox.runner.records import Entry, Queue
 from tests.onbox.harness import IDENTITY, Box, wait_for
@@ -251,3 +252,26 @@ def test_a_failed_cell_takes_the_fix_unless_it_has_a_checkpoint(box: Box) -> Non
     again(box, "b", RESUME, retry=2, salt=2)
     box.run("b")
     assert (box.sealed("b") / "result.json").read_text() == ".\n"
+
+
+def test_new_code_goes_on_in_the_folder_that_its_line_names_and_the_seal_says_so(box: Box) -> None:
+    box.set(retries=1)
+    old = box.ship({"job.sh": f"echo x >> {SAVED}; exit 1"})
+    new = box.ship({"job.sh": f"echo x >> {SAVED}; n=$(wc -l < {SAVED}); test $n -gt 3 && echo $n > $1/result.json"})
+    run = "sh job.sh {out}"
+    box.add("a", run, more={"code": old})
+    box.run(code=1)
+    (folder,) = (box.volume / IDENTITY / "checkpoints" / "a").iterdir()
+    assert folder.name == checkpoint_name(
+        *(box.events("cell-started", "a")[0][key] for key in ("config_digest", "work"))
+    )
+    box.add("a", run, more={"code": new})
+    box.run(code=1)  # it keeps its version, which failed for good
+    there = {"folder": folder.name, "checkpoints_of": [old]}
+    box.add("a", run, more={"code": new, **there})
+    box.add("b", COUNT, more={"folder": "0" * 16, "checkpoints_of": [old]})
+    box.run("a", "b")
+    assert (box.sealed("a") / "result.json").read_text() == "4\n"
+    assert [one.get("folder") for one in box.events("cell-started", "a")] == [None, None, folder.name, folder.name]
+    assert box.manifest("a").checkpoints_of == (old,)
+    assert box.manifest("b").checkpoints_of == (), "it began at 0"

@@ -16,6 +16,7 @@ from sweepstack.core.records import Manifest
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import EvidenceError
 
 
@@ -53,12 +54,14 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
     """The manifest as (name, text) for people, the longest last."""
     environment = {key: value for key, value in manifest.environment.items() if key not in ("gpus", "cpu", "cores")}
     git = manifest.provenance.get("git") if isinstance(manifest.provenance, dict) else None
+    earlier = [short(code) for code in manifest.checkpoints_of]
     took = (manifest.sealed_at - manifest.started_at).total_seconds()
     found = [
         ("copy", f"{'verified' if verified else 'not verified'}, manifest {digest}"),
         ("config", f"{manifest.config_digest}  {_pairs(manifest.params)}"),
         ("command", " ".join(manifest.argv[-1:])),
         ("code", manifest.code + _changed(manifest.provenance.get("code_changed"))),
+        *([("goes on from", f"checkpoints of code {', '.join(earlier)}")] if earlier else []),
         ("git", _git(git)),
         ("setup", manifest.setup or "none"),
         ("box", f"{manifest.box} ({manifest.native_id}), generation {manifest.generation}, attempt {manifest.attempt}"),

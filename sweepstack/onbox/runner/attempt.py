@@ -105,7 +105,7 @@ class Attempt:
         self.home, self.spec, self.entry, self.number, self.slot = home, own_files(spec, entry), entry, number, slot
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
-        self.checkpoint = checkpoints / entry.cell / checkpoint_name(entry.config, entry.work)
+        self.checkpoint = checkpoints / entry.cell / entry.checkpoints
         self.found: Found | None = None
         self.scratch = scratch / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
@@ -166,6 +166,11 @@ class Attempt:
             names = os.listdir(self.checkpoint)
             return max((int(found[1]) for found in map(CHECKPOINT.fullmatch, names) if found), default=None)
         return None
+
+    def origin(self) -> dict[str, Any]:
+        """The versions of the code whose checkpoints it goes on from, for records; empty where there are none."""
+        others = [code for code in self.entry.checkpoints_of if code]
+        return {"checkpoints_of": others} if others else {}
 
     @staticmethod
     def leader(home: Path, cell: str, number: int) -> dict[int, str]:
@@ -254,6 +259,7 @@ class Attempt:
             "argv": self.argv,
             "started_at": self.started_at,
             **({"setup": self.entry.prepared} if self.entry.setup else {}),
+            **self.origin(),
             "provenance": self._provenance(),
             "environment": environment,
         }
@@ -294,11 +300,6 @@ class Attempt:
         if not names:
             return []
         return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
-
-
-def checkpoint_name(config: str, work: str) -> str:
-    """The name of the folder with a cell's checkpoints: they go on for this config and this work alone."""
-    return hex_of(digest_of([config, work]))[:16]
 
 
 class Left(NamedTuple):

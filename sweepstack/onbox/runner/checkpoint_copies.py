@@ -6,7 +6,6 @@ is, and which one is the newest, `checkpoint_sets` says.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.runner.checkpoint_sets import TICK_SECONDS, Changing, NoSuchSet, Sets, Store, Superseded, empty
 from sweepstack.onbox.runner.rclone import RemoteStopped
-from sweepstack.onbox.runner.records import Journal, Progress, say
+from sweepstack.onbox.runner.records import FOLDER, Journal, Progress, say
 from sweepstack.onbox.runner.sealing import CellFailure
 
 UPLOAD_SECONDS = 60.0
@@ -30,7 +29,6 @@ BRING_SECONDS = 600.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Between two tries while the bucket does not answer."""
 AT_ONCE = 4
-FOLDER = re.compile(r"[0-9a-f]{16}")
 OPEN = ("started", "retry", "failed")
 
 

@@ -7,8 +7,9 @@
 
 Python 3.8+, standard library only; `launch.ship` sends all of this folder. The code, command and environment of a
 started cell never change; after a final failure a newer version of it in the queue starts with a count of 0.
-Checkpoints are kept by config and version, so a cell goes on only from its own. An exit code of 0 proves nothing: a
-cell is done when its files were copied to the durable tier, read back there, and renamed to their final name.
+Checkpoints are kept by config and version, so a cell goes on only from its own, or in the folder that its line names.
+An exit code of 0 proves nothing: a cell is done when its files were copied to the durable tier, read back there, and
+renamed to their final name.
 A full disk is no failure: no cell starts until there is room again, and the runner waits for that.
 
 Exit codes:
@@ -41,9 +42,11 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
+from sweepstack.onbox.common.next_version import checkpoint_name
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.runner.attempt import Attempt, Left, checkpoint_name
+from sweepstack.onbox.runner.attempt import Attempt, Left
 from sweepstack.onbox.runner.cell_processes import end_cells, end_children
+from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
 from sweepstack.onbox.runner.lease import WATCH, Starter, Watcher
@@ -349,7 +352,7 @@ class Runner:
         ready = self.setups.ready(entry, spec)
         if not ready:
             return ready
-        cell, folder = entry.cell, self.checkpoints / entry.cell / checkpoint_name(entry.config, entry.work)
+        cell, folder = entry.cell, self.checkpoints / entry.cell / entry.checkpoints
         begin = ("previous", checkpoint_name(entry.config, entry.origin)) if entry.origin else ("", "")
         return self.uploads.copies.ready(cell, folder, *begin, most=max(1, int(spec.get("slots") or 1)))
 
@@ -359,6 +362,8 @@ class Runner:
             return None
         known = self.journal.cells[entry.cell]
         number, threads = known.attempt + 1, known.threads.get(entry.version)
+        if entry.checkpoints_of and any_there(self.checkpoints / entry.cell / entry.checkpoints) is False:
+            entry = entry._replace(checkpoints_of=())  # it begins at 0: there is nothing to go on from
         attempt = Attempt(self.home, self.checkpoints, self.scratch, spec, entry, number, slot, threads)
         attempt.environment = self.setups.environment(entry, spec)
         step = attempt.checkpoint_step()
@@ -372,6 +377,9 @@ class Runner:
             code=entry.code,
             version=entry.version,
             retry=entry.retry,
+            work=entry.work,
+            **({"folder": entry.folder} if entry.folder else {}),
+            **attempt.origin(),
             **({"setup": entry.prepared} if entry.setup else {}),
             **({"checkpoint_step": step} if step is not None else {}),
             **({"threads": attempt.threads} if attempt.threads else {}),

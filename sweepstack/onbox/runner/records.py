@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.files_hold import FILES, FilesHold
+from sweepstack.onbox.common.next_version import checkpoint_name, work_of
 
 LOCK_SECONDS = 1.0
 """A lock is tried for so long: a process that checks whether it is held takes it for a moment."""
@@ -26,6 +27,8 @@ KEPT_BYTES = 1 << 20
 """Disk space that is reserved for the journal: some thousand lines."""
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
+FOLDER = re.compile(r"[0-9a-f]{16}")
+"""The name of a folder of checkpoints."""
 
 
 class Fatal(SweepstackError):
@@ -78,6 +81,8 @@ class Progress:
         self.failed_as = ""  # the reason of its last failure, unless that was in doubt because of a checkpoint
         self.worker = ""  # who started it last, on a box of several workers
         self.saved: bool | None = None  # whether it had a checkpoint when it failed; None: not known
+        self.folder = ""  # the folder of checkpoints of its last start, where that is not its version's own
+        self.checkpoints_of: tuple[str, ...] = ()  # see Entry, of its last start
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
         self.here = False  # started here, and neither handed on nor found sealed by another box
 
@@ -206,6 +211,7 @@ class Journal:
             if entry.get("retry", 0) > cell.retry:  # a person asked for it: it has all its tries again
                 cell.failures[entry["version"]] = 0
             cell.version, cell.retry, cell.saved = entry["version"], entry.get("retry", 0), None
+            cell.folder, cell.checkpoints_of = entry.get("folder", ""), tuple(entry.get("checkpoints_of", ()))
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
             cell.worker, cell.by_files, cell.here = entry.get("worker", ""), False, True
         elif event == "cell-resealing":
@@ -243,6 +249,8 @@ class Entry(NamedTuple):
     `ends`: whether an attempt that runs is ended for that retry.
     `origin`: the `work` whose set of checkpoints before the newest it begins with, where it has none of its own; "" for
     none.
+    `folder`: the folder of checkpoints that it goes on in, "" for the one of its own config and work; `checkpoints_of`:
+    the code of the versions that wrote there before.
     """
 
     cell: str
@@ -259,6 +267,13 @@ class Entry(NamedTuple):
     origin: str = ""
     salt: int = 0
     ends: bool = False
+    folder: str = ""
+    checkpoints_of: tuple[str, ...] = ()
+
+    @property
+    def checkpoints(self) -> str:
+        """The name of the folder of its checkpoints."""
+        return self.folder or checkpoint_name(self.config, self.work)
 
 
 class Release(NamedTuple):
@@ -330,13 +345,10 @@ def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
     counts = (retry, salt, 0 if before is None else before)
     if not isinstance(setup, str) or not all(isinstance(n, int) and n >= 0 for n in counts):
         raise ValueError("its setup is no text, or its retry or salt no count")
-
-    def work_with(salt: int) -> str:
-        # Empty fields are not part of the digests, so that the checkpoints of older queues are found.
-        more = {key: value for key, value in (("setup", setup), ("salt", salt)) if value}
-        return digest_of({"code": raw["code"], "run": raw["run"], "env": env, **more})
-
-    work = work_with(salt)
+    folder, checkpoints_of = raw.get("folder", ""), tuple(raw.get("checkpoints_of", ()))
+    if folder and not FOLDER.fullmatch(folder):
+        raise ValueError("its folder is no name of a folder of checkpoints")
+    work = work_of(raw, salt)
     parts = [work, *([raw["artifacts"]] if "artifacts" in raw else []), *([retry] if retry else [])]
     version = digest_of(parts) if len(parts) > 1 else work
     prepared = digest_of([setup, raw["code"]])
@@ -352,9 +364,11 @@ def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
         setup,
         prepared,
         retry,
-        "" if before is None else work_with(before),
+        "" if before is None else work_of(raw, before),
         salt,
         raw.get("ends") is True,
+        folder,
+        checkpoints_of,
     )
     if entry.config != digest_of({"name": name, "params": entry.params}):
         raise ValueError("its config digest is not that of its name and parameters")

@@ -220,7 +220,13 @@ class Schedule:
         own = next((version for version in same if version.version == progress.version), newest)
         if own.version == progress.version:  # it may go on in it in a later retry than its line says
             own = own._replace(retry=max(own.retry, progress.retry))
-        keeps = progress.state in ("retry", "failed") and not takes_new(progress.state == "failed", progress.saved)
+            if progress.folder:  # what it went on in, whatever other lines of the same version say
+                own = own._replace(folder=progress.folder, checkpoints_of=progress.checkpoints_of)
+                same = [one._replace(folder=own.folder) if one.work == own.work else one for one in same]
+                newest = same[-1]._replace(checkpoints_of=own.checkpoints_of) if same[-1].work == own.work else same[-1]
+        across = newest.folder == own.checkpoints
+        keeps = progress.state in ("retry", "failed")
+        keeps = keeps and not takes_new(progress.state == "failed", progress.saved, across)
         if newest.retry > progress.retry:  # a person asked to run it once more, in whatever state it is
             goes_on = keeps and newest.work != own.work and newest.salt <= progress.retry
             return own._replace(retry=newest.retry, ends=newest.ends) if goes_on else newest

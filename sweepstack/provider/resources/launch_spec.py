@@ -11,6 +11,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.lease import on_box
 from sweepstack.provider import secrets
+from sweepstack.provider.job_input import JobInput
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.resources.kept_caches import network_of
 from sweepstack.provider.session import Operation
@@ -39,6 +40,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         gpus=state.job.gpus or 0,
         pins=state.pins or {},
         retries=state.retries or {},
+        across=across(state.job),
         secret_names=state.job.secrets or (),
         secrets=secrets.values(state.job.secrets),
         min_free={
@@ -62,6 +64,11 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         nodes=state.job.nodes.model_dump(mode="json", exclude_defaults=True) if state.job.nodes else {},
         scheduler=state.job.scheduler.model_dump(mode="json", exclude_none=True) if state.job.scheduler else {},
     )
+
+
+def across(job: JobInput) -> bool:
+    """Whether cells go on from checkpoints of other code."""
+    return job.resume == "across-code"
 
 
 def _workdir(op: Operation, text: str) -> Path:

@@ -13,6 +13,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.resources import user_key
 from sweepstack.provider.resources.cell_moves import waiting_for
+from sweepstack.provider.resources.launch_spec import across
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
@@ -99,11 +100,12 @@ def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
     own = []
     for name in launch.cells if launch else ():
         progress = journal.cells.get(name)
+        goes_on = across(state.job) and progress is not None and bool(progress.work)
         mended = (
             progress is not None
             and progress.state == "failed"
             and (
-                (progress.code != state.job.code and takes_new(progress.final, progress.saved))
+                (progress.code != state.job.code and takes_new(progress.final, progress.saved, goes_on))
                 or progress.failure_class == FILES
             )
         )

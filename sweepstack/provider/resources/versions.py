@@ -21,6 +21,7 @@ from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.launch_spec import across
 from sweepstack.teardown.box_context import BoxAt
 
 LISTED = 8
@@ -107,7 +108,7 @@ def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Stand
         for name, progress in journal.cells.items():
             if progress.code is not None:
                 codes[name] = progress.code
-            if name in names and keeps(progress, retries.get(name)):
+            if name in names and keeps(progress, retries.get(name), across(new.job)):
                 kept[name] = progress
     for name, progress in kept.items():
         if progress.code is None and name in codes:  # the runner found it sealed: another journal knows its code
@@ -144,12 +145,14 @@ def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, Again | Retry]:
         return own
 
 
-def keeps(progress: CellProgress, asked: Again | Retry | None = None) -> bool:
+def keeps(progress: CellProgress, asked: Again | Retry | None = None, goes_on: bool = False) -> bool:
     """Whether a cell keeps the code that it was started with. One that failed without a checkpoint takes the new code;
-    one with a checkpoint is asked for it by a retry that begins without one (`asked`: the last retry)."""
-    stays = progress.state == "failed" and not takes_new(progress.final, progress.saved)
+    one with a checkpoint is asked for it by a retry that begins without one (`asked`: the last retry), or goes on from
+    that with the new code (`goes_on`, `job.resume`)."""
+    goes_on = goes_on and bool(progress.work)
+    stays = progress.state == "failed" and not takes_new(progress.final, progress.saved, goes_on)
     if asked is not None and asked.retry > progress.retry:
-        may_have = progress.state == "running" or (stays and bool(progress.saved))
+        may_have = (progress.state == "running" and not goes_on) or (stays and bool(progress.saved))
         return may_have and asked.salt <= progress.retry
     return progress.state in ("sealed", "running") or stays
 
@@ -186,23 +189,34 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
     for name in ("run", "setup", "env"):
         if getattr(old.job, name) != getattr(new.job, name):
             parts.append(f"{name} changed: {len(standing.takers)} pending take it, {ran} that ran keep theirs")
+    if across(new.job) and not across(old.job):
+        parts.append("resume: cells that fail go on from their checkpoints with new code")
     return "; ".join([*parts, *(_of_failed(standing, new) if parts else ())])
 
 
 def _of_failed(standing: Standing, new: QueueInputs) -> list[str]:
-    """What becomes of the cells that failed: which start anew with the new version, and which keep theirs."""
-    anew, others = [], []
+    """What becomes of the cells that failed: which start anew with the new version, or go on with it, and which keep
+    theirs."""
+    anew: list[str] = []
+    going: list[str] = []
+    others: list[str] = []
     for name, progress in sorted(standing.failed.items()):
-        if name in standing.takers:
+        step = "" if progress.saved_step is None else f" of step {progress.saved_step}"
+        again = (new.retries or {}).get(name)
+        if name in standing.takers and across(new.job) and progress.work and progress.saved:
+            fresh = again is not None and again.salt > progress.retry
+            (anew if fresh else going).append(name if fresh else f"{name} from its checkpoint{step}")
+        elif name in standing.takers:
             anew.append(name)
         elif name in standing.kept:
-            where = "a checkpoint" + (f" of step {progress.saved_step}" if progress.saved_step is not None else "")
             goes = "stays failed" if progress.final and _no_retry(new, progress) else "goes on from it"
-            others.append(f"{name} has {where}, keeps its version and {goes}")
+            others.append(f"{name} has a checkpoint{step}, keeps its version and {goes}")
     words = [f"failed, and start{'s' if len(anew) == 1 else ''} anew with it: {named(anew)}"] if anew else []
+    words += [f"failed, and go{'es' if len(going) == 1 else ''} on with new code: {named(going)}"] if going else []
     words += others[:NAMED]
     words += [f"{len(others) - NAMED} more that failed keep theirs, too"] if len(others) > NAMED else []
-    return words + (["`sweepctl retry CELL --from-start` takes the new one, from step 0"] if others else [])
+    ways = "`sweepctl retry CELL --from-start` takes the new one, from step 0; `job.resume: across-code` goes on in it"
+    return words + ([ways] if others else [])
 
 
 def _no_retry(new: QueueInputs, progress: CellProgress) -> bool:

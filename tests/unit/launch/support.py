@@ -184,6 +184,11 @@ class Site:
     def drained(self) -> None:
         self.until(self.idle, "the runner to end")
 
+    def sealed(self, cell: str, name: str) -> bytes:
+        """A file of a cell's sealed copy on the volume."""
+        content = self.folder / "platform" / "volumes" / self.volume / "content"
+        return (content / box_layout.sealed_dir(IDENTITY, cell) / name).read_bytes()
+
     def close(self) -> None:
         self.release()
         processes.end_box(self.native_id, grace=0)

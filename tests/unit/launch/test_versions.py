@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
 import stat
 import tarfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,12 @@ import pytest
 from sweepstack.core.records import Again
 from sweepstack.core.workdir import collect
 from sweepstack.launch import archive
+from sweepstack.launch.goes_on import on_another_box
 from sweepstack.launch.launch import FirstCellFailed, SetupFailed, launch
 from sweepstack.launch.ship import settings as spec_json
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
-from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceMissing, Unreachable
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceMissing, SweepstackError, Unreachable
 from tests.unit.launch.support import Broken, Site
 from tests.unit.launch.test_launch import given_elsewhere, verified
 
@@ -283,6 +286,43 @@ def test_a_pinned_cell_runs_code_that_is_here_no_more(site: Site) -> None:
     assert any(f"of code {box_layout.short(first)} from the evidence" in line for line in site.said)
     site.drained()
     assert site.states() == {"a": "sealed", "b": "sealed", "c": "sealed"}
+
+
+SAVES = """\
+echo x >> "$SWEEPSTACK_CHECKPOINT_DIR/n"
+test -e note.txt || exit 1
+printf '{"word": "%s", "steps": %d}' "$1" "$(wc -l < "$SWEEPSTACK_CHECKPOINT_DIR/n")" > "$2/result.json"
+"""
+"""Fails in its first version, after it has saved something."""
+
+
+def test_a_cell_with_a_checkpoint_keeps_its_version_on_a_later_box_unless_it_goes_on_across_code(site: Site) -> None:
+    """Seen: on a new box with the same volume it took the new code, and began at 0 unasked."""
+    later = Site(site.folder, "box-2")
+    (site.job / "train.sh").write_text(SAVES)
+    with contextlib.suppress(FirstCellFailed):  # on a busy machine its failure comes after its first sign of life
+        site.launch("a", tries_again=0)
+    site.drained()
+    site.store.write_journal(site.name, 1, site.channel.read(box_layout.JOURNAL))
+    site.store.write_birth(site.birth(ended_at=datetime.now(UTC), ended_how="vanished"))
+    first = change_code(site)
+    (line,), before = lines(site), site.journal.cells["a"]
+    new = {**line, "code": collect(site.job).digest}
+    assert on_another_box(new, before, lambda *_: False)["code"] == new["code"], "what it saved is gone"
+    with pytest.raises(SweepstackError, match=r"another command, setup or environment wrote .* --from-start"):
+        later.launch("a", run="sh train.sh 1 {out}")
+    with contextlib.suppress(FirstCellFailed):
+        later.launch("a", tries_again=0)
+    later.drained()
+    assert later.states() == {"a": "failed"}
+    assert [line["code"] for line in lines(later)] == [first]
+    later.launch("a", across=True)
+    later.drained()
+    manifest = json.loads(later.sealed("a", "manifest.json"))
+    assert json.loads(later.sealed("a", "result.json"))["steps"] == 3
+    assert (manifest["code"], manifest["checkpoints_of"]) == (new["code"], [first])
+    assert later.launch("a", across=True).appended == ()
+    later.close()
 
 
 def test_a_pinned_cell_alone_does_not_ask_for_the_work_dir(site: Site) -> None:

@@ -21,7 +21,7 @@ from sweepstack.launch.retries import add
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.box_layout import short
-from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
@@ -480,15 +480,15 @@ def test_cells_that_failed_for_good_take_the_new_code(sweep: Sweep, monkeypatch:
     assert ": 2 pending" in sweep.said.text(Severity.INFO)
 
 
-def failed_in_box(sweep: Sweep, box: BoxState, name: str, *, final: bool, **more: Any) -> None:
-    """The box's journal with a failure of this cell, as the runner writes it."""
+def failed_in_box(sweep: Sweep, box: BoxState, name: str, *, final: bool, work: str = "", **more: Any) -> None:
+    """The box's journal with a failure of this cell, as the runner writes it. `work`: an older one did not."""
     channel = sweep.channel(box)
     data = channel.read(box_layout.JOURNAL) if channel.size(box_layout.JOURNAL) else b""
     before = parse_journal(data)
     code = collect(sweep.project / "job").digest
     cell = next(one for one in sweep.cells if one.name == name)
     said: list[dict[str, Any]] = [
-        {"event": "cell-started", "config_digest": cell.config_digest, "code": code, "version": code},
+        {"event": "cell-started", "config_digest": cell.config_digest, "code": code, "version": code, "work": work},
         {"event": "cell-failed", "exit_code": 1, "reason": "exit code 1", "class": "bug", "final": final, **more},
     ]
     head = before.head
@@ -504,7 +504,7 @@ def test_a_cell_that_will_be_tried_again_takes_the_new_code_unless_it_has_a_chec
     box = sweep.box()
     queue = sweep.queue_inputs(box)
     failed_in_box(sweep, box, "a", final=False, checkpoints=False)
-    failed_in_box(sweep, box, "b", final=False, checkpoints=True, saved_step=40)
+    failed_in_box(sweep, box, "b", final=False, work=digest_of("work"), checkpoints=True, saved_step=40)
     old, new = new_code(sweep)
     (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures
     assert f"code {old}→{new}: 1 pending, 1 failed with {old} (b …)" in failure.reason
@@ -513,7 +513,15 @@ def test_a_cell_that_will_be_tried_again_takes_the_new_code_unless_it_has_a_chec
     said = sweep.said.text(Severity.INFO)
     assert "failed, and starts anew with it: a" in said
     assert "b has a checkpoint of step 40, keeps its version and goes on from it" in said
+    across = sweep.queue_inputs(box, job={"resume": "across-code"})
+    assert QUEUE.check(sweep.op("Queue"), queue, across).failures == []
+    said = sweep.said.text(Severity.INFO)
+    assert (
+        "failed, and starts anew with it: a; failed, and goes on with new code: b from its checkpoint of step 40"
+        in said
+    )
     add(sweep.store, {"b": Retry(retry=1, salt=0, by="ada", at=datetime.now(UTC))})
+    assert QUEUE.check(sweep.op("Queue"), queue, across).failures == []
     assert len(QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures) == 1, "not from the start"
     add(sweep.store, {"b": Retry(retry=2, salt=2, by="ada", at=datetime.now(UTC))})
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures == []
