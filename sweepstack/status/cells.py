@@ -150,6 +150,8 @@ def _state(
         return "sealed", "not verified yet"
     if progress.state == "dropped":
         return "waived", f"dropped: {progress.reason or ''}".rstrip(": ")
+    if progress.state == "failed" and holder.retry_at_hand(cell.name) > progress.retry:
+        return "pending", f"to run again, as was asked for; it failed: {progress.reason or ''}".rstrip(": ")
     if progress.state == "failed":
         return "failed", (progress.reason or "") + ("" if progress.final else "; it will be tried again")
     if holder.lost:

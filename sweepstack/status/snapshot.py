@@ -156,6 +156,12 @@ class BoxSnapshot:
         """Whether only a person can start its runner, so that a runner which is not alive is no alarm."""
         return self.queue is not None and self.queue.job.by_hand is not None
 
+    def retry_at_hand(self, cell: str) -> int:
+        """The last retry of a cell that an `up` has told its queue, while the runner is alive: it runs, or waits for its
+        turn, and a further `up` changes nothing. 0 for none."""
+        again = (self.queue.retries or {}).get(cell) if self.queue is not None and self.seen.runner_alive else None
+        return again.retry if again is not None else 0
+
     @property
     def idles(self) -> bool:
         """Whether the box bills and has nothing that it may run: not while it may end, is to stop, or failed its

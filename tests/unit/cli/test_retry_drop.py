@@ -74,6 +74,8 @@ def test_status_asks_for_no_up_for_a_retry_that_waits_in_a_queue_at_work(world: 
     told = world.run("status", "--json").json
     assert "to run again, as was asked for" not in " ".join(told["notes"])
     assert not any(command.startswith("pulumi up") for command in told["next"])
+    shown = next(cell for cell in told["cells"] if cell["name"] == "lr0.3")
+    assert (shown["state"], shown["note"].partition(";")[0]) == ("pending", "to run again, as was asked for")
     assert told["next"][0].startswith(f"sweepctl wait --stack {STACK}")
 
 

@@ -74,15 +74,10 @@ def to_run_again(sources: Sources, snapshot: Snapshot) -> Iterator[str]:
             if (progress := box_snapshot.progress(cell.name)) is not None
         ]
         same = retry.manifest is not None and copies.get(cell.name) == retry.manifest
-        if (max(ran) < retry.retry if ran else same) and not _brought(snapshot, cell.name, retry.retry):
+        if (max(ran) < retry.retry if ran else same) and not any(
+            one.retry_at_hand(cell.name) >= retry.retry for one in snapshot.box_snapshots
+        ):
             yield cell.name
-
-
-def _brought(snapshot: Snapshot, cell: str, retry: int) -> bool:
-    """Whether an `up` has told this retry to a box whose runner is alive: it waits for its turn there, and a further
-    `up` changes nothing."""
-    told = ((one, (one.queue.retries or {}).get(cell)) for one in snapshot.box_snapshots if one.queue is not None)
-    return any(again is not None and again.retry >= retry and one.seen.runner_alive for one, again in told)
 
 
 def exit_code(sources: Sources, snapshot: Snapshot, view: SweepView) -> int:
