@@ -244,9 +244,12 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if hung is not None:
         gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])  # the shortest way to no bill
         return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung), gives_up]
+    failed = [cell.name for cell in view.cells if cell.state == "failed"]
     if "running" in states or ("pending" in states and alive):
-        return [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
-    if wrong := by_files(snapshot, [cell.name for cell in view.cells if cell.state == "failed"]):
+        # Where none has ended well yet, the others may fail in the same way.
+        logs = [f"sweepctl logs --stack {stack} {name}" for name in failed[:1] if not states & ENDED]
+        return [*logs, f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+    if wrong := by_files(snapshot, failed):
         names = [box_snapshot.box.name for box_snapshot in locked]
         ends = give_up(stack, names) if "pending" in states else f"sweepctl finish --stack {stack}"
         return [*out_of_files(stack, wrong), ends]
@@ -264,7 +267,6 @@ def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
             f"pulumi up --stack {stack}    (puts its queue back)",
             give_up(stack, [box_snapshot.box.name for box_snapshot in locked]),
         ]
-    failed = [cell.name for cell in view.cells if cell.state == "failed"]
     if failed:
         return [
             f"sweepctl logs --stack {stack} {failed[0]}",

@@ -46,6 +46,12 @@ def running(world: World) -> Box:
     return box
 
 
+def first_failed(world: World) -> None:
+    """What it failed of may be in all the others."""
+    running(world).start("lr0.3")
+    world.boxes[0].fail("lr0.3")
+
+
 def hung(world: World) -> None:
     running(world).beat(ago=1, running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no output"}])
 
@@ -156,6 +162,14 @@ STATES = {
     "half an up": Row(half_an_up, 1, UP, "running"),
     "running": Row(
         running, 4, f"sweepctl wait --stack {STACK} --for done && {FINISH}", "", proof=("box-0 is watched", "proved")
+    ),
+    "first failed": Row(
+        first_failed,
+        4,
+        f"sweepctl logs --stack {STACK} lr0.3",
+        "",
+        then=f"sweepctl wait --stack {STACK} --for done && {FINISH}",
+        proof=("box-0 is watched", "proved"),
     ),
     "hung": Row(
         hung,
