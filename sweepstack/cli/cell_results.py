@@ -11,7 +11,8 @@ from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, PulledCopy, find_copy, find_file, find_pulled, in_memory, pulled_copy
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.sources import Sources
-from sweepstack.core.metrics import last_row
+from sweepstack.core.metrics import Row, last_row, parse_rows
+from sweepstack.core.pieces import WHOLE_BYTES
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.errors import SweepstackError
@@ -74,6 +75,11 @@ class CellFiles:
             except (SweepstackError, OSError):
                 self._found[path] = None
         return self._found[path]
+
+    def earlier_rows(self, attempt: int, path: str) -> tuple[str, list[Row]]:
+        """The rows of the metrics file of an earlier attempt, from a copy. Raises SweepstackError, OSError."""
+        file = find_pulled(self._sources, self.cell, attempt, path)
+        return file.words, parse_rows(file.whole(WHOLE_BYTES), path)
 
     def _look(self, path: str) -> CellFile:
         if not self.verified and self._asks_box:

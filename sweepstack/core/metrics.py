@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -126,6 +127,29 @@ def shown(value: float | None) -> str:
 def series(rows: Sequence[Row], cell: str, x: str, metric: str) -> Series:
     """The curve of one metric over `x`."""
     return Series(cell, metric, tuple(zip(*paired(column(rows, x), column(rows, metric)), strict=True)))
+
+
+def begins_late(rows: Sequence[Row], x: str) -> bool:
+    """Whether a file begins more than one of its steps after 0: an earlier try may have the beginning."""
+    across = _finite(rows, x)
+    return bool(across) and across[0] > _widest(across)
+
+
+def leading(before: Sequence[Row], rows: Sequence[Row], x: str) -> list[Row]:
+    """The rows of an earlier file that come before all of `rows`; empty where they would leave a gap wider than the
+    steps of both."""
+    across = _finite(rows, x)
+    found = [row for row, at in zip(before, column(before, x), strict=True) if at is not None and at < across[0]]
+    known = _finite(found, x)
+    return found if known and across[0] - known[-1] <= max(_widest(known), _widest(across)) else []
+
+
+def _finite(rows: Sequence[Row], x: str) -> list[float]:
+    return [at for at in column(rows, x) if at is not None and math.isfinite(at)]
+
+
+def _widest(across: Sequence[float]) -> float:
+    return max((after - at for at, after in pairwise(across)), default=0.0)
 
 
 def column(rows: Sequence[Row], name: str) -> list[float | None]:

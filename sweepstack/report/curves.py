@@ -37,6 +37,9 @@ def metrics(facts: SweepFacts) -> list[Block]:
                 "the highest and a missing one of each stretch between them."
             )
         )
+    if facts.joined:
+        tries = "of 1 cell" if facts.joined == 1 else f"of {facts.joined} cells"
+        blocks.append(Text(f"The curves {tries} begin with what earlier tries wrote, which no seal covers."))
     if facts.sampled:
         blocks.append(Text(f"Of {facts.sampled} long metrics files, pieces all over the file were read."))
     if facts.not_read:

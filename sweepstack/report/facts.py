@@ -48,9 +48,10 @@ class BoxStory:
 class SweepFacts:
     """`results`: of the cells that left values; `curves`: metric → the curves of cells, thinned out.
 
-    `thinned`: about so many points of a longer curve are here; 0 if all have all of theirs. `sampled`: cells of whose
-    metrics files only pieces were read. `not_read`: cells that are not verified, and whose files were not fetched for
-    this page. `clearances`: native id → the approval that its box was cleared with.
+    `thinned`: about so many points of a longer curve are here; 0 if all have all of theirs. `joined`: cells whose
+    curves begin with rows of earlier tries. `sampled`: cells of whose metrics files only pieces were read. `not_read`:
+    cells that are not verified, and whose files were not fetched for this page. `clearances`: native id → the approval
+    that its box was cleared with.
     """
 
     snapshot: Snapshot
@@ -62,6 +63,7 @@ class SweepFacts:
     clearances: Mapping[str, Approval] = field(default_factory=dict)
     retries: Mapping[str, Retry] = field(default_factory=dict)
     thinned: int = 0
+    joined: int = 0
     sampled: int = 0
     not_read: int = 0
     notes: tuple[str, ...] = ()

@@ -157,8 +157,8 @@ class BoxSnapshot:
         return self.queue is not None and self.queue.job.by_hand is not None
 
     def retry_at_hand(self, cell: str) -> int:
-        """The last retry of a cell that an `up` has told its queue, while the runner is alive: it runs, or waits for its
-        turn, and a further `up` changes nothing. 0 for none."""
+        """The last retry of a cell that an `up` has told its queue, while the runner is alive: it runs, or waits for
+        its turn, and a further `up` changes nothing. 0 for none."""
         again = (self.queue.retries or {}).get(cell) if self.queue is not None and self.seen.runner_alive else None
         return again.retry if again is not None else 0
 

@@ -9,14 +9,16 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_file import find_file
+from sweepstack.cli.cell_file import CellFile, find_file
 from sweepstack.cli.collect import look
+from sweepstack.cli.joined_curve import Part, joined
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
@@ -45,6 +47,14 @@ class Read:
     source: str
     attempt: int
     rows: Sequence[Row]
+    parts: tuple[Part, ...] = ()
+    """What earlier tries have of its beginning; it is in `rows`, too."""
+
+    @property
+    def note(self) -> str:
+        """Whose the beginning is; "" where all is of one try."""
+        tries = ", ".join(str(part.attempt) for part in self.parts)
+        return f"begins with {sum(len(part.rows) for part in self.parts)} rows of attempt {tries}" if tries else ""
 
 
 def command(
@@ -80,7 +90,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         params = {cell.name: cell.params for cell in snapshot.roster}
         read, missing = [], {}
         for name in names:
-            found = _read(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})))
+            found = _read(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})), entry.x)
             if isinstance(found, Read):
                 read.append(found)
             else:
@@ -95,7 +105,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
             some = [line for _, line in lines if line.points]
             if sys.stdout.isatty() and some:
                 print(chart(metric, entry.x, some))
-            _table(metric, entry.x, [line for _, line in lines], out)
+            _table(metric, entry.x, lines, out)
         left = len(names) - len(read) - len(missing)
         if left:
             out.line(
@@ -147,14 +157,25 @@ def _names(target: Target, snapshot: Snapshot, wanted: Sequence[str]) -> list[st
     return list(found)
 
 
-def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str) -> Read | str:
-    """The rows, or the reason why there are none."""
+def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: str) -> Read | str:
+    """The rows, with those of earlier tries that lead up to them; or the reason why there are none."""
+
+    def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
+        source = find_file(sources, snapshot, cell, attempt, file)
+        return source, parse_rows(source.whole(MOST_BYTES), file)
+
+    def earlier(attempt: int) -> tuple[str, list[Row]]:
+        source, rows = of(attempt)
+        return source.words, rows
+
     try:
-        source = find_file(sources, snapshot, cell, None, file)
-        rows = parse_rows(source.whole(MOST_BYTES), file)
+        source, rows = of(None)
     except (SweepstackError, OSError) as error:
         return str(error)
-    return Read(cell, source.words, source.attempt, rows) if rows else f"{file} has no row yet"
+    if not rows:
+        return f"{file} has no row yet"
+    parts = joined(rows, source.attempt, x, earlier)
+    return Read(cell, source.words, source.attempt, [*chain.from_iterable(part.rows for part in parts), *rows], parts)
 
 
 def _chosen(entry: MetricsEntry, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
@@ -211,9 +232,9 @@ def _parts(line: Series) -> list[list[tuple[float, float]]]:
     return [part for part in parts if part]
 
 
-def _table(metric: str, x: str, lines: Sequence[Series], out: Out) -> None:
+def _table(metric: str, x: str, lines: Sequence[tuple[Read, Series]], out: Out) -> None:
     rows = []
-    for line in lines:
+    for one, line in lines:
         finite = [(y, at) for at, y in line.points if math.isfinite(y)]
         if not line.points:
             rows.append((line.cell, "0", "", "", "", "", f"no {metric}"))
@@ -227,10 +248,15 @@ def _table(metric: str, x: str, lines: Sequence[Series], out: Out) -> None:
                 f"{line.points[-1][1]:.4g}",
                 f"{least:.4g} at {shown(least_at)}" if finite else "",
                 f"{most:.4g} at {shown(most_at)}" if finite else "",
-                f"NaN: {len(line.not_finite)}, the first at {x} {shown(line.not_finite[0])}" if line.not_finite else "",
+                "; ".join(filter(None, (_not_finite(x, line), one.note))),
             )
         )
     out.table(("CELL", "POINTS", f"LAST {x}", f"LAST {metric}", "LEAST", "MOST", "NOTE"), rows)
+
+
+def _not_finite(x: str, line: Series) -> str:
+    found = line.not_finite
+    return f"NaN: {len(found)}, the first at {x} {shown(found[0])}" if found else ""
 
 
 def _document(
@@ -248,6 +274,9 @@ def _document(
                 "metric": metric,
                 "attempt": one.attempt,
                 "source": one.source,
+                "before": [
+                    {"attempt": part.attempt, "source": part.source, "rows": len(part.rows)} for part in one.parts
+                ],
                 "points": [[x, y if math.isfinite(y) else None] for x, y in line.points],
                 "not_finite": list(line.not_finite),
             }

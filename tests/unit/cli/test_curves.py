@@ -51,6 +51,21 @@ def test_points_of_what_runs(world: World, box: Box) -> None:
     json.loads(result.out, parse_constant=lambda name: pytest.fail(name))
 
 
+def test_a_cell_that_went_on_begins_with_what_its_earlier_tries_wrote(world: World, box: Box) -> None:
+    """Seen: killed at step 41 of 60, it showed steps 41 to 60 alone, and the least of these, without a note."""
+    box.fail("lr0.1", final=False)
+    box.start("lr0.1", attempt=2)  # killed before it wrote a row
+    box.fail("lr0.1", attempt=2, final=False)
+    box.start("lr0.1", attempt=3, metrics=[{"step": 3, "loss": 0.45}, {"step": 4, "loss": 0.6}])
+    box.fail("lr0.3", final=False)
+    box.start("lr0.3", attempt=2, metrics=[{"step": 9, "loss": 0.2}, {"step": 10, "loss": 0.1}])
+    first, second = world.run("curves", "--json").json["curves"]
+    assert first["points"] == [[1, 0.9], [2, None], [3, 0.45], [4, 0.6]]
+    assert (first["attempt"], [(one["attempt"], one["rows"]) for one in first["before"]]) == (3, [(1, 2)])
+    assert (second["points"], second["before"]) == ([[9, 0.2], [10, 0.1]], []), "steps 3 to 8 are not known"
+    assert "begins with 2 rows of attempt 1" in world.run("curves").out
+
+
 def test_a_cell_that_hangs_alone_does_not_hide_the_others(world: World, box: Box) -> None:
     """newcomer D: while one hung cell ran, `curves` showed only that one."""
     box.seal("lr0.1")

@@ -38,10 +38,10 @@ def at_work(world: World) -> World:
     rows = [{"step": step, "loss": 1 / (step + 1)} for step in range(5)]
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
     box.seal("lr0.1", files={"metrics.jsonl": text})
-    box.start("lr0.3")
+    box.start("lr0.3", metrics=rows[:3])
     box.log("runner-stopped", signal="SIGTERM")
     box.log("runner-started", after=600, pid=2)
-    box.seal("lr0.3", attempt=2, files={"metrics.jsonl": text})
+    box.seal("lr0.3", attempt=2, files={"metrics.jsonl": b"".join(text.splitlines(keepends=True)[2:])})
     box.start("lr0.9", metrics=rows)
     box.alive()
     memory = {"used": 30, "limit": 60, "oom_kills": 0}
@@ -73,6 +73,8 @@ def test_a_sweep_at_work(world: World) -> None:
     cut_off, went_on = [span for span in found["spans"]["spans"] if span[4] == "lr0.3"]
     assert cut_off[2] < went_on[1], "it does not end when its successor begins, but with the last that is on record"
     assert {curve[0] for curve in found["loss"]["curves"]} == {"lr0.1", "lr0.3", "lr0.9"}
+    assert [len(numbers(curve[2])) for curve in found["loss"]["curves"]] == [5, 5, 5], "lr0.3 from its two tries"
+    assert "The curves of 1 cell begin with what earlier tries wrote" in text
     assert found["loss"]["axes"] == ["lr"]
     assert numbers(found["% of the limit"]["curves"][0][2])[-1] == 50
     assert found["% of the time"]["curves"][0][0] == "box-0 GPU 0"

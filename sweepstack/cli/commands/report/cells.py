@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_results import CellFiles, find_own, result_of
+from sweepstack.cli.joined_curve import joined
 from sweepstack.cli.sources import Sources
 from sweepstack.core.metrics import Row, Series, column, number, paired, parse_rows
 from sweepstack.core.pieces import WHOLE_BYTES, is_sampled, pieces
@@ -18,6 +20,7 @@ from sweepstack.core.records import Cell
 from sweepstack.core.results import CellResult
 from sweepstack.evidence.cell_store import each
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.report.curves import most_of, thinned
 from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.model import CellView
@@ -32,11 +35,13 @@ NOT_BEGUN = ("pending", "blocked_disk")
 @dataclass(frozen=True)
 class Curves:
     """Those of one cell, metric → curve; empty where its file could not be read. `sampled`: only pieces of it were
-    read. `longest`: the points of its longest curve, before they were thinned out."""
+    read. `longest`: the points of its longest curve, before they were thinned out. `joined`: they begin with rows of
+    earlier tries."""
 
     made: Mapping[str, Series] = field(default_factory=dict)
     sampled: bool = False
     longest: int = 0
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class OfCells:
     x: str
     curves: Mapping[str, tuple[Series, ...]]
     thinned: int
+    joined: int
     sampled: int
     not_read: int
 
@@ -83,6 +89,7 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
         x=metrics.x if metrics is not None else "",
         curves=shown,
         thinned=most if any(curves.longest > most for curves in read) else 0,
+        joined=sum(curves.joined for curves in read),
         sampled=sum(curves.sampled for curves in read),
         not_read=sum(
             curves is not None and not curves.made and states[cell.name].state != "verified"
@@ -107,12 +114,15 @@ def _curves(there: CellFiles, cell: Cell, entry: MetricsEntry, most: int) -> Cur
         rows += parse_rows(data, entry.file, header=header)
     if not rows:
         return Curves(sampled=is_sampled(size))
+    own = own_file(entry.file, cell.name, cell.params)
+    parts = joined(rows, file.attempt, entry.x, lambda attempt: there.earlier_rows(attempt, own))
+    rows = [*chain.from_iterable(part.rows for part in parts), *rows]
     across, made, longest = column(rows, entry.x), {}, 0
     for metric in _metrics(entry.y, entry.x, rows):
         xs, ys = paired(across, column(rows, metric))
         made[metric] = Series(there.cell, metric, tuple(thinned(xs, ys, most)))
         longest = max(longest, len(ys))
-    return Curves(made, is_sampled(size), longest)
+    return Curves(made, is_sampled(size), longest, bool(parts))
 
 
 def _metrics(first: Iterable[str], x: str, rows: Sequence[Row]) -> list[str]:

@@ -48,6 +48,7 @@ def gather(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepFacts:
         clearances=clearances,
         retries=_safely(lambda: on_record(store) if store else {}, {}, notes),
         thinned=left.thinned,
+        joined=left.joined,
         sampled=left.sampled,
         not_read=left.not_read,
         notes=tuple(dict.fromkeys(notes)),
