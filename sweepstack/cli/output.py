@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.cli.narrow_streams import is_narrow
-from sweepstack.cli.tables import printed
+from sweepstack.cli.tables import blocks, printed
 from sweepstack.core.columns import fitted
 from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import SweepstackError
@@ -71,10 +71,16 @@ class Out:
             shown = fitted(plain(text)) if wrap else plain(text)
             console().print(shown, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Prints left-aligned columns, as wide as the terminal; in full width if the output is piped."""
-        if not self.as_json:
-            print("\n".join(printed(console(), headers, rows)), flush=True)
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], named: int = 0) -> None:
+        """Prints left-aligned columns, as wide as the terminal; in full width if the output is piped. `named`: so many
+        columns name a row, and the others are values, which are never cut: those that have no room beside the names
+        follow in further tables."""
+        if self.as_json:
+            return
+        whole = [list(row) for row in rows]
+        for block in blocks(console().width, headers, whole, named) if named else [range(len(headers))]:
+            shown = [[row[index] for index in block] for row in whole]
+            print("\n".join(printed(console(), [headers[index] for index in block], shown)), flush=True)
 
     def next(self, commands: Sequence[str]) -> None:
         """Prints the last lines of the command: what to type next."""

@@ -62,6 +62,22 @@ def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str
     return lines
 
 
+def blocks(width: int, headers: Sequence[str], rows: Iterable[Sequence[str]], named: int) -> list[list[int]]:
+    """The columns (by index) of each table that a wide one is printed as: the first `named` ones, and so many of the
+    others as fit beside them whole. One table where all fit, or nothing has to be beside the names."""
+    widths = _widths(headers, [[visible(value, keep="\n\t") for value in row] for row in rows], width)
+    names = list(range(min(named, len(headers))))
+    start = sum(widths[index] + GAP for index in names)
+    found, taken = [[*names]], start
+    for index in range(len(names), len(headers)):
+        if taken + widths[index] > width and len(found[-1]) > len(names):
+            found.append([*names])
+            taken = start
+        found[-1].append(index)
+        taken += widths[index] + GAP
+    return found
+
+
 def in_one_line(width: int, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table with one line for each row: long names are shortened in the middle, and the last column is cut off."""
     cells = [[visible(value, keep="\n\t") for value in row] for row in rows]
@@ -78,8 +94,18 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: boo
     for index, header in enumerate(headers):
         table.add_column(header, no_wrap=index < len(headers) - 1)  # rich narrows the column that may wrap
     for row in rows:
+        last = len(row) - 1
         table.add_row(
-            *(Text(text, STYLES.get(text, ""), no_wrap=not wrap or None, overflow="ellipsis") for text in row)
+            *(
+                # A word that is wider than the last column goes on in a further line: it may be what is copied.
+                Text(
+                    text,
+                    STYLES.get(text, ""),
+                    no_wrap=not wrap or None,
+                    overflow="fold" if wrap and index == last else "ellipsis",
+                )
+                for index, text in enumerate(row)
+            )
         )
     return table
 

@@ -174,7 +174,7 @@ def render(
     """Prints the table: one line for each box and rate, then the sum, and the volumes that outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
-        out.table(("BOX", "ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
+        out.table(("BOX  ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
     for problem in found.problems:
         out.line(f"note   {problem}")
     for rest in rests:
@@ -201,18 +201,18 @@ PAST = {"running": "ran", "stopped": "stood still"}
 
 def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
     if not bill.spans:
-        return [(bill.box, bill.native_id, bill.platform, *["?"] * 6, bill.problem)]
+        return [(f"{bill.box}  {bill.native_id}", bill.platform, *["?"] * 6, bill.problem)]
     lines: list[tuple[str, ...]] = []
     for index, span in enumerate(bill.spans):
         last = index == len(bill.spans) - 1
         over = span.end is not None or gone
         end = "" if not last else "gone" if gone and span.end is None else "" if not over else bill.ended_how or "ended"
-        who = (bill.box, bill.native_id, bill.platform) if index == 0 else ("", "", "")
+        who = (f"{bill.box}  {bill.native_id}", bill.platform) if index == 0 else ("", "")
         lines.append(
             (
                 *who,
-                _clock(span.begin),
-                _clock(span.end) if span.end is not None else "not closed" if gone else "goes on",
+                _clock(span.begin, now),
+                _clock(span.end, now) if span.end is not None else "not closed" if gone else "goes on",
                 PAST.get(span.phase, span.phase) if over else span.phase,
                 f"{span.hours(now):.2f}",
                 "?" if span.price_per_hour is None else spell_rate(span.price_per_hour),
@@ -223,5 +223,6 @@ def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
     return lines
 
 
-def _clock(moment: datetime) -> str:
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+def _clock(moment: datetime, now: datetime) -> str:
+    here, year = moment.astimezone(), now.astimezone().year
+    return here.strftime("%m-%d %H:%M" if here.year == year else "%Y-%m-%d %H:%M")

@@ -46,10 +46,25 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Table:
-    """Headers and rows of text, to be printed."""
+    """Headers and rows of text, to be printed. `named`: so many of the first columns name a row."""
 
     headers: tuple[str, ...]
     rows: list[tuple[str, ...]]
+    named: int = 1
+
+    def without_doubles(self) -> tuple[Table, list[tuple[str, str]]]:
+        """The table without columns that are the same as an earlier one in every row; and these, with that one."""
+        first: dict[tuple[str, ...], int] = {}
+        doubles = []
+        for index in range(self.named, len(self.headers)):
+            column = tuple(row[index] for row in self.rows)
+            known = first.setdefault(column, index)
+            if known != index and len(column) > 1:
+                doubles.append((index, known))
+        left = [index for index in range(len(self.headers)) if index not in dict(doubles)]
+        rows = [tuple(row[index] for index in left) for row in self.rows]
+        named = [(self.headers[index], self.headers[known]) for index, known in doubles]
+        return Table(tuple(self.headers[index] for index in left), rows, self.named), named
 
 
 def command(
@@ -143,7 +158,7 @@ def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, st
         )
         for group in made
     ]
-    return Table(headers, rows)
+    return Table(headers, rows, len(axes) + 1)
 
 
 def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
@@ -183,7 +198,7 @@ def _each(
         )
         for result in found
     ]
-    return Table(headers, rows)
+    return Table(headers, rows, 1 + marked + len(axes))
 
 
 def _codes(group: Sequence[str], codes: dict[str, str]) -> str:
@@ -197,10 +212,11 @@ def full(value: Any) -> str:
 
 def _print(table: Table, style: Style, out: Out) -> None:
     if style == "table":
-        out.table(
-            [header.upper() if header in ("n", "cell", "state", "code") else header for header in table.headers],
-            table.rows,
-        )
+        table, doubles = table.without_doubles()
+        headers = [header.upper() if header in ("n", "cell", "state", "code") else header for header in table.headers]
+        out.table(headers, table.rows, table.named)
+        for name, first in doubles:
+            out.line(f"{name} is the same as {first} in every row", style="dim")
     elif style == "markdown":
         for row in (table.headers, tuple("---" for _ in table.headers), *table.rows):
             print("| " + " | ".join(value.replace("|", "\\|") for value in row) + " |")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
 
 from sweepstack.billing.ledger import record_phase
 from sweepstack.cli import vendor_bill
@@ -42,6 +44,18 @@ def test_every_box_with_its_hours_rates_and_end(world: World) -> None:
     assert lines[3][5:] == ["goes", "on", "running", "3.00", "3.00", "9.00"]
     assert "total  $13.20, 5.00 hours of running boxes; $3.00/h goes on" in result.out
     assert result.out.splitlines()[-1] == "next   sweepctl status --stack sweep-t"
+
+
+def test_at_80_columns_nothing_is_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: FROM was `2026-…22:02`, beside an id that was whole."""
+    monkeypatch.setattr("sweepstack.cli.output.console", lambda: Console(file=sys.stdout, width=80))
+    charge(world, world.add("box-0"), "stopped", 5, 0.1)
+    out = world.run("ledger").out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    shown = world.run("next").out
+    assert any("box-0 is rented" in line and "UTC;" in line for line in shown.splitlines())
+    assert "phase 1   rent and reach the boxes" in shown
 
 
 def test_the_document(world: World) -> None:
@@ -97,7 +111,7 @@ def test_a_box_that_ended_says_when_and_is_not_called_running(world: World) -> N
     close_books(world.store, box="box-0", generation=1, native_id=box.native_id, how="cleared", at=end)
     world.save(world.empty())
     (line,) = (line for line in world.run("ledger", fresh=False).out.splitlines() if line.startswith("box-0"))
-    assert end.astimezone().strftime("%Y-%m-%d %H:%M") in line
+    assert end.astimezone().strftime("%m-%d %H:%M") in line
     assert "running" not in line
     assert line.rstrip().endswith("cleared")
 

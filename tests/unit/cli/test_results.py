@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import shutil
+import sys
 
 import pytest
+from rich.console import Console
 
 from tests.unit.cli.support import World, by_name
 
@@ -24,6 +26,29 @@ def test_a_row_a_cell_where_there_is_no_seed(world: World) -> None:
     header, first, *_ = result.out.splitlines()
     assert header.split() == ["CELL", "lr", "loss"]
     assert first.split() == ["lr0.1", "0.1", "0.25"]
+
+
+def test_at_80_columns_no_value_is_cut_and_no_column_is_there_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: `0.0509….0019`, and train_loss beside loss, which was the same."""
+    monkeypatch.setattr("sweepstack.cli.output.console", lambda: Console(file=sys.stdout, width=80))
+    box = world.add()
+    for number, name in enumerate(("lr0.1", "lr0.3", "lr0.9")):
+        values = {f"metric_{index}": 0.12345 + index + number for index in range(9)}
+        box.seal(
+            name, files={"metrics.json": json.dumps({"loss": number / 3, "train_loss": number / 3, **values}).encode()}
+        )
+    assert world.run("pull", "--verify").code == 0
+    out = world.run("results").out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "train_loss is the same as loss in every row" in out
+    assert out.count("metric_8") == 1
+    assert [line.split()[:2] for line in out.splitlines()].count(["lr0.9", "0.9"]) == 2, (
+        "a further table names its rows"
+    )
+    assert out.count("10.12") == 1
 
 
 def test_means_over_an_axis(world: World) -> None:

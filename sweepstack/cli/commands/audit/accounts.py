@@ -330,10 +330,10 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
     if findings:
         rows = [
             (
+                finding.native_id,
                 finding.standing,
                 finding.kind,
                 finding.platform,
-                finding.native_id,
                 finding.phase,
                 _hour(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
                 ", ".join(finding.whose) or "-",
@@ -341,7 +341,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
             )
             for finding in findings
         ]
-        out.table(("STANDING", "WHAT", "WHERE", "ID", "PHASE", "$/H", "KNOWN TO", "TAG"), rows)
+        out.table(("ID", "STANDING", "WHAT", "WHERE", "PHASE", "$/H", "KNOWN TO", "TAG"), rows)
     for finding in findings:
         if finding.holds:
             out.line(f"box      {finding.native_id}: {finding.holds}")

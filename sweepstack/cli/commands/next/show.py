@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.cli.commands.status.store import next_of
 from sweepstack.cli.commands.status.sweep import exit_code, picture
@@ -12,7 +15,7 @@ from sweepstack.cli.target import NeverUp, Target
 from sweepstack.cli.volume_status import Holding, holding
 from sweepstack.profiles.dates import today
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.lifecycle import Fact, Standing, State, never_up, of_volumes, standing
+from sweepstack.status.lifecycle import FIRST, PHASES, Fact, Standing, State, never_up, of_volumes, standing
 
 
 def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
@@ -40,15 +43,20 @@ def _of_store(sources: Sources, held: Holding) -> Standing:
     return of_volumes(sources.state.stack, facts, held.bills, next_of(sources, held))
 
 
+def _rows(facts: Sequence[Fact]) -> Iterator[tuple[str, str, str]]:
+    """The facts of each phase below its name."""
+    for number, of_phase in groupby(facts, key=lambda fact: fact.phase):
+        yield f"phase {number}", PHASES[number - FIRST].name, ""
+        for fact in of_phase:
+            at = f"{fact.at:%m-%d %H:%M} UTC" if fact.at else ""
+            yield fact.state, fact.what, "; ".join(filter(None, (at, fact.by)))
+
+
 def _shown(where: Standing, out: Out, code: int) -> int:
     out.document(where.as_json())
     bill = {"nothing": "nothing bills", "unknown": "what bills is not known"}.get(where.bills, "it bills")
     out.line(f"{where.stack}   phase {where.phase.number}: {where.phase.name}   {bill}", style="bold")
-    rows = (
-        (f"{fact.phase:>2}", fact.state, fact.what, f"{fact.at:%Y-%m-%d %H:%M}" if fact.at else "", fact.by)
-        for fact in where.facts
-    )
-    out.table(("PHASE", "", "WHAT", "UTC", "BY"), rows)
+    out.table(("", "WHAT", "BY"), _rows(where.facts))
     out.line(f"verify   {where.verify}")
     if where.over:
         out.line("over     nothing has to be typed any more; what follows goes on, or looks")

@@ -216,7 +216,7 @@ class Frame(Out):
             self.parts.append(Text(part, style=style or "", no_wrap=True, overflow="ellipsis"))
             self.lines += 1
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], named: int = 0) -> None:
         table = in_one_line(self._width, headers, rows)
         self.parts.append(table)
         self.lines += table.row_count + 1
