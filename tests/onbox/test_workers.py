@@ -320,7 +320,7 @@ def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
     says = json.dumps({"state": "ended", "why": "it is FAILED", "memory": memory})
     state = {"worker_state": [INTERPRETER, "-c", f"print({says!r})"]}
     shared = Shared(make_box(shared=state, artifacts=[], min_free=ROOM, retries=1))
-    run = "[ $SWEEPSTACK_ATTEMPT = 3 ] || kill -9 $PPID; echo 1 > {out}/result.json"
+    run = "echo 1 > {checkpoints}/n; [ $SWEEPSTACK_ATTEMPT = 3 ] || kill -9 $PPID; echo 1 > {out}/result.json"
     shared.box.add("greedy", run, n=1)
     for number in range(3):
         shared.start(f"w{number}", SWEEPSTACK_WORKER_JOB=f"7_{number}")
@@ -328,7 +328,7 @@ def test_a_cell_that_ends_each_worker_for_want_of_memory_fails_for_good(
     cell = shared.journal().cells["greedy"]
     if memory:
         assert (code, cell.state, cell.attempts, cell.final) == (1, "failed", 2, True), shared.said()
-        assert (cell.reason, cell.failure_class) == (memory, "oom")
+        assert (cell.reason, cell.failure_class, cell.saved) == (memory, "oom", True)
     else:
         assert (code, cell.state, cell.attempts) == (0, "sealed", 3), shared.said()
 

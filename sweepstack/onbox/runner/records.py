@@ -81,10 +81,16 @@ class Progress:
         self.failed_as = ""  # the reason of its last failure, unless that was in doubt because of a checkpoint
         self.worker = ""  # who started it last, on a box of several workers
         self.saved: bool | None = None  # whether it had a checkpoint when it failed; None: not known
+        self.work = ""  # of its version, where the line of its start says so
         self.folder = ""  # the folder of checkpoints of its last start, where that is not its version's own
         self.checkpoints_of: tuple[str, ...] = ()  # see Entry, of its last start
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
         self.here = False  # started here, and neither handed on nor found sealed by another box
+
+    @property
+    def checkpoints(self) -> str:
+        """The name of the folder of checkpoints of its last start; "" where an older runner did not say."""
+        return self.folder or (checkpoint_name(self.config, self.work) if self.work else "")
 
 
 class Journal:
@@ -211,6 +217,7 @@ class Journal:
             if entry.get("retry", 0) > cell.retry:  # a person asked for it: it has all its tries again
                 cell.failures[entry["version"]] = 0
             cell.version, cell.retry, cell.saved = entry["version"], entry.get("retry", 0), None
+            cell.work = entry.get("work", "")
             cell.folder, cell.checkpoints_of = entry.get("folder", ""), tuple(entry.get("checkpoints_of", ()))
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
             cell.worker, cell.by_files, cell.here = entry.get("worker", ""), False, True

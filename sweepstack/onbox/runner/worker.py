@@ -36,6 +36,7 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
@@ -284,6 +285,9 @@ class Worker(Runner):
             cell = self.journal.cells[name]
             final = is_final("oom", cell.failures[cell.version] + 1, int(self.spec().get("retries", 2)))
             details: dict[str, Any] = {"exit_code": None, "reason": reason, "class": "oom", "final": final}
+            folder = cell.checkpoints
+            saved = any_there(self.checkpoints / name / folder) if folder else None
+            details.update({"checkpoints": saved} if saved is not None else {})
             self.journal.append("cell-failed", cell=name, attempt=attempt, **details)
             say(f"{name} attempt {attempt} failed{' for good' if final else ''} (oom): {reason}")
 
