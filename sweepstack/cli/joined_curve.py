@@ -1,4 +1,4 @@
-"""Puts the beginning before the curve of a cell that went on from a checkpoint: each try writes a file of its own."""
+"""Puts what earlier tries wrote before the curve of a cell that went on from a checkpoint."""
 
 from __future__ import annotations
 

@@ -119,6 +119,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += versions.refusal(
             standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
         )
+        failures += versions.unasked(evidence, completed, seen.journal)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += shipped_scripts.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
@@ -157,6 +158,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += versions.refusal(
             standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
         )
+        failures += versions.unasked(evidence, completed, None)
         failures += shipped_scripts.refusal(op, evidence, standing, completed)
         failures += shipped_scripts.unstartable(op, standing, None, completed)
         failures += scheduling.refusals(op, None, inputs)

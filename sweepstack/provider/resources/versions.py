@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweepstack.core.foreign_cells import same_config
-from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Again, Birth
 from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
+from sweepstack.launch.goes_on import on_another_box, ran_on_ended_boxes
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
@@ -176,6 +177,35 @@ def refusal(
             f'cells.add: [{{…, code: "{short(code)}"}}] (a new cell runs the old code); job.mixing: allow (mix them)',
         )
     ]
+
+
+def unasked(evidence: Evidence, new: QueueInputs, own: Journal | None) -> list[Failure]:
+    """The failures for cells that would begin at 0 unasked on a later box, as far as that can be told without the box:
+    where a bucket keeps their checkpoints. Launching refuses the others."""
+    job = new.job
+    if across(job) or all(mount.mode != "MOUNT_CACHED" for mount in job.mounts or ()):
+        return []
+    names = {cell.name for cell in new.cells if own is None or not started(own.cells.get(cell.name))}
+    try:
+        before = ran_on_ended_boxes(evidence.store, new.box_name, new.generation, names - set(new.dropped))
+    except EvidenceError:
+        return []
+    failures = []
+    for cell in new.cells:
+        again = (new.retries or {}).get(cell.name)
+        line = {
+            "config_digest": cell.config_digest,
+            "code": (new.pins or {}).get(cell.name, job.code),
+            "run": job.run,
+            "env": job.env,
+            "setup": job.setup or "",
+            "salt": again.salt if again else 0,
+        }
+        try:
+            on_another_box(line, before.get(cell.name), lambda *_: True)
+        except SweepstackError as error:
+            failures.append(Failure("job", str(error)))
+    return failures
 
 
 def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:

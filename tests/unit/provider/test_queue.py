@@ -23,6 +23,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.next_version import work_of
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox
@@ -525,6 +526,30 @@ def test_a_cell_that_will_be_tried_again_takes_the_new_code_unless_it_has_a_chec
     assert len(QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures) == 1, "not from the start"
     add(sweep.store, {"b": Retry(retry=2, salt=2, by="ada", at=datetime.now(UTC))})
     assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures == []
+
+
+def test_a_cell_whose_checkpoint_is_in_a_bucket_begins_at_0_on_no_later_box_unasked(sweep: Sweep) -> None:
+    box = sweep.box()
+    before = sweep.queue_inputs(box).job
+    work = work_of({"code": before.code, "run": before.run}, 0)
+    failed_in_box(sweep, box, "a", final=False, work=work, checkpoints=True)
+    sweep.store.write_journal("box-0", 1, sweep.channel(box).read(box_layout.JOURNAL))
+    birth = sweep.store.birth("box-0", 1)
+    assert birth is not None
+    sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "vanished"}))
+    new_code(sweep)
+    bucket = {"path": "kept", "source": "s3://bucket/kept", "mode": "MOUNT_CACHED"}
+
+    def failures(**job: Any) -> list[str]:
+        inputs = sweep.queue_inputs(box, job={"mounts": [bucket], "mixing": "allow", **job})
+        later = inputs.model_copy(update={"box": "local-other", "box_name": "box-7"})
+        return [failure.reason for failure in QUEUE.check(sweep.op("Queue"), None, later).failures]
+
+    assert failures() == [], "it keeps its code"
+    (refused,) = failures(run="sh train.sh {word} {out} x")
+    assert refused.startswith("a has a checkpoint that another command, setup or environment wrote")
+    assert "sweepctl retry a --from-start (begins at 0); job.resume: across-code (goes on from it)" in refused
+    assert failures(run="sh train.sh {word} {out} x", resume="across-code") == []
 
 
 def test_a_failure_that_an_older_runner_wrote_is_judged_as_before(sweep: Sweep) -> None:
