@@ -116,7 +116,7 @@ def thursday(play: Play, stack: Stack) -> None:
     play.edit(stack.checkout / "examples" / "digits" / "train.py", replacing("NOISE = 0.1\n", "NOISE = 0.05\n"))
     play.edit(stack.config_file, replacing("add: [", "add: [{lr: 0.05, seed: 0}, "))
     play.type(f"pulumi preview --stack {NAME}", rc=1, expect=["sweepctl retry"])
-    play.type(f"sweepctl retry --all --stack {NAME}", told=True, answers=[("to go on:", "yes\r")])
+    play.type(f"sweepctl retry --all --from-start --stack {NAME}", told=True, answers=[("to go on:", "yes\r")])
     play.type(f"pulumi up --stack {NAME}", told=True)
     play.type(f"sweepctl wait --stack {NAME} --for done")
 
