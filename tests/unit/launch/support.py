@@ -26,7 +26,7 @@ TRAIN = """\
 word=$1 out=$2 control=$3 cell=$SWEEPSTACK_CELL
 echo "training $cell with $word"
 echo "$cell $word" >> "$control/started"
-while [ -e "$control/hold-$cell" ]; do sleep 0.02; done
+while [ -e "$control/hold-$cell" ]; do sleep 0.1; done
 if [ -e "$control/fail-$cell" ]; then echo "the last words of $cell"; exit 1; fi
 printf '{"word": "%s"}' "$word" > "$out/result.json"
 """
