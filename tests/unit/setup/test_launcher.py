@@ -8,6 +8,7 @@ import pwd
 import runpy
 import socket
 import stat
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -191,3 +192,17 @@ def test_a_lock_of_a_process_that_has_ended_here_is_taken_away(
     assert lock.exists() is stays
     assert (done.stderr == "") is stays, done.stderr
     assert stays or f"process {pid}, which has ended, locked the state: took away {lock}" in done.stderr
+
+
+def test_what_the_engine_says_without_a_line_is_said_before_it(checkout: Checkout, tmp_path: Path) -> None:
+    """Of the stack that is named, by the commands that read its file."""
+    (tmp_path / "stacks").mkdir()
+    file = tmp_path / "stacks" / "Pulumi.a.yaml"
+    file.write_text("config:\n  x: |\n    a\n\tb: 1\n" + "# long\n" * 20_000)
+    said = checkout.start("preview", "--stack", "org/project/a", cwd=tmp_path).stderr
+    assert "note: stacks/Pulumi.a.yaml, line 4 begins with a tab" in said
+    assert ("note: stacks/Pulumi.a.yaml is longer than 128 KiB" in said) is (sys.platform == "linux")
+    assert "note" not in checkout.start("stack", "ls", "--stack=a", cwd=tmp_path).stderr
+    file.write_text("config:\n  x: |\n    a\n    \tb: 1\n\t\n")
+    assert "note" not in checkout.start("up", cwd=tmp_path, PULUMI_STACK="a").stderr
+    assert "note" not in checkout.start("up", "--stack=none", cwd=tmp_path).stderr
