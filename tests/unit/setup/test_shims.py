@@ -64,6 +64,7 @@ def test_shim_with_nothing_to_run_says_so(checkout: Checkout, tmp_path: Path) ->
     done = shim(checkout, "pulumi", tmp_path)
     assert done.returncode == 127
     assert "make up" in done.stderr
+    assert ". .venv/bin/activate" in done.stderr, "what helps where the package is installed"
 
 
 def test_foreign_file_is_never_overwritten(checkout: Checkout, tmp_path: Path) -> None:
