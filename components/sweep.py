@@ -18,6 +18,7 @@ from components.resources import Identity, IdentityArgs
 from components.shares import shared, words
 from components.volume import durable_mount
 from sweepstack.billing.forecast import Outlook
+from sweepstack.config.find import line_of
 from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
@@ -155,7 +156,9 @@ def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code, Callable[[], l
         shipment = collect(workdir, job.include, own)
     except ConfigError as error:
         if fleet.main.approval is None:
-            raise
+            key = str(error).partition(":")[0].split(".")  # job.workdir, job.include
+            where = line_of(project_root, pulumi.get_stack(), *key)
+            raise ConfigError(f"{where}: {error}", error.problems) from error
         screen.warn(f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code")
         return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error)), list
     count = len(shipment.files)

@@ -52,7 +52,7 @@ def put_back(target: Target, store: EvidenceStore) -> str:
     if _is_torn(path):
         return f"{back} && {finish}    (the last that was up)"
     remark = "(the last that was up; or mend the file, and type only the last command)"
-    return f"{away(path, 'unreadable')} && {back} && {finish}    {remark}"
+    return f"{away(path, 'unreadable')} && {back} && sweepctl status --stack {target.stack}    {remark}"
 
 
 def _is_torn(path: Path) -> bool:

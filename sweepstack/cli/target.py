@@ -16,7 +16,7 @@ from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.config.project import STACKS, stacks_in
 from sweepstack.core.records import Approval
-from sweepstack.core.suggest import did_you_mean
+from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root
@@ -151,10 +151,11 @@ class Target:
                 f"another backend (PULUMI_BACKEND_URL){unread}",
                 [f"pulumi stack init {self.stack} && pulumi up --stack {self.stack}"],
             )
+        near = closest(self.stack, StackFile.stacks(self.root))
         return NeverUp(
             f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
-            f"is not there{did_you_mean(self.stack, StackFile.stacks(self.root))}",
-            [f"sweepctl new {self.stack}"],
+            f"is not there{did_you_mean(self.stack, [near] if near else [])}",
+            [f"sweepctl status --stack {near}"] if near else [f"sweepctl new {self.stack}"],
         )
 
     def _kept(self) -> Unsure | None:

@@ -73,11 +73,17 @@ def find(project_root: Path, stack: str) -> Found:
     return found
 
 
+def line_of(project_root: Path, stack: str, *key: str) -> str:
+    """`stacks/Pulumi.t.yaml, line 5`: where a key of the stack's object stands, or would. Raises ConfigError."""
+    found = find(project_root, stack)
+    return f"{found.file}, line {found.document.line((*(found.at or ()), *key))}"
+
+
 def _no_such_stack(path: Path, file: str) -> ConfigError:
     there, name = stacks_in(path.parent), stack_name(path)
     near = did_you_mean(name, there)
     listed = f"; there are: {', '.join(there)}." if there else "."
-    return ConfigError(f"{file} does not exist{near or listed} To make it: sweepctl new {name}")
+    return ConfigError(f"{file} does not exist{near or f'{listed} To make it: sweepctl new {name}'}")
 
 
 def _top_level(document: Document) -> list[Mistake]:

@@ -139,7 +139,7 @@ def of_project(root: Path) -> PolicyText | None:
     has another name: a policy that is silently not read would let all through."""
     path = root / FILE
     for other in misnamed_policies(root):
-        raise ConfigError(f"{other} is not read: the policy's name is {FILE}. Next: rename it, or take it out")
+        raise ConfigError(f"{other} is not read: the policy's name is {FILE}. Next: {mended(root)}, or take it out")
     if not os.path.lexists(path):
         return None
     text = read_text(path, FILE)
@@ -147,6 +147,11 @@ def of_project(root: Path) -> PolicyText | None:
         return PolicyText(text=text)
     beside = root / SIGNERS
     return PolicyText(text=text, signers=read_text(beside, SIGNERS) if beside.exists() else "")
+
+
+def mended(root: Path) -> str:
+    """What to do with a policy that can't be read."""
+    return next((f"mv {other} {FILE}" for other in misnamed_policies(root)), f"mend {FILE}")
 
 
 def signer_lines(signers: str) -> tuple[tuple[str, str], ...]:

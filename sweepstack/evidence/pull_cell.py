@@ -334,9 +334,8 @@ def require_room(store: EvidenceStore, needed: int, what: str) -> None:
     free = shutil.disk_usage(store.workplace).free
     if needed and needed + SPARE_BYTES > free:
         raise EvidenceError(
-            f"{what} needs {spell_bytes(needed)}, and {store.workplace} has {spell_bytes(free)} free, of which "
-            f"{spell_bytes(SPARE_BYTES)} stay in reserve for records: make room there and pull again; nothing was "
-            "changed"
+            f"{what} needs {spell_bytes(needed)}, and {spell_bytes(SPARE_BYTES)} more have to stay free for records: "
+            f"{store.workplace} has {spell_bytes(free)} free. Make room there and pull again; nothing was changed"
         )
 
 

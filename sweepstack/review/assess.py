@@ -61,7 +61,7 @@ def assess(plan: Plan, live: Live, *, expected: str = "", request: bool = False)
         problems=problems,
         expected=expected,
     )
-    return replace(review, next=tuple(sure_first(_next(review, request))))
+    return replace(review, next=tuple(sure_first(_next(review, live, request))))
 
 
 def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected: str) -> Iterator[str]:
@@ -103,8 +103,12 @@ def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
             yield fact
 
 
-def _next(review: Review, request: bool) -> Iterator[str]:
+def _next(review: Review, live: Live, request: bool) -> Iterator[str]:
     stack = review.stack
+    if review.code == MAY_GO_ON and not (review.destroy or request or review.lines or review.settings):
+        boxes = dict.fromkeys(command for box in live.boxes for command in box.next)  # an `up` would change nothing
+        yield from [*boxes][:3] or [f"sweepctl status --stack {stack}"]
+        return
     if review.code == MAY_GO_ON:
         verb = "review --destroy" if review.destroy else "review"
         yield "merge this request    (what its merge brings up is held to this digest)" if request else review.command

@@ -85,7 +85,8 @@ def binding(
         if file is not None:
             found.append(Binding(FILE, file, policy_file.read(file)))
     except ConfigError as error:
-        found.append(Binding(FILE, file or NONE, problem=f"{error}. Next: mend {FILE}, or take it out"))
+        way = "" if "Next: " in str(error) else f". Next: {policy_file.mended(root)}, or take it out"
+        found.append(Binding(FILE, file or NONE, problem=f"{error}{way}"))
     found += [_of_state(policy) for policy in held.policies if policy != file]
     here = {one.policy.digest for one in found}
     missing = ((digest, file) for digest, file in sorted(named.items()) if digest not in here)

@@ -52,7 +52,7 @@ with one_message():
 '''
 IGNORED = (".venv/", "__pycache__/", "results/", "report-*.html")
 OWN_JOB = {
-    f"workdir: {EXAMPLE}            # the": "workdir: .                          # your own code: the",
+    f"workdir: {EXAMPLE}            #": "workdir: .                          #",
     "{seed} --epochs {epochs} --out": "{seed} --out",
     "base: {epochs: 20}                  #": "base: {}                            #",
     "model.safetensors: {load: safetensors, keys: [w1, w2], ": "best.pt:      {load: torch, ",

@@ -216,11 +216,16 @@ def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
                 PAST.get(span.phase, span.phase) if over else span.phase,
                 f"{span.hours(now):.2f}",
                 "?" if span.price_per_hour is None else spell_rate(span.price_per_hour),
-                money(span.usd(now)),
+                _usd(span.usd(now)),
                 end,
             )
         )
     return lines
+
+
+def _usd(usd: float | None) -> str:
+    """As the total has it; what would read as nothing, and is in the total, is said to be below a cent."""
+    return "<0.01" if usd is not None and 0 < usd < 0.005 else money(usd)
 
 
 def _clock(moment: datetime, now: datetime) -> str:

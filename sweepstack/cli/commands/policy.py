@@ -181,7 +181,8 @@ def _file_state(found: Change) -> str:
 
 def _next(target: Target, found: Change) -> list[str]:
     if found.file_problem:
-        return [f"mend {FILE}, then sweepctl policy --stack {target.stack}"]
+        way, again = policy_file.mended(target.root), f"sweepctl policy --stack {target.stack}"
+        return [f"{way} && {again}" if way.startswith("mv ") else f"{way}, then {again}"]
     if found.refused:
         return [f"sweepctl policy approve --stack {target.stack}    (or put the policy back into {FILE})"]
     if found.after != found.held.policies:

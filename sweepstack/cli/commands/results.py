@@ -211,7 +211,9 @@ def full(value: Any) -> str:
 
 
 def _print(table: Table, style: Style, out: Out) -> None:
-    if style == "table":
+    if style == "table" and not table.rows:
+        out.line("no cell is verified yet, so there is no table; --all shows the others, too")
+    elif style == "table":
         table, doubles = table.without_doubles()
         headers = [header.upper() if header in ("n", "cell", "state", "code") else header for header in table.headers]
         out.table(headers, table.rows, table.named)

@@ -62,7 +62,7 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
             events.look(sources, snapshot, view)
             progress.say(headline(view).partition("   ")[2])
             if reached(what, snapshot, view):
-                return _answer(target, what, view, out)
+                break
             hopeless = no_hope(what, snapshot, view)
             still = still + 1 if hopeless else 0
             if still >= PATIENCE:
@@ -73,6 +73,7 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
                 late = f"not {what} within {span(timeout.total_seconds())}: {left or 'no cells'}"
                 raise No("\n".join([late, *own_stops(view)]), [again])
             time.sleep(POLL_SECONDS)
+    return _answer(target, what, view, out)
 
 
 def reached(what: What, snapshot: Snapshot, view: SweepView) -> bool:

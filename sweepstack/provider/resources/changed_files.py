@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweepstack.core.workdir import collect, located
+from sweepstack.config.own_files import own_files
+from sweepstack.core.workdir import collect, located, no_code
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.archive import members
 from sweepstack.onbox.common.box_layout import short
@@ -23,13 +24,18 @@ def words(op: Operation, evidence: Evidence, new: QueueInputs, old: str) -> str:
         archive = evidence.store.read_code(old)
         if archive is None:
             return ""
-        before = members(archive, old)
-        now = collect(located(op.session.project_root, new.job.workdir, op.info), new.job.include or ())
+        before, own = members(archive, old), own_files(op.session.project_root)
+        workdir = located(op.session.project_root, new.job.workdir, op.info)
+        now = collect(workdir, new.job.include or (), own)
     except (SweepstackError, OSError):
         return ""
     if now.digest != new.job.code:
         return ""
-    found = _differ(before, {file.path: (file.mode, file.sha256) for file in now.files})
+    after = {file.path: (file.mode, file.sha256) for file in now.files}
+    apart = no_code(workdir, own, before)  # an older version held the project's own files
+    found = _differ(
+        {name: facts for name, facts in before.items() if name in after or not name.startswith(apart)}, after
+    )
     more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
     return f" Changed since {short(old)}: {', '.join(found[:LISTED])}{more}." if found else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -128,7 +129,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
             return Checked(completed, failures)
-        failures += _changed_cells(old, new, seen.journal)
+        failures += _changed_cells(old, new, seen.journal, op.stack)
         if failures:
             return Checked(completed, failures)
         cells = versions.comings_and_goings(old, completed, standing.kept, seen.journal)
@@ -373,7 +374,7 @@ def _at(inputs: QueueInputs) -> BoxAt:
     return BoxAt(inputs.adapter, inputs.box, inputs.account, Evidence(inputs.evidence), moves=inputs.teardown.moves)
 
 
-def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list[Failure]:
+def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal, stack: str) -> list[Failure]:
     """Failures for started cells whose config would change, or that would vanish from the program without
     `cells.drop`."""
     failures = []
@@ -389,10 +390,14 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal) -> list
     named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.others)
     left_out = [cell.name for cell in old.cells if cell.name not in named and started(journal.cells.get(cell.name))]
     if left_out:
-        have = "has" if len(left_out) == 1 else "have"
-        drop = f'cells.drop: {{{left_out[0]}: "…"}}'
+        have, them = ("has", "it") if len(left_out) == 1 else ("have", "them")
+        drop = " ".join(map(shlex.quote, left_out))
         failures.append(
-            Failure("cells", f"{versions.named(left_out)} {have} started: put it back, and stop it with {drop}")
+            Failure(
+                "cells",
+                f"{versions.named(left_out)} {have} started: put {them} back into the stack file. Next, to stop "
+                f'{them}: sweepctl drop {drop} --reason "…" --stack {stack}, and pulumi up',
+            )
         )
     return failures
 

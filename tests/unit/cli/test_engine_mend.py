@@ -111,7 +111,8 @@ def test_a_stack_file_with_a_person_s_mistake_is_moved_aside_and_not_overwritten
     edited = world.file.path.read_text() + "  a: [1,\n"
     world.file.path.write_text(edited)
     back, _ = world.run("status", "--json").json["next"]
-    aside, copy, _ = back.split(" && ")
+    aside, copy, look = back.split(" && ")
+    assert look.startswith(f"sweepctl status --stack {STACK}    "), "the sweep may have run half"
     assert aside == f"mv {world.file.path} {world.file.path}.unreadable"
     for typed in (aside, copy):
         subprocess.run(typed, shell=True, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from sweepstack.cli import output
 from sweepstack.cli.app import app
 from sweepstack.cli.verbs import load, names
+from sweepstack.core.paths import PACKAGE
 from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
@@ -158,3 +160,21 @@ def test_without_a_box_the_way_out_of_damaged_evidence_is_a_look_at_what_is_left
         f"sweepctl status --stack {STACK}    (where that goes on failing: shows the way out)",
     ]
     assert world.run("publish", f"s3://bucket/{STACK}", "--json").json["next"] == [f"sweepctl status --stack {STACK}"]
+
+
+def _prints(part: ast.expr) -> bool:
+    """Whether it is `out`, or a method of it."""
+    return ast.unparse(part) in ("out", "out.line", "out.document", "out.table", "out.next")
+
+
+def test_nothing_is_printed_while_a_progress_line_is_shown() -> None:
+    """The line would be left on the screen, before the answer."""
+    found = []
+    for path in sorted((PACKAGE / "cli").rglob("*.py")):
+        for block in ast.walk(ast.parse(path.read_text())):
+            if isinstance(block, ast.With) and any("Progress(" in ast.unparse(item) for item in block.items):
+                calls = [call for call in ast.walk(block) if isinstance(call, ast.Call)]
+                handed = {call: [call.func, *call.args, *(word.value for word in call.keywords)] for call in calls}
+                printing = [call for call, parts in handed.items() if any(map(_prints, parts))]
+                found += [f"{path.name}: {ast.unparse(call)}" for call in printing]
+    assert found == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.logs.printer import Printer
+from sweepstack.cli.commands.logs.printer import _ERASE, Printer
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
@@ -380,3 +382,23 @@ def test_what_does_not_go_together(world: World, arguments: tuple[str, ...], sai
     result = world.run("logs", *arguments)
     assert result.code == 2
     assert said in result.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, 1000])
+def test_what_a_progress_bar_wrote_over_is_not_shown(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the log comes in pieces: each line is as it stood in the end."""
+    log = b"epoch 1\r\n  0%|     | 0/20\r 50%|##   | 10/20\r100%|#####| 20/20\nepoch 2\n\r  0%|\r 10%|#\r"
+    monkeypatch.setattr("sys.stdout", Terminal())
+    printer = Printer()
+    for start in range(0, len(log), cut):
+        printer(log[start : start + cut])
+    shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
+    lines = [line.split(_ERASE)[-1] for line in shown.split("\n")]
+    assert [line.rstrip("\r") for line in lines] == ["epoch 1", "100%|#####| 20/20", "epoch 2", " 10%|#"]
+    if cut == 1000:
+        assert " 50%" not in shown

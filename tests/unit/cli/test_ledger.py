@@ -147,3 +147,14 @@ def test_a_bill_that_can_t_be_asked_is_unknown_and_not_equal(world: World) -> No
     assert result.code == 2
     assert result.json["against_bill"]["unknown"] == ["the bill of local is not known: local shows no bill"]
     assert world.run("ledger").code == 0, "the ledger itself is known"
+
+
+def test_spans_below_a_cent_do_not_read_as_nothing(world: World) -> None:
+    """They are in the total."""
+    first, second = world.add("box-0"), world.add("box-1")
+    for box in (first, second):
+        charge(world, box, "running", 2, 0.004)
+        charge(world, box, "ended", 1, 0.0, "cleared")
+    said = world.run("ledger").out
+    assert [line.split()[-2] for line in said.splitlines()[1:3]] == ["<0.01", "<0.01"]
+    assert "total  $0.01" in said

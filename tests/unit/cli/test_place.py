@@ -240,3 +240,17 @@ def test_the_end_of_a_host_s_contract_is_shown_beside_the_choice(
     said = " ".join(capsys.readouterr().out.split())
     assert f"ends a: its host's contract ends {early:%Y-%m-%d %H:%M} UTC, in 2 h 29 min, before the 50 h that" in said
     assert f"ends b: its host's contract ends {late:%Y-%m-%d %H:%M} UTC, in 2 d 12 h" in said
+
+
+def test_a_candidate_without_its_key_is_what_next_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other constraints, and a wait, would change nothing."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("RUNPOD_API_KEY", raising=False)
+    rented = "candidates: [runpod]\n    budget: {usd: 60}\n    when_done: stop\n    lease: 2h"
+    write(tmp_path, BOXES.replace("candidates: [local]", rented))
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+    with pytest.raises(No, match="no candidate could be asked: runpod took no key") as caught:
+        place(target, Out(as_json=False), next_one=False, show=True, clear=False)
+    assert caught.value.next == ["sweepctl doctor --stack x    (which key runpod lacks, and where it goes)"]

@@ -9,6 +9,7 @@ import pytest
 
 from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
+from sweepstack.teardown import policy_in_force
 from sweepstack.teardown.policy_in_force import PROPOSED, change
 from tests.unit.cli.support import IDENTITY, World
 
@@ -161,3 +162,14 @@ def test_an_entry_that_does_not_read_is_named_and_a_person_may_let_the_file_foll
     assert given.code == 0, given
     assert "pulumi up" in given.out
     assert [policy.text for policy in change(Path(world.root), ["{"], world.store, IDENTITY).after] == [WEAK]
+
+
+def test_a_policy_of_another_name_is_to_be_renamed(world: World) -> None:
+    world.add()
+    (Path(world.root) / "Policy.yaml").write_text(STRICT)
+    shown = world.run("policy", "--json")
+    assert shown.json["next"] == ["mv Policy.yaml policy.yaml && sweepctl policy --stack sweep-t"]
+    assert "Next: mv Policy.yaml policy.yaml, or take it out" in shown.out
+    (binding,) = [one for one in policy_in_force.binding([], {}, Path(world.root)) if one.problem]
+    assert binding.problem.count("Next: ") == 1
+    assert "mend policy.yaml" not in binding.problem

@@ -158,3 +158,10 @@ def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, st
     box.start("lr0.1", metrics=[{"step": number, "loss": number, **more} for number in range(900)])
     (cell,) = world.run("results", "--all", "--json").json["cells"]
     assert cell["values"] == {"loss": 899}
+
+
+def test_where_nothing_is_verified_no_header_stands_alone(world: World) -> None:
+    world.full()
+    result = world.run("results")
+    assert result.code == 1
+    assert result.out.splitlines()[0] == "no cell is verified yet, so there is no table; --all shows the others, too"

@@ -190,7 +190,12 @@ def test_status_tells_of_what_is_gone_what_is_lost_and_what_nobody_knows(keep: K
     assert unknown.code == 2, unknown
     assert "next   sweepctl doctor --stack keep" in unknown.out
     (keep.world.engine / "state-keep.json").unlink()
-    assert "there is no stack keeep" in keep.run("status", stack="keeep").err
+    wrong = keep.run("status", stack="keeep").err
+    assert (
+        'there is no stack keeep: the backend has none, and stacks/Pulumi.keeep.yaml is not there; did you mean "keep"?'
+        in wrong
+    )
+    assert wrong.endswith("next   sweepctl status --stack keep\n")
 
 
 def test_finish_names_whose_cells_are_not_safe_and_touches_nothing(keep: Keep) -> None:

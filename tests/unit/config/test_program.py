@@ -209,7 +209,7 @@ def test_code_changes_with_the_work_dir_and_with_nothing_else(project: Path) -> 
 
 def test_a_work_dir_that_is_not_there_is_a_config_error(project: Path) -> None:
     write(project, GOOD.replace("examples/digits", "examples/nope"))
-    with pytest.raises(Exception, match=r"job\.workdir: .*nope is not a folder"):
+    with pytest.raises(Exception, match=r"stacks/Pulumi\.x\.yaml, line \d: job\.workdir: .*nope is not a folder"):
         requests(project, GOOD.replace("examples/digits", "examples/nope"))
 
 

@@ -183,8 +183,8 @@ def test_a_disk_that_is_nearly_full_is_told_in_sensible_units(world: World, monk
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=50_000_000))
     (pulled,) = world.pull()
     assert (
-        f"the log of {NAME} needs 5.0 kB, and {world.store.workplace} has 50.0 MB free, of which 67.1 MB stay in "
-        in (pulled.problem)
+        f"the log of {NAME} needs 5.0 kB, and 67.1 MB more have to stay free for records: {world.store.workplace} has "
+        "50.0 MB free. Make room there" in pulled.problem
     )
 
 

@@ -340,7 +340,14 @@ def test_a_started_cell_that_is_left_away_is_refused_in_the_preview(sweep: Sweep
     box = sweep.at_work()
     old = sweep.queue_inputs(box)
     (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, "b")).failures
-    assert failure.reason.startswith("a has started: put it back, and stop it with cells.drop")
+    assert failure.reason == (
+        "a has started: put it back into the stack file. Next, to stop it: "
+        'sweepctl drop a --reason "…" --stack sweep-t, and pulumi up'
+    )
+    (failure,) = QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, "c")).failures
+    assert failure.reason.startswith(
+        "a, b have started: put them back into the stack file. Next, to stop them: sweepctl drop a b "
+    )
     assert QUEUE.check(sweep.op("Queue"), old, sweep.queue_inputs(box, "b", dropped={"a": "slow"})).failures == []
 
 
@@ -423,6 +430,7 @@ def test_code_that_changed_beside_the_stack_file_is_new_code(sweep: Sweep) -> No
     now = collect(sweep.project, (), own_files(sweep.project)).digest
     (failure,) = QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job={**job, "code": now})).failures
     assert f"code {short(job['code'])}→{short(now)}: 2 pending" in failure.reason
+    assert f"Changed since {short(job['code'])}: job/note.txt (new). " in failure.reason, "and no stack file"
 
 
 def test_a_box_that_is_to_stop_is_not_kept_by_what_it_would_start(sweep: Sweep) -> None:

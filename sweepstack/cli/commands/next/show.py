@@ -21,16 +21,20 @@ from sweepstack.status.lifecycle import FIRST, PHASES, Fact, Standing, State, ne
 def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit code: as `status` for the same stack; 0 for a stack that was never up."""
     with Progress("looking"):
-        try:
-            sources = open_sources(target, begun)
-        except NeverUp as error:
-            return _shown(never_up(target.stack, str(error), error.next), out, YES)
-        if target.is_store or any(volume.guarded for volume in sources.state.volumes):
-            held = holding(sources)
-            code = NO if held.orphans else UNSURE if held.problems else YES
-            return _shown(_of_store(sources, held), out, code)
-        snapshot, view = picture(sources, files=False)
-    return _shown(standing(snapshot, view), out, exit_code(sources, snapshot, view))
+        where, code = _looked(target, begun)
+    return _shown(where, out, code)
+
+
+def _looked(target: Target, begun: ExportCall | None) -> tuple[Standing, int]:
+    try:
+        sources = open_sources(target, begun)
+    except NeverUp as error:
+        return never_up(target.stack, str(error), error.next), YES
+    if target.is_store or any(volume.guarded for volume in sources.state.volumes):
+        held = holding(sources)
+        return _of_store(sources, held), NO if held.orphans else UNSURE if held.problems else YES
+    snapshot, view = picture(sources, files=False)
+    return standing(snapshot, view), exit_code(sources, snapshot, view)
 
 
 def _of_store(sources: Sources, held: Holding) -> Standing:

@@ -17,6 +17,7 @@ from sweepstack.cli.output import YES, No, Out, complain
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
 from sweepstack.core.paths import docs_page
+from sweepstack.onbox.common.errors import NotAuthorized
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.common import redact
 from sweepstack.profiles import first_contact
@@ -147,6 +148,12 @@ def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
     missing = f" for {', '.join(seen.choice.lacking)}" if seen.choice is not None else ""
     when = " can be had now" if waiting is None else f" came {waiting.words}"
     following = [f"{docs_page('stack-config.md#resources')} (other constraints)"]
+    if keyless := [market.platform for market in seen.markets if isinstance(market.error, NotAuthorized)]:
+        doctor = f"sweepctl doctor --stack {target.stack}    (which key {', '.join(keyless)} lacks, and where it goes)"
+        if len(keyless) == len(seen.markets):
+            why = f"no candidate could be asked: {', '.join(keyless)} took no key"
+            return No(f"{why}; {target.file.shown} was left as it is", [doctor])
+        following.insert(0, doctor)
     if waiting is not None and waiting.useless:
         when = " can be had, and no wait changes that"
     else:
