@@ -101,6 +101,7 @@ def queue(
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),
             pins=dict(sorted(plan.roster.pins.items())) or None,
+            retries={name: plan.retries[name].model_dump(mode="json") for name in sorted(plan.retries)} or None,
             artifacts=[artifact.model_dump(mode="json") for artifact in plan.artifacts],
             metrics=plan.metrics.model_dump(mode="json") if plan.metrics else None,
             approval=box.approval,

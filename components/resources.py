@@ -118,6 +118,7 @@ class QueueArgs(OnBoxArgs):
     elsewhere: pulumi.Input[Sequence[str]] | None = None
     dropped: pulumi.Input[Mapping[str, str]] | None = None
     pins: pulumi.Input[Mapping[str, str]] | None = None
+    retries: pulumi.Input[Mapping[str, Any]] | None = None
     metrics: pulumi.Input[Mapping[str, Any]] | None = None
 
 

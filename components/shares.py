@@ -24,12 +24,14 @@ def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
         cells=roster.cells,
         boxes={box.name: AskedBox(want=box.want, slots=box.at_once) for box in fleet.boxes},
         up=not pulumi.runtime.is_dry_run(),
+        retry=roster.retry,
     )
     found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
     text = found.get("shares") if isinstance(found, Mapping) else None
     shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
     cells = {cell.name: cell for cell in roster.cells}
-    return fleet.with_cells({box: [cells[name] for name in names] for box, names in shares.cells.items()}), shares
+    fleet = fleet.with_cells({box: [cells[name] for name in names] for box, names in shares.cells.items()})
+    return fleet.with_retries(shares.retries), shares
 
 
 def words(fleet: Fleet, shares: Shares) -> list[str]:

@@ -64,6 +64,7 @@ class Sweep(pulumi.ComponentResource):
                 screen.say("\n".join(told))
         fleet, shares = shared(fleet)
         _refuse_new(fleet.main, begun=shares.begun)
+        _refuse_counts(fleet.main, shares.refused, project_root)
         declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
         self._over = bool(fleet.boxes) and not declared
         fleet, code, left = _code(fleet, project_root)
@@ -134,6 +135,17 @@ def _refuse_new(plan: Plan, *, begun: bool) -> None:
         raise plan.refused_new
     why = "cells of this sweep have started" if begun else "the stack file has an approval"
     screen.warn("\n".join([f"told and not refused, since {why}:", *plan.refused_new.problems]))
+
+
+def _refuse_counts(plan: Plan, refused: Sequence[str], project_root: Path) -> None:
+    """Raises ConfigError for counts of `cells.retry` that are lower than what was brought up; with an approval in the
+    stack file they are told, and ask for nothing."""
+    if refused:
+        lines = "\n".join(f"  {line}" for line in refused)
+        text = f"{stack_path(project_root, pulumi.get_stack()).name}: nothing was started\n\n{lines}"
+        if plan.approval is None:
+            raise ConfigError(text, list(refused))
+        screen.warn(text)
 
 
 def _keep(evidence: str, file: Path) -> None:

@@ -51,6 +51,9 @@ class CellsConfig(BaseModel):
     drop: dict[str, str] = Field(default={})
     """cell name → reason. Stops the cell and keeps it listed; it needs no waiver. A dropped cell stays in `grid`,
     `list` or `add`"""
+    retry: dict[str, Any] = Field(default={})
+    """cell name → how often it is asked to run again, as `sweepctl retry` does; the next `pulumi up` brings it, and a
+    request can hold it: `{lr0.1-seed0: 1}`. The count only grows; a line that is taken out changes nothing"""
 
 
 def read_param(value: Any) -> Param:

@@ -428,11 +428,12 @@ class Again(Record):
     salt: int = Field(default=0, ge=0)
     set_of: int | None = Field(default=None, ge=0)
     ends: bool = False
+    counted: int = Field(default=0, ge=0)
     manifest: Digest | None = None
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None, "ends": False})
+        return without_defaults(serialize(self), {"set_of": None, "ends": False, "counted": 0})
 
 
 class Teardown(Record):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from sweepstack.core.records import Digest, Record, without_defaults
+from sweepstack.core.records import Again, Digest, Record, without_defaults
 from sweepstack.core.timestamps import Moment
 
 
@@ -16,7 +16,8 @@ class Retry(Record):
     `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed, or that is asked for
     `--from-start`, starts from nothing, and no box shows it those of before. `set_of`: the salt of the run whose set of
     checkpoints before the newest it goes on from (`--from-set`); None for no such run.
-    `ends`: whether it is ended for that, where it runs.
+    `ends`: whether it is ended for that, where it runs. `counted`: the count in `cells.retry` of the stack file that
+    was brought up last; 0 for none.
     `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.
     """
 
@@ -24,6 +25,7 @@ class Retry(Record):
     salt: int = Field(ge=0)
     set_of: int | None = Field(default=None, ge=0)
     ends: bool = False
+    counted: int = Field(default=0, ge=0)
     code: Digest | None = None
     manifest: Digest | None = None
     by: str
@@ -32,7 +34,12 @@ class Retry(Record):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None, "ends": False})
+        return without_defaults(serialize(self), {"set_of": None, "ends": False, "counted": 0})
+
+    @property
+    def again(self) -> Again:
+        """What of it a box is told."""
+        return Again.model_validate(self.model_dump(include=set(Again.model_fields)))
 
 
 class Retries(Record):

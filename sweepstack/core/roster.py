@@ -50,14 +50,15 @@ class Roster:
     """The cells, in the order in which they were written; `dropped`: name → reason, of cells that need not exist.
 
     `pins`: name → the first hex digits of the code that this cell runs. A version, so no part of the cell's identity.
-    `doubled`: cells that a sweep which begins would not have: two of one value. Sweeps that began before this was told
-    may have them.
+    `retry`: name → how often the stack file asks for it again. `doubled`: cells that a sweep which begins would not
+    have: two of one value. Sweeps that began before this was told may have them.
     """
 
     cells: tuple[Cell, ...]
     dropped: dict[str, str] = field(default_factory=dict)
     pins: dict[str, str] = field(default_factory=dict)
     doubled: tuple[Problem, ...] = ()
+    retry: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -121,18 +122,22 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
         if not reason.strip():
             problems.append(Problem(("cells", "drop", name), "expected a reason"))
     known = {draft.name for draft in drafts}
-    for index, name in enumerate(cells.drop):
-        if name not in known:
-            near = did_you_mean(name, known) if index < _MOST_HINTS else ""
-            hint = near or ". A dropped cell stays in grid, list or add"
-            problems.append(Problem(("cells", "drop", name), f"no such cell on the roster{hint}"))
+    for key, listed in (("drop", cells.drop), ("retry", cells.retry)):
+        for index, name in enumerate(listed):
+            if name not in known:
+                near = did_you_mean(name, known) if index < _MOST_HINTS else ""
+                hint = near or (". A dropped cell stays in grid, list or add" if key == "drop" else "")
+                problems.append(Problem(("cells", key, name), f"no such cell on the roster{hint}"))
+    for name, times in cells.retry.items():
+        if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times < 10**6:
+            problems.append(Problem(("cells", "retry", name), "expected how often, such as 1; one more each time"))
     kept = tuple(
         Cell.model_construct(name=draft.name, params=draft.params) for draft in drafts if draft.name not in cells.drop
     )
     if not kept and not problems:
         problems.append(_nothing_left(cells, bool(drafts)))
     pins = {draft.name: draft.pin for draft in drafts if draft.pin and draft.name not in cells.drop}
-    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins, doubled), [])
+    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins, doubled, dict(cells.retry)), [])
 
 
 def _too_many(cells: CellsConfig) -> list[Problem]:

@@ -10,8 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from pydantic import Field
+
 from sweepstack.core.journal import CellProgress, Journal, started
-from sweepstack.core.records import BoxName, Cell, CellText, Record
+from sweepstack.core.records import Again, BoxName, Cell, CellText, Record
 from sweepstack.launch.entries import finished
 from sweepstack.launch.split import Worker, by_count, by_time
 from sweepstack.onbox.common.cell_durations import Took, durations
@@ -29,7 +31,8 @@ class AskedBox(Record):
 
 class Asked(Record):
     """The program's question: whose evidence, which cells, and over which boxes. `pull_to` as the person wrote it.
-    `up`: whether this is no preview, which writes nothing: what is read of the boxes is kept."""
+    `up`: whether this is no preview, which writes nothing: what is read of the boxes is kept. `retry`: the
+    counts of `cells.retry`."""
 
     project: str
     stack: str
@@ -37,6 +40,7 @@ class Asked(Record):
     cells: tuple[CellText, ...]
     boxes: dict[BoxName, AskedBox]
     up: bool = False
+    retry: dict[str, int] = Field(default={})
 
 
 class Shares(Record):
@@ -44,7 +48,8 @@ class Shares(Record):
 
     `left`: box → how many of them are not through; `verified`: cells of the roster with a verified copy in the
     evidence; `begun`: whether a cell of the sweep has started, also where that is not known; `unknown`: why nothing but
-    names could be gone by, "" where the records were read.
+    names could be gone by, "" where the records were read. `retries`: those of `cells.retry` that no `up` has brought
+    yet; `refused`: what is wrong with it.
     """
 
     cells: dict[BoxName, tuple[str, ...]]
@@ -52,6 +57,8 @@ class Shares(Record):
     verified: int = 0
     begun: bool = False
     unknown: str = ""
+    retries: dict[str, Again] = Field(default={})
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class Known:
     `ending`: boxes of a teardown that is open: they are declared while a cell is left to train, so that their create
     says what is in its way. `unrecorded`: boxes whose birth record is lost, as a journal or a receipt says: their
     create asks the platform for them, and rents none for a finished sweep. `begun`: whether a cell of the sweep has
-    started on any box, also one that has ended; true where that can't be told."""
+    started on any box, also one that has ended; true where that can't be told. `counted`, `refused`: see `Shares`."""
 
     now: datetime
     boxes: Mapping[str, BoxSeen] = field(default_factory=dict)
@@ -86,6 +93,8 @@ class Known:
     ending: Collection[str] = ()
     unrecorded: Collection[str] = ()
     begun: bool = False
+    counted: Mapping[str, Again] = field(default_factory=dict)
+    refused: Sequence[str] = ()
 
 
 def by_names_alone(asked: Asked, why: str) -> Shares:
@@ -133,6 +142,8 @@ def shares(asked: Asked, known: Known) -> Shares:
         left={box: left[box] for box in declared},
         verified=len(verified),
         begun=known.begun,
+        retries=dict(known.counted),
+        refused=tuple(known.refused),
     )
 
 

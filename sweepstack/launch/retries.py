@@ -1,13 +1,22 @@
-"""The retries that people asked for; the next `pulumi up` brings them to the queues."""
+"""The retries that people asked for; the next `pulumi up` brings them to the queues.
+
+`sweepctl retry` writes them down; a count in `cells.retry` of the stack file, by the `up` that brings it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
 
+from sweepstack.core.journal import CellProgress
+from sweepstack.core.records import Again
 from sweepstack.core.retry_records import Retries, Retry
 from sweepstack.evidence.store import EvidenceStore
 
 RECORD = "retries.json"
+Begin = Literal["", "start", "set"]
+"""With which checkpoints: those that are there, none, or the set before the newest."""
 
 
 def on_record(store: EvidenceStore) -> dict[str, Retry]:
@@ -19,3 +28,68 @@ def on_record(store: EvidenceStore) -> dict[str, Retry]:
 def add(store: EvidenceStore, retries: Mapping[str, Retry]) -> None:
     """Adds to those on record, and replaces those of the same cells. Two people at once lose nothing."""
     store.update_record(RECORD, Retries, lambda record: Retries(cells=(record.cells if record else {}) | dict(retries)))
+
+
+def waits(before: Retry, progress: CellProgress | None, sealed: str | None) -> bool:
+    """Whether no `pulumi up` has brought this retry to the boxes yet."""
+    return before.retry > (progress.retry if progress else 0) and (sealed is None or sealed == before.manifest)
+
+
+def next_retry(
+    before: Retry | None,
+    progress: CellProgress | None,
+    sealed: str | None,
+    *,
+    by: str,
+    at: datetime,
+    begin: Begin = "",
+    ends: bool = False,
+    reason: str = "",
+) -> Retry:
+    """One more retry of a cell, or `before` where that waits already. `progress`: what its box's journal says;
+    `sealed`: the manifest of its sealed copy: that one starts from nothing, others go on from their checkpoint."""
+    waiting = before is not None and waits(before, progress, sealed)
+    if before is not None and waiting and (not begin or before.salt == before.retry):
+        return before
+    reached = max(before.retry if before else 0, progress.retry if progress else 0)
+    number = reached if waiting else reached + 1
+    salt, set_of = (before.salt, before.set_of) if before else (0, None)
+    if sealed is not None or begin:
+        salt, set_of = number, salt if begin == "set" else None
+    return Retry(
+        retry=number,
+        salt=salt,
+        set_of=set_of,
+        ends=ends,
+        counted=before.counted if before else 0,
+        code=progress.code if progress else None,
+        manifest=sealed or (before.manifest if before else None),
+        by=by,
+        at=at,
+        reason=reason,
+    )
+
+
+def too_low(counts: Mapping[str, int], record: Mapping[str, Retry]) -> list[str]:
+    """What is wrong with these counts of a stack file: those below what was brought up."""
+    return [
+        f"cells.retry.{name}: {count} is lower than {record[name].counted}, which was brought up already, and the "
+        f"count only grows. Write {record[name].counted + 1} to run it again, or take the line out"
+        for name, count in counts.items()
+        if name in record and count < record[name].counted
+    ]
+
+
+def newer(given: Mapping[str, Again], record: Mapping[str, Retry]) -> dict[str, Again]:
+    """Those of the stack file that are not on record yet."""
+    return {
+        name: again for name, again in given.items() if again.counted > (record[name].counted if name in record else 0)
+    }
+
+
+def write_down(store: EvidenceStore, given: Mapping[str, Again], *, by: str, at: datetime) -> None:
+    """Puts those of the stack file on record that are not there yet. Raises EvidenceError."""
+    new = newer(given, on_record(store)) if any(again.counted for again in given.values()) else {}
+    if new:
+        reason = "cells.retry of the stack file"
+        add(store, {name: Retry(**again.model_dump(), by=by, at=at, reason=reason) for name, again in new.items()})

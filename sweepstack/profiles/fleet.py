@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.records import Cell
+from sweepstack.core.records import Again, Cell
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.model import Profile
@@ -68,6 +68,10 @@ class Fleet:
             for plan in self.plans
         )
         return replace(self, plans=tuple(plans))
+
+    def with_retries(self, retries: Mapping[str, Again]) -> Fleet:
+        """The same with these retries of the stack file, which are not on record yet."""
+        return replace(self, plans=tuple(replace(plan, retries=retries) for plan in self.plans))
 
     def each(self, attribute: str) -> tuple[str, ...]:
         """The lines that this attribute of each plan holds, every line once."""

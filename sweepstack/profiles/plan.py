@@ -11,7 +11,7 @@ from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.lease import HELD, NONE, UNHELD, LeaseFacts
-from sweepstack.core.records import Approval, ArtifactSpec, Cell
+from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
 from sweepstack.onbox.common.errors import ConfigError
@@ -178,6 +178,8 @@ class Plan:
     """Why boxes are rented although the account's balance does not carry them; "" where they are not."""
     checked: tuple[str, ...] = ()
     """What to know of old facts of the profile, an image that is not pinned, and room that is needed: for people."""
+    retries: Mapping[str, Again] = field(default_factory=dict)
+    """cell → its retry by `cells.retry` that is not on record yet"""
     refused_new: ConfigError | None = None
     """`StackConfig.refused_new`."""
 

@@ -294,7 +294,8 @@ class QueueInputs(OnBoxInputs):
     """cell → digest of the code that it runs instead of the job's, for the cells of all boxes; a program gives the
     first digits, Check writes all"""
     retries: dict[CellName, Again] | None = None
-    """cell → the retry that a person asked for; written by Check, from the evidence"""
+    """cell → the retry that a person asked for; written by Check, from the evidence. A program gives those of the stack
+    file that are not on record yet, for the cells of all boxes"""
     versions: str | None = None
     """what the last change of code meant for cells that had run; written by Check, for the diff"""
     artifacts: tuple[ArtifactSpec, ...]

@@ -16,15 +16,17 @@ from pydantic import ValidationError
 
 from sweepstack.buckets.address import evidence_uri
 from sweepstack.core.cell_times import cell_times
+from sweepstack.core.journal import CellProgress, started
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
-from sweepstack.core.records import Birth
+from sweepstack.core.records import Again, Birth
+from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
 from sweepstack.launch.entries import verified_cells
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import next_retry, on_record, too_low
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import keep_journals, observe
@@ -56,7 +58,8 @@ def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> 
     try:
         marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
         if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
-            return shares(asked, Known(now or datetime.now(UTC)))  # there is no evidence of this sweep yet: it begins
+            begins = now or datetime.now(UTC)  # there is no evidence of this sweep yet
+            return shares(asked, Known(begins, counted=_counted(None, asked, {}, {}, begins)))
         opened = Evidence(evidence or "")
         return shares(asked, _known(opened, asked, now or datetime.now(UTC)))
     except (SweepstackError, OSError) as error:
@@ -73,6 +76,7 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
         keep_journals(store, {(box, living[box].generation): seen.journal for box, seen in found.items()})
     given = {(launch.box, launch.generation): frozenset(launch.cells) for launch in store.launches()}
     boxes, took, begun = {}, [], False
+    ran: dict[str, CellProgress] = {}
     for birth in births:
         seen = found.get(birth.box) if living.get(birth.box) is birth else None
         journal = (
@@ -85,6 +89,7 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
             bool(had) if journal is None else any(one.state != "pending" for one in journal.cells.values())
         )
         if journal is not None:
+            ran |= {name: p for name, p in journal.cells.items() if started(p) and not _later(ran.get(name), p)}
             times = cell_times(journal).took
             took += [Took(name, birth.native_id or "", seconds) for name, seconds in times.items()]
         if living.get(birth.box) is birth:
@@ -98,7 +103,9 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
                 skew=seen.skew if seen is not None else 0.0,
             )
     unrecorded = _unrecorded(store, asked.boxes.keys() - {birth.box for birth in births})
-    teardown, again = store.teardown(), on_record(store)
+    teardown, record = store.teardown(), on_record(store)
+    counted = _counted(store, asked, record, ran, now)
+    again: dict[str, Again | Retry] = {**record, **counted}
     superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
     digests = {cell.name: cell.config_digest for cell in asked.cells}
     return Known(
@@ -110,7 +117,39 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
         ending={birth.box for birth in births if teardown is not None and birth.native_id in teardown.native_ids},
         unrecorded=unrecorded,
         begun=begun or bool(unrecorded),
+        counted=counted,
+        refused=too_low(asked.retry, record),
     )
+
+
+def _later(one: CellProgress | None, other: CellProgress) -> bool:
+    """Whether the first was started for a later retry, or later, than the second."""
+    if one is None or one.started_at is None or other.started_at is None:
+        return one is not None and one.retry > other.retry
+    return (one.retry, one.started_at) > (other.retry, other.started_at)
+
+
+def _counted(
+    store: EvidenceStore | None,
+    asked: Asked,
+    record: Mapping[str, Retry],
+    ran: Mapping[str, CellProgress],
+    now: datetime,
+) -> dict[str, Again]:
+    """The retries of `cells.retry` that no `up` has brought yet; the `up` that does writes them down. A cell that runs
+    is ended for it."""
+    new = [name for name, count in asked.retry.items() if count > (record[name].counted if name in record else 0)]
+    digest = store.latest_receipt() if store is not None and any(name not in ran for name in new) else None
+    receipt = store.receipt(digest) if store is not None and digest else None
+    sealed = {cell.name: cell.manifest for cell in receipt.cells} if receipt else {}
+    found = {}
+    for name in new:
+        progress = ran.get(name)
+        manifest = progress.manifest if progress is not None else sealed.get(name)
+        runs = progress is not None and progress.state == "running"
+        retry = next_retry(record.get(name), progress, manifest, by="", at=now, ends=runs)
+        found[name] = retry.again.model_copy(update={"counted": asked.retry[name]})
+    return found
 
 
 def _unrecorded(store: EvidenceStore, unborn: Set[str]) -> Set[str]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.core.retry_records import Retry
-from sweepstack.launch.retries import add, on_record
+from sweepstack.launch.retries import Begin, add, next_retry, on_record, waits
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
@@ -30,8 +30,6 @@ from sweepstack.teardown.ownership import who
 FAILED = ("failed", "damaged", "suspect", "missing")
 """The states that `--failed` selects: cells that ended without a good result."""
 SHOWN = 12
-Begin = Literal["", "start", "set"]
-"""With which checkpoints: those that are there, none, or the set before the newest."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,10 @@ def _may_begin_with_a_set(
         )
     for view in views:
         before, up = records.get(view.name), f"pulumi up --stack {stack}"
-        if before is not None and _waits(snapshot, view, before) and before.salt == before.retry:
+        holder = snapshot.holder_of(view.name)
+        progress = holder.progress(view.name) if holder else None
+        sealed = _sealed(snapshot, view, progress)
+        if before is not None and waits(before, progress, sealed) and before.salt == before.retry:
             raise No(f"{view.name} waits for the next `pulumi up` already, to begin without checkpoints", [up])
 
 
@@ -193,39 +194,21 @@ def _is_at_work(snapshot: Snapshot, view: CellView) -> bool:
     return runs and bool(holder and holder.seen.runner_alive) and view.verdict != "hung"
 
 
-def _waits(snapshot: Snapshot, view: CellView, before: Retry) -> bool:
-    """Whether no `pulumi up` has brought this retry to the boxes yet."""
-    holder = snapshot.holder_of(view.name)
-    progress = holder.progress(view.name) if holder else None
-    sealed = _sealed(snapshot, view, progress)
-    return before.retry > (progress.retry if progress else 0) and (sealed is None or sealed == before.manifest)
-
-
 def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Choice) -> Asked:
     """The retry of one cell: a new one, or the one that waits already."""
     holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
-    sealed = _sealed(snapshot, view, progress)
-    waits = before is not None and _waits(snapshot, view, before)
-    if before is not None and waits and (not choice.begin or before.salt == before.retry):
-        return Asked(view, before, waits=True)
-    reached = max(before.retry if before else 0, progress.retry if progress else 0)
-    number = reached if waits else reached + 1
-    salt, set_of = (before.salt, before.set_of) if before else (0, None)
-    if sealed is not None or choice.begin:
-        salt, set_of = number, salt if choice.begin == "set" else None
-    record = Retry(
-        retry=number,
-        salt=salt,
-        set_of=set_of,
-        ends=_is_at_work(snapshot, view),
-        code=progress.code if progress else None,
-        manifest=sealed or (before.manifest if before else None),
+    retry = next_retry(
+        before,
+        progress,
+        _sealed(snapshot, view, progress),
         by=who(),
         at=datetime.now(UTC).replace(microsecond=0),
+        begin=choice.begin,
+        ends=_is_at_work(snapshot, view),
         reason=choice.reason,
     )
-    return Asked(view, record)
+    return Asked(view, retry, waits=retry is before)
 
 
 def _sealed(snapshot: Snapshot, view: CellView, progress: CellProgress | None) -> str | None:

@@ -19,6 +19,7 @@ from sweepstack.core.workdir import NO_CODE
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import QueueDamaged, finished, held_words
 from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
+from sweepstack.launch.retries import write_down
 from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
@@ -54,6 +55,7 @@ from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
 from sweepstack.teardown.box_context import BoxAt, BoxContext
 from sweepstack.teardown.check import may_end
+from sweepstack.teardown.ownership import who
 
 STOP_SECONDS = 30.0
 
@@ -116,7 +118,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             completed = with_caches_kept(op, old, completed, seen)
         if seen.journal is None:
             return Checked(completed, failures)
-        standing = versions.standing(evidence, completed, seen.journal)
+        standing = versions.standing(evidence, completed, seen.journal, new.retries)
         failures += versions.refusal(
             standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
         )
@@ -155,7 +157,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return []
         evidence = Evidence(inputs.evidence)
         completed, failures = versions.complete(evidence, None, same_code.kept(op, evidence, None, inputs))
-        standing = versions.standing(evidence, completed, None)
+        standing = versions.standing(evidence, completed, None, inputs.retries)
         failures += versions.refusal(
             standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
         )
@@ -207,6 +209,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return
         store = box.store
         teardown.refuse_during_teardown(store, f"queue of {state.box_name}", op.stack)
+        write_down(store, state.retries or {}, by=who(), at=datetime.now(UTC).replace(microsecond=0))
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):
             return

@@ -14,7 +14,7 @@ from sweepstack.core.records import Again, Birth
 from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.goes_on import on_another_box, ran_on_ended_boxes
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import newer, on_record
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
@@ -34,8 +34,8 @@ LOOK_AGAIN_SECONDS = 5.0
 
 
 def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> tuple[QueueInputs, list[Failure]]:
-    """Returns `new` with whole digests in `pins` and with the `retries` that are on record; and failures for pins that
-    don't fit one version."""
+    """Returns `new` with whole digests in `pins` and with the `retries` of its cells that are on record, or that the
+    stack file asks for; and failures for pins that don't fit one version."""
     try:
         store = evidence.store
         known, asked = store.codes(), on_record(store)
@@ -46,12 +46,9 @@ def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> t
     if asked is None:
         retries = dict(old.retries or {}) if old else {}
     else:
+        all_ = {name: retry.again for name, retry in asked.items()} | newer(new.retries or {}, asked)
         stayed = set(record.cells) & set(new.others) if record else set()
-        retries = {
-            name: Again.model_validate(retry.model_dump(include=set(Again.model_fields)))
-            for name, retry in sorted(asked.items())
-            if name in own or name in stayed
-        }
+        retries = {name: again for name, again in sorted(all_.items()) if name in own or name in stayed}
     pins, failures = _pins(new.pins or {}, {*known, new.job.code, *((old.pins or {}).values() if old else ())}, own)
     versions = new.versions or (old.versions if old else None)
     changes = {"pins": pins or None, "retries": retries or None, "versions": versions}
@@ -99,9 +96,12 @@ class Standing:
         }
 
 
-def standing(evidence: Evidence, new: QueueInputs, own: Journal | None) -> Standing:
-    """Read from this box's journal and those of all others of the sweep, live or as they were last pulled."""
-    retries = _asked(evidence, new)
+def standing(
+    evidence: Evidence, new: QueueInputs, own: Journal | None, counted: Mapping[str, Again] | None = None
+) -> Standing:
+    """Read from this box's journal and those of all others of the sweep, live or as they were last pulled. `counted`:
+    the retries of the stack file, of all boxes."""
+    retries = _asked(evidence, new, counted or {})
     names = {*(cell.name for cell in new.cells), *new.others} - set(new.dropped)
     kept: dict[str, CellProgress] = {}
     codes: dict[str, str] = {}
@@ -136,12 +136,13 @@ def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
     )
 
 
-def _asked(evidence: Evidence, new: QueueInputs) -> dict[str, Again | Retry]:
-    """Cell → the last retry that was asked for: of this queue's own cells by its inputs, of other boxes' by the
-    record."""
+def _asked(evidence: Evidence, new: QueueInputs, counted: Mapping[str, Again]) -> dict[str, Again | Retry]:
+    """Cell → the last retry that was asked for: of this queue's own cells by its inputs, of other boxes' by the record
+    and by the stack file."""
     own: dict[str, Again | Retry] = dict(new.retries or {})
     try:
-        return {**on_record(evidence.store), **own}
+        record = on_record(evidence.store)
+        return {**record, **newer(counted, record), **own}
     except EvidenceError:
         return own
 

@@ -9,8 +9,9 @@ import pytest
 
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
+from sweepstack.core.retry_records import Retry
 from sweepstack.core.roster import expand
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import add, on_record
 from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.cli.support import ARTIFACT, CODE, IDENTITY, STACK, World, by_name
 
@@ -43,6 +44,14 @@ def test_a_failed_cell_goes_on_and_a_sealed_one_begins_anew(world: World) -> Non
     assert found["lr0.3"].manifest is None
     assert found["lr0.3"].reason == "a bug"
     assert "@" in found["lr0.3"].by
+
+
+def test_a_retry_keeps_the_count_of_the_stack_file(world: World) -> None:
+    mixed(world)
+    at = datetime.now(UTC)
+    add(world.store, {"lr0.1": Retry(retry=2, salt=2, counted=5, manifest=None, by="me", at=at)})
+    assert world.run("retry", "lr0.1", "--reason", "a bug").code == 0
+    assert (on_record(world.store)["lr0.1"].retry, on_record(world.store)["lr0.1"].counted) == (3, 5)
 
 
 def test_status_names_what_waits_for_the_next_up(world: World) -> None:

@@ -19,6 +19,16 @@ ONE = [
     # (what is written, instead of, the line of the message without its spaces)
     ("memory: 40GB+", "memmory: 40GB+", 'line 8 job.resources.gpu.memmory unknown key; did you mean "memory"?'),
     ("max_price: 2.10", 'max_price: "2,10"', 'line 16 max_price: "2,10" expected USD per hour, such as 2.10'),
+    (
+        "seed: [0, 1, 2]}",
+        "seed: [0, 1, 2]}\n      retry: {lr0.1-seed7: 1}",
+        'line 12 cells.retry.lr0.1-seed7: 1 no such cell on the roster; did you mean "lr0.1-seed',
+    ),
+    (
+        "seed: [0, 1, 2]}",
+        "seed: [0, 1, 2]}\n      retry: {lr0.1-seed0: 0}",
+        "line 12 cells.retry.lr0.1-seed0: 0 expected how often, such as 1; one more each time",
+    ),
     ("max_price: 2.10", "max_price: 0", "line 16 max_price: 0 expected USD per hour, such as 2.10"),
     ("max_price: 2.10", "max_price: .inf", "line 16 max_price: Infinity expected USD per hour, such as 2.10"),
     ("max_price: 2.10", 'max_price: "٢٠"', 'line 16 max_price: "٢٠" expected USD per hour, such as 2.10'),

@@ -570,6 +570,19 @@ def test_a_failure_that_an_older_runner_wrote_is_judged_as_before(sweep: Sweep) 
     assert f"code {old}→{new}: 1 pending, 1 failed with {old} (a …)" in failure.reason
 
 
+def test_retries_of_the_stack_file_count_for_all_boxes_when_code_is_mixed(sweep: Sweep) -> None:
+    """A fix and `cells.retry` of all cells in one request: no cell keeps the old code."""
+    box, queue = half_done(sweep)
+    new_code(sweep)
+    given = {name: {"retry": 1, "salt": 1, "counted": 1} for name in sweep.roster}
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, retries=given)).failures == []
+    other = sweep.queue_inputs(box, "c", "d", elsewhere=["a", "b"], retries=given)
+    fresh = other.model_copy(update={"box": "local-other", "box_name": "box-1"})
+    checked = QUEUE.check(sweep.op("Queue", "box-1"), None, fresh)
+    assert checked.failures == []
+    assert set(checked.inputs.retries or {}) == {"c", "d"}, "those of its own cells"
+
+
 def test_run_setup_and_env_are_versions_too(sweep: Sweep) -> None:
     box, queue = half_done(sweep)
     changed = {"run": "sh train.sh {word} {out} x", "env": {"A": "1"}, "setup": "true", "slots": 1}

@@ -7,14 +7,15 @@ import shutil
 
 import pytest
 
+from sweepstack.core.records import Again
 from sweepstack.core.retry_records import Retries, Retry
 from sweepstack.evidence.traces import generations
-from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox
-from sweepstack.launch.retries import RECORD
+from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares
+from sweepstack.launch.retries import RECORD, add, on_record
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.provider.session import Session
+from sweepstack.provider.session import Session, Severity
 from sweepstack.provider.sharing import answer, invoke
-from tests.unit.provider.support import STACK, Sweep
+from tests.unit.provider.support import QUEUE, STACK, Sweep
 
 
 def asked(sweep: Sweep, *boxes: str, stack: str = STACK) -> Asked:
@@ -54,6 +55,45 @@ def test_what_is_verified_needs_no_box_until_it_is_asked_for_again(sweep: Sweep)
     retry = Retry.model_validate({"retry": 1, "salt": 1, "manifest": manifest, "by": "me", "at": box.created_at})
     sweep.store.update_record(RECORD, Retries, lambda _: Retries(cells={"a": retry}))
     assert answer(sweep.project, asked(sweep, "box-0", "box-1")).left == {"box-0": 1}
+
+
+def test_a_count_of_the_stack_file_runs_a_cell_again_as_sweepctl_retry_does(sweep: Sweep) -> None:
+    """Once for each time that it grows; what was brought up is on record, and a lower count is refused."""
+    box = sweep.trained()
+    manifest = {cell.name: cell.manifest for cell in sweep.store.receipt(sweep.verified(box)).cells}["a"]
+    known = QUEUE.check(sweep.op("Queue"), None, sweep.queue_inputs(box)).inputs
+
+    def told(**counts: int) -> Shares:
+        return answer(sweep.project, asked(sweep, "box-0").model_copy(update={"retry": counts}))
+
+    found = told(a=1)
+    assert found.left == {"box-0": 1}
+    assert found.retries == {"a": Again(retry=1, salt=1, counted=1, manifest=manifest)}
+    given = {name: again.model_dump() for name, again in found.retries.items()}
+    checked = QUEUE.check(sweep.op("Queue"), known, sweep.queue_inputs(box, retries=given))
+    assert checked.inputs.retries == found.retries
+    assert "queue of box-0: 1 to run again (a)" in sweep.said.text(Severity.INFO)
+    assert on_record(sweep.store) == {}, "a preview writes nothing"
+    sweep.queue(box, retries=given)
+    sweep.drained(box)
+    assert sweep.started() == ["a a", "b b", "a a"]
+    record = on_record(sweep.store)["a"]
+    assert (record.again, record.reason) == (found.retries["a"], "cells.retry of the stack file")
+    assert "@" in record.by
+    assert told(a=1).retries == {} == told().retries
+    assert QUEUE.check(sweep.op("Queue"), checked.inputs, sweep.queue_inputs(box)).inputs == checked.inputs
+    again = told(a=3).retries["a"]
+    assert (again.retry, again.salt, again.counted) == (2, 2, 3)
+    add(sweep.store, {"a": Retry(**again.model_dump(), by="me", at=box.created_at)})
+    assert (told(a=3).retries, told(a=3).refused) == ({}, ())
+    (refused,) = told(a=2).refused
+    assert "cells.retry.a: 2 is lower than 3, which was brought up already" in refused
+    assert "Write 4 to run it again" in refused
+
+
+def test_a_count_in_the_file_of_a_sweep_that_begins_runs_nothing_twice(sweep: Sweep) -> None:
+    found = answer(sweep.project, asked(sweep, "x", stack="other").model_copy(update={"retry": {"a": 2}}))
+    assert found.retries == {"a": Again(retry=1, counted=2)}
 
 
 def test_damaged_copies_are_trained_again(sweep: Sweep) -> None:
