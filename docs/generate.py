@@ -11,6 +11,7 @@ import inspect
 import operator
 import re
 import sys
+import tempfile
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -267,7 +268,26 @@ def stack_config_page() -> str:
         if not found:
             raise SystemExit(f"docs/stack-config.md has no table below {anchor_of(shape)}")
         page = head + heading + section
-    return page
+    before, fence, rest = page.partition("```\nerror: ")
+    return f"{before}{fence}{two_mistakes()}\n```{rest.partition(chr(10) + '```')[2]}"
+
+
+def two_mistakes() -> str:
+    """What is said of the first stack of this project with two words misspelt."""
+    from sweepstack.config.stack_config import StackConfig
+    from sweepstack.onbox.common.errors import ConfigError
+
+    name = "stacks/Pulumi.sweep-a.yaml"
+    text = (ROOT / name).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "stacks").mkdir()
+        written = text.replace("cpu: ", "cpus: ", 1).replace("[local]", "[locale]", 1)
+        (Path(folder) / name).write_text(written, encoding="utf-8")
+        try:
+            StackConfig.load(Path(folder), "sweep-a")
+        except ConfigError as error:
+            return str(error)
+    raise SystemExit(f"{name} has no `cpu: ` or no `[local]` to misspell")
 
 
 def policy_page() -> str:

@@ -37,13 +37,21 @@ def shard(text: str) -> tuple[int, int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=MOST_MINUTES, help="no test begins after that (default 120)")
+    parser.add_argument(
+        "--minutes", type=float, default=MOST_MINUTES, help="no test begins after that (default 120); 0: none"
+    )
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts")
     parser.add_argument("--workers", default=str((os.cpu_count() or 1) + 1), help="processes that play it")
     parser.add_argument("--again", action="store_true", help="what passed on this tree, too")
     parser.add_argument("files", nargs="*", default=["tests"], help="only what is in these files")
     asked = parser.parse_args(argv)
     tree, begun = record.tree_digest(), datetime.now(UTC)
+    facts = {"commit": record.commit(), "tree": tree, "date": f"{begun:%Y-%m-%dT%H:%MZ}"}
+    facts |= {"uncommitted": True} if record.is_changed() else {}
+    if asked.minutes <= 0:
+        record.write(record.unplayed(record.read(), **facts, minutes_of_last_run=0))
+        print(f"proof of {facts['commit']} (tree {tree}): nothing was played, and tests/proof.json says so")
+        return NOT_REACHED
     folder = record.KEPT / tree
     folder.mkdir(parents=True, exist_ok=True)
     known = {} if asked.again else record.outcomes(tree)
@@ -75,12 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if ended not in (0, 1, 5) or not there:  # 5: nothing was left to play
         print(f"proof: pytest ended with {ended}; nothing is said of this tree", file=sys.stderr)
         return FAILED
-    facts = {"commit": record.commit(), "tree": tree, "date": f"{begun:%Y-%m-%dT%H:%MZ}"}
-    facts |= {"uncommitted": True} if record.is_changed() else {}
     minutes = round((datetime.now(UTC) - begun).total_seconds() / 60)
-    document = record.summary(there, record.outcomes(tree), **facts, minutes_of_last_run=minutes)
+    costs = record.costs(record.read())
+    document = record.summary(there, record.outcomes(tree), costs, **facts, minutes_of_last_run=minutes)
     if asked.files == ["tests"]:
-        record.TRACKED.write_text(json.dumps(document, indent=1) + "\n")
+        record.write(document)
     print(f"proof of {facts['commit']} (tree {tree}): {document['passed']} of {document['tests']} passed,", end=" ")
     print(f"{document['failed']} failed, {document['skipped']} skipped, {document['not_reached']} not reached")
     for test in document["failures"]:

@@ -90,8 +90,35 @@ def read(path: Path = TRACKED) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def summary(tests: Iterable[str], found: Mapping[str, Outcome], **facts: Any) -> dict[str, Any]:
-    """The document of the tracked file. `tests`: all that there are; `facts`: commit, tree, date and the like."""
+def is_of_this_history(name: str, root: Path = ROOT) -> bool | None:
+    """Whether the checked-out commit is this one, or came after it; None where git can't tell: no repository, or a
+    clone without the commits of before."""
+    try:
+        if _git("rev-parse", "--is-shallow-repository", root=root).strip() != "false":
+            return None
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    words = ["git", "merge-base", "--is-ancestor", f"{name}^{{commit}}", "HEAD"]
+    return subprocess.run(words, cwd=root, capture_output=True).returncode == 0
+
+
+def write(document: Mapping[str, Any], path: Path = TRACKED) -> None:
+    """Writes the tracked file."""
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def unplayed(document: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+    """The same tests and costs with nothing proved: what is true of a history of which nothing was played."""
+    count = {"tests": document["tests"], "passed": 0, "failed": 0, "skipped": 0, "not_reached": document["tests"]}
+    files = document["files"]
+    return {**facts, **count, "not_reached_in": sorted(files), "failures": [], "files": files}
+
+
+def summary(
+    tests: Iterable[str], found: Mapping[str, Outcome], known: Mapping[str, Cost] | None = None, **facts: Any
+) -> dict[str, Any]:
+    """The document of the tracked file. `tests`: all that there are; `known`: what files cost when they were played
+    before, for those that were not reached; `facts`: commit, tree, date and the like."""
     tests = sorted(tests)
     by_file: dict[str, list[float]] = defaultdict(list)
     count = {"passed": 0, "failed": 0, "skipped": 0}
@@ -99,9 +126,13 @@ def summary(tests: Iterable[str], found: Mapping[str, Outcome], **facts: Any) ->
         if test in found:
             count[found[test].outcome] += 1
             by_file[test.partition("::")[0]].append(found[test].seconds)
-    files = {
+    there = {test.partition("::")[0] for test in tests}
+    files: dict[str, dict[str, Any]] = {
+        name: {"first": cost.first, "each": cost.each} for name, cost in (known or {}).items() if name in there
+    }
+    files |= {
         name: {"tests": len(seconds), "first": round(max(seconds), 1), "each": round(sum(seconds) / len(seconds), 1)}
-        for name, seconds in sorted(by_file.items())
+        for name, seconds in by_file.items()
     }
     left = [test for test in tests if test not in found]
     return {
@@ -111,5 +142,5 @@ def summary(tests: Iterable[str], found: Mapping[str, Outcome], **facts: Any) ->
         "not_reached": len(left),
         "not_reached_in": sorted({test.partition("::")[0] for test in left}),
         "failures": [test for test in tests if test in found and found[test].outcome == "failed"],
-        "files": files,
+        "files": dict(sorted(files.items())),
     }

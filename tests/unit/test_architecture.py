@@ -162,19 +162,6 @@ def strange_engine(root: Path) -> list[str]:
     ]
 
 
-def private_modules_abroad(root: Path) -> list[str]:
-    """Imports of a module whose name begins with `_` from another folder than its own."""
-    everywhere = list(modules(root))
-    private = {name for name, _, _ in everywhere if name.rpartition(".")[2].startswith("_") and not name.endswith("__")}
-    return [
-        f"{path.relative_to(root)}:{line}: {target} is for its own folder"
-        for name, path, tree in everywhere
-        for line, target in imports(name, path, tree)
-        for module in (target, target.rpartition(".")[0])
-        if module in private and module.rpartition(".")[0] != name.rpartition(".")[0]
-    ]
-
-
 def stray_platform_names(root: Path) -> list[str]:
     complaints = []
     for _, path, _ in modules(root):
@@ -275,7 +262,6 @@ RULES = [
     wrong_way_imports,
     import_circles,
     strange_engine,
-    private_modules_abroad,
     stray_platform_names,
     long_modules,
     foreign_exceptions,
@@ -391,13 +377,6 @@ def test_strange_engine_is_seen(tree: Callable[[str, str], Path], text: str) -> 
     assert len(strange_engine(tree("sweepstack/core/view.py", text))) == 1
     assert strange_engine(tree("sweepstack/core/view.py", "")) == []
     assert strange_engine(tree("sweepstack/provider/view.py", text)) == []
-
-
-@pytest.mark.parametrize(
-    "text", ["from sweepstack.platforms.runpod import _api\n", "import sweepstack.platforms.runpod._api\n"]
-)
-def test_private_module_abroad_is_seen(tree: Callable[[str, str], Path], text: str) -> None:
-    assert len(private_modules_abroad(tree("sweepstack/cli/app.py", text))) == 1
 
 
 @pytest.mark.parametrize("text", ["x = 'RunPod'\n", "# on vast.ai\n", "import vastai_sdk\n", "class SlurmBox: ...\n"])

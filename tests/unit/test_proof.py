@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Literal
 
@@ -80,3 +81,40 @@ def test_what_rents_on_runpod_is_played_without_its_older_interface_too() -> Non
     for name in there:
         assert f"from tests.rented.{name.removesuffix('.py')} import *" in (rented / "retired" / name).read_text()
         assert "__all__" not in texts[name].replace("no `__all__`", "")
+
+
+def test_a_file_that_was_not_reached_keeps_what_it_cost(tmp_path: Path) -> None:
+    document = record.summary(["tests/a.py::test_0"], {}, COSTS, commit="c0ffee")
+    assert (document["passed"], document["not_reached"]) == (0, 1)
+    assert record.costs(document) == {"tests/a.py": COSTS["tests/a.py"]}, "and no file that is gone"
+    none = record.unplayed(document | {"passed": 1, "not_reached": 0}, commit="beef")
+    assert (none["commit"], none["passed"], none["not_reached"]) == ("beef", 0, 1)
+    assert record.costs(none) == record.costs(document)
+
+
+def test_the_tracked_file_names_a_commit_of_this_history() -> None:
+    """`make proof` alone writes it. Where this is red, history was written anew since: `make proof`, or `python -m
+    tests.proof --minutes 0`, which plays nothing and says so."""
+    document = record.read()
+    assert record.is_of_this_history(document["commit"]) is not False, document["commit"]
+    counted = [document[name] for name in ("passed", "failed", "skipped", "not_reached")]
+    assert sum(counted) == document["tests"]
+    assert len(document["failures"]) == document["failed"]
+
+
+def test_a_commit_is_known_where_git_can_tell(tmp_path: Path) -> None:
+    """A clone without the commits of before, and a folder without git, say that they can't."""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert record.is_of_this_history("c0ffee", tmp_path) is None
+    git("init", "-q", "one")
+    for number in range(2):
+        git("-C", "one", "commit", "-q", "--allow-empty", "-m", str(number))
+    first = git("-C", "one", "rev-parse", "--short=12", "HEAD~1").strip()
+    assert record.is_of_this_history(first, tmp_path / "one") is True
+    assert record.is_of_this_history("c96f28646780", tmp_path / "one") is False
+    git("clone", "-q", "--depth=1", (tmp_path / "one").as_uri(), "two")
+    assert record.is_of_this_history(first, tmp_path / "two") is None
