@@ -124,7 +124,7 @@ def filled(template: str, *, setup: str, branch: str, secrets: Sequence[str], ex
 
     text = _PLACE.sub(lines, (TEMPLATES / template).read_text(encoding="utf-8"))
     quoted = json.dumps(setup, ensure_ascii=False)[1:-1]  # it stands between double quotes, whose escapes are JSON's
-    text = text.replace("docs/pipelines.md", docs_page("pipelines.md"), 1)
+    text = text.replace("docs/pipelines.md", docs_page("pipelines.md"))
     return text.replace("@BRANCH@", branch).replace("@SETUP@", quoted)
 
 
