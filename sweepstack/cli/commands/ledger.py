@@ -174,7 +174,7 @@ def render(
     """Prints the table: one line for each box and rate, then the sum, and the volumes that outlived the boxes."""
     rows = [row for bill in found.bills for row in _lines(bill, found.at, bill.native_id in gone)]
     if rows:
-        out.table(("BOX  ID", "WHERE", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
+        out.table(("BOX", "FROM", "TO", "PHASE", "HOURS", "$/H", "USD", "END"), rows)
     for problem in found.problems:
         out.line(f"note   {problem}")
     for rest in rests:
@@ -200,17 +200,17 @@ PAST = {"running": "ran", "stopped": "stood still"}
 
 
 def _lines(bill: Bill, now: datetime, gone: bool) -> list[tuple[str, ...]]:
+    who = f"{bill.box}  {bill.native_id}  {bill.platform}"
     if not bill.spans:
-        return [(f"{bill.box}  {bill.native_id}", bill.platform, *["?"] * 6, bill.problem)]
+        return [(who, *["?"] * 6, bill.problem)]
     lines: list[tuple[str, ...]] = []
     for index, span in enumerate(bill.spans):
         last = index == len(bill.spans) - 1
         over = span.end is not None or gone
         end = "" if not last else "gone" if gone and span.end is None else "" if not over else bill.ended_how or "ended"
-        who = (f"{bill.box}  {bill.native_id}", bill.platform) if index == 0 else ("", "")
         lines.append(
             (
-                *who,
+                who if index == 0 else "",
                 _clock(span.begin, now),
                 _clock(span.end, now) if span.end is not None else "not closed" if gone else "goes on",
                 PAST.get(span.phase, span.phase) if over else span.phase,

@@ -49,7 +49,10 @@ def test_every_box_with_its_hours_rates_and_end(world: World) -> None:
 def test_at_80_columns_nothing_is_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: FROM was `2026-…22:02`, beside an id that was whole."""
     monkeypatch.setattr("sweepstack.cli.output.console", lambda: Console(file=sys.stdout, width=80))
-    charge(world, world.add("box-0"), "stopped", 5, 0.1)
+    box = world.add("box-0")
+    charge(world, box, "running", 27, 12.25)
+    charge(world, box, "stopped", 5, 0.1)
+    charge(world, box, "ended", 1, 0.0, "cleared")
     out = world.run("ledger").out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
