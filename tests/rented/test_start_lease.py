@@ -87,5 +87,6 @@ def test_a_box_on_which_nothing_was_launched_stops_itself(
             assert time.monotonic() < ends, [str(path) for path in box.folder.rglob("data/sweep/*")]
             time.sleep(0.1)
         assert box.own_stops() == 1
-        notes = [path.read_text().strip() for path in box.folder.rglob("data/sweep/lease.lock")]
-        assert notes == ["nothing was launched on it: it was asked to stop, and still runs"]
+        (note,) = [path.read_text().strip() for path in box.folder.rglob("data/sweep/lease.lock")]
+        # "" where the machine went down between the answer and the note
+        assert note in ("", "nothing was launched on it: it was asked to stop, and still runs")
