@@ -558,7 +558,7 @@ def test_no_stack_no_evidence(world: World) -> None:
     assert result.out == ""
     assert "there is no stack sweep-x" in result.err
     assert 'did you mean "sweep-t"' in result.err
-    assert "next   sweepctl new sweep-x" in result.err
+    assert "next   sweepctl status --stack sweep-t" in result.err
 
 
 @pytest.mark.parametrize("case", ["away", "two places", "no stack file"])
