@@ -49,6 +49,8 @@ from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, WORKERS, P
 
 TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""
+CLEAR_PAUSES = (0.0, 0.5, 5.0)
+"""Before each look for the scratch of workers that ended: a process that was just ended may still be there."""
 PROVE_SECONDS = 30.0
 """Between two looks whether the worker has ended that runs a set-up which this one waits for."""
 QUIET = 3.0
@@ -117,10 +119,12 @@ class Worker(Runner):
     def _clear_scratch(self) -> None:
         """Removes what workers that have ended left on this host: on a long array it would fill the disk, also for the
         jobs of others."""
-        for folder in self._left_scratch():
-            size = remove(folder)
-            if not folder.exists():
-                say(f"removed the scratch of {folder.name}, which has ended: {size} bytes")
+        for pause in CLEAR_PAUSES:
+            time.sleep(pause)
+            for folder in self._left_scratch():
+                size = remove(folder)
+                if not folder.exists():
+                    say(f"removed the scratch of {folder.name}, which has ended: {size} bytes")
 
     def run(self) -> int:
         try:

@@ -31,23 +31,37 @@ def kept(op: Operation, evidence: Evidence, old: QueueInputs | None, new: QueueI
         last = [old.job.code] if old is not None and old.job.code in known else []
         versions = tuple(dict.fromkeys((*last, *known)))
         workdir, own = located(root, job.workdir), own_files(root)
-        same = _same(new.evidence, versions, job.code, workdir, tuple(job.include), own)
+        same = _same(evidence, versions, job.code, workdir, tuple(job.include), own)
     except (ConfigError, EvidenceError):
         return new
     return new if same is None else new.model_copy(update={"job": job.model_copy(update={"code": same})})
 
 
-@functools.lru_cache(maxsize=8)
 def _same(
-    uri: str, versions: tuple[str, ...], code: str, workdir: Path, include: tuple[str, ...], own: tuple[str, ...]
+    evidence: Evidence,
+    versions: tuple[str, ...],
+    code: str,
+    workdir: Path,
+    include: tuple[str, ...],
+    own: tuple[str, ...],
 ) -> str | None:
-    """The first version whose archive has the files of `code`, and nothing else that is code. The queues of one command
-    ask for the same one."""
-    now = {file.path for file in collect(workdir, include, own).files}
+    """The first version whose archive has the files of `code`, and nothing else that is code."""
     for version in versions:
-        had = members(Evidence(uri).store.read_code(version) or b"", version)
-        apart = no_code(workdir, own, had)
+        if version not in _read:
+            _read[version] = members(evidence.store.read_code(version) or b"", version)
+        had = _read[version]
+        now, apart = _names(code, workdir, include, own), no_code(workdir, own, had)
         kept = [(name, *facts) for name, facts in had.items() if name in now or not name.startswith(apart)]
         if digest_of_files(kept) == code:
             return version
     return None
+
+
+_read: dict[str, dict[str, tuple[int, str]]] = {}
+"""Version → the files of its archive: the queues of one command ask for the same ones."""
+
+
+@functools.lru_cache(maxsize=8)
+def _names(code: str, workdir: Path, include: tuple[str, ...], own: tuple[str, ...]) -> frozenset[str]:
+    """The files of the work dir, which are those of `code`. Reads each once for all queues of a command."""
+    return frozenset(file.path for file in collect(workdir, include, own).files)

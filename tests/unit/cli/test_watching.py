@@ -185,7 +185,7 @@ def test_an_alarm_of_the_box_is_not_said_twice(world: World, box: Box) -> None:
 def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Following `next` led in a circle, and `drop` was named nowhere."""
     monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.01)
-    assert "is not hung" in world.run("retry", "lr0.1").err
+    assert "1 cell would be ended while at work: lr0.1" in world.run("retry", "lr0.1").err
     box.beat(running=[{"cell": "lr0.1", "attempt": 1, "verdict": "hung", "why": "no CPU for 600 s"}])
     log = box.root / box_layout.attempt_dir("lr0.1", 1) / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)

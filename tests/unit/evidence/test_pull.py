@@ -347,10 +347,10 @@ def test_two_pulls_at_once_are_one_too_many(world: World) -> None:
 def test_a_full_disk_is_said_before_anything_is_copied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.run()
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1000))  # type: ignore[attr-defined]
-    with pytest.raises(EvidenceError, match="make room there"):
+    with pytest.raises(EvidenceError, match="Make room there"):
         pull(world)
     (found,) = world.pull()
-    assert "make room" in found.problem
+    assert "Make room" in found.problem
     assert not world.copy(NAME).exists()
 
 
@@ -364,7 +364,7 @@ def test_the_room_for_a_pull_is_reckoned_without_holes(world: World, monkeypatch
     assert (world.copy(NAME) / "map").read_bytes() == bytes(8 << 20)
     assert (world.copy(NAME) / "map").stat().st_blocks * 512 < 1 << 20
     world.box.seal(world.cells[0], {**files, "full": os.urandom(8 << 20)}, attempt=3)
-    with pytest.raises(EvidenceError, match="make room there"):
+    with pytest.raises(EvidenceError, match="Make room there"):
         pull(world)
 
 
