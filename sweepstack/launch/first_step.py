@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sweepstack.core.journal import Entry, Journal, parse_journal, whole_lines
@@ -98,8 +98,8 @@ def await_first_step(
             first = now
         if first is not None and now - first >= SETTLE_SECONDS:
             return ""
-        setup = _open_setup(entries) if first is None and alive else None
-        if setup is not None:
+        setup = _open_setup(entries) if first is None and alive else ""
+        if setup:
             preparing = preparing or now
             began = now
             if now - preparing > setup_seconds:
@@ -107,7 +107,7 @@ def await_first_step(
         if alive:
             lived, quiet = now, False
         elif entries:
-            if quiet and _open_setup(entries) is not None:
+            if quiet and _open_setup(entries):
                 raise FirstCellFailed(_silent("the runner ended during the setup", channel))
             if quiet:  # twice: the first look may have been just before its start
                 return ""
@@ -120,7 +120,7 @@ def await_first_step(
             raise FirstCellFailed(_silent(f"no cell showed a sign of life within {step_seconds:.0f} s", channel))
         if now - said > PROGRESS_SECONDS:
             said = now
-            if setup is not None and preparing is not None:
+            if setup and preparing is not None:
                 progress(f"setup, {now - preparing:.0f} s: {_last_line(channel, setup)}")
             else:
                 waited = f"{now - began:.0f} s of at most {step_seconds:.0f} s"
@@ -148,13 +148,23 @@ def first_end(entries: Sequence[Entry]) -> Entry | None:
 
 def _at_work(entries: Sequence[Entry]) -> str:
     """The first cell that was started and has not ended; "" for none."""
-    running: dict[str, None] = {}
+    return _first_open(entries, "cell", "cell-started", ("cell-failed", "cell-dropped"))
+
+
+def _open_setup(entries: Sequence[Entry]) -> str:
+    """The digest of a setup that has begun and not ended; "" for none."""
+    return _first_open(entries, "setup", "setup-started", ("setup-finished", "setup-failed"))
+
+
+def _first_open(entries: Sequence[Entry], what: str, begins: str, ends: Collection[str]) -> str:
+    """The value of `what` in the first line of event `begins` that no line of `ends` closes; "" for none."""
+    found: dict[str, None] = {}
     for entry in entries:
-        if entry["event"] == "cell-started":
-            running[str(entry["cell"])] = None
-        elif entry["event"] in ("cell-failed", "cell-dropped"):
-            running.pop(str(entry["cell"]), None)
-    return next(iter(running), "")
+        if entry["event"] == begins:
+            found[str(entry[what])] = None
+        elif entry["event"] in ends:
+            found.pop(str(entry[what]), None)
+    return next(iter(found), "")
 
 
 def _no_output_yet(cell: str, seconds: float) -> str:
@@ -168,17 +178,6 @@ def _no_output_yet(cell: str, seconds: float) -> str:
 def log_tail(channel: Channel, cell: str, attempt: int) -> str:
     """The end of one attempt's log."""
     return _tail(channel, f"{box_layout.attempt_dir(cell, attempt)}/log.txt")
-
-
-def _open_setup(entries: Sequence[Entry]) -> str | None:
-    """The digest of a setup that has begun and not ended."""
-    open_ones: dict[str, None] = {}
-    for entry in entries:
-        if entry["event"] == "setup-started":
-            open_ones[str(entry["setup"])] = None
-        elif entry["event"] in ("setup-finished", "setup-failed"):
-            open_ones.pop(str(entry["setup"]), None)
-    return next(iter(open_ones), None)
 
 
 def _refuse_failed_setup(entries: Sequence[Entry], channel: Channel) -> None:

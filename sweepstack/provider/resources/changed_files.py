@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweepstack.config.own_files import own_files
-from sweepstack.core.workdir import collect, located, no_code
+from sweepstack.core.workdir import no_code
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.archive import members
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.models import QueueInputs
+from sweepstack.provider.resources.work_dir import work_dir
 from sweepstack.provider.session import Operation
 
 LISTED = 8
@@ -24,15 +24,13 @@ def words(op: Operation, evidence: Evidence, new: QueueInputs, old: str) -> str:
         archive = evidence.store.read_code(old)
         if archive is None:
             return ""
-        before, own = members(archive, old), own_files(op.session.project_root)
-        workdir = located(op.session.project_root, new.job.workdir, op.info)
-        now = collect(workdir, new.job.include or (), own)
+        before, there = members(archive, old), work_dir(op, new.job)
     except (SweepstackError, OSError):
         return ""
-    if now.digest != new.job.code:
+    if there.shipment is None:
         return ""
-    after = {file.path: (file.mode, file.sha256) for file in now.files}
-    apart = no_code(workdir, own, before)  # an older version held the project's own files
+    after = {file.path: (file.mode, file.sha256) for file in there.shipment.files}
+    apart = no_code(there.path, there.own, before)  # an older version held the project's own files
     found = _differ(
         {name: facts for name, facts in before.items() if name in after or not name.startswith(apart)}, after
     )

@@ -6,10 +6,8 @@ Scripts with CRLF line ends; a script or a module of the work dir that does not 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
-from sweepstack.config.own_files import own_files
-from sweepstack.core.workdir import NO_CODE, collect, located
+from sweepstack.core.workdir import NO_CODE
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
 from sweepstack.launch.start_files import missing
@@ -17,6 +15,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.versions import Standing
+from sweepstack.provider.resources.work_dir import WorkDir, work_dir
 from sweepstack.provider.session import Operation
 
 
@@ -30,13 +29,11 @@ def refusal(op: Operation, evidence: Evidence, standing: Standing, new: QueueInp
     if not standing.takers or new.job.code == NO_CODE or new.job.code in _shipped(evidence):
         return []
     try:
-        workdir = located(op.session.project_root, new.job.workdir, op.info)
-        smoke = new.job.smoke
-        commands = (new.job.run, new.job.setup or "", smoke.run if smoke is not None else "")
-        own = own_files(op.session.project_root)
-        found = _found(workdir, tuple(new.job.include or ()), own, new.job.code, commands)
+        there = work_dir(op, new.job)
     except ConfigError:
         return []  # shipping says what is wrong with it
+    smoke = new.job.smoke
+    found = _crlf(there, (new.job.run, new.job.setup or "", smoke.run if smoke is not None else ""))
     if idle := [script.problem for script in found if not script.runs]:
         more = f" So do {len(idle) - 1:,} more." if len(idle) > 1 else ""
         op.warn(f"{idle[0]}. No failure: no command of the job names it, and it can't be executed as it is.{more}")
@@ -56,8 +53,7 @@ def unstartable(op: Operation, standing: Standing, old: QueueInputs | None, new:
     if not standing.takers or (old is not None and (old.job.run, old.job.code) == (job.run, job.code)):
         return []
     try:
-        workdir, own = located(op.session.project_root, job.workdir, op.info), own_files(op.session.project_root)
-        found = list(_missing(workdir, tuple(job.include), own, job.code, job.run))
+        found = _missing(work_dir(op, job), job.run)
     except ConfigError:
         return []  # shipping says what is wrong with it
     if not found:
@@ -69,18 +65,16 @@ def unstartable(op: Operation, standing: Standing, old: QueueInputs | None, new:
 
 
 @functools.lru_cache(maxsize=8)
-def _missing(workdir: Path, include: tuple[str, ...], own: tuple[str, ...], code: str, run: str) -> tuple[str, ...]:
-    shipment = collect(workdir, include, own)
-    return tuple(missing(workdir, {file.path for file in shipment.files}, run)) if shipment.digest == code else ()
+def _missing(there: WorkDir, run: str) -> tuple[str, ...]:
+    if there.shipment is None:
+        return ()
+    return tuple(missing(there.path, {file.path for file in there.shipment.files}, run))
 
 
 @functools.lru_cache(maxsize=8)
-def _found(
-    workdir: Path, include: tuple[str, ...], own: tuple[str, ...], code: str, commands: tuple[str, ...]
-) -> tuple[CrlfScript, ...]:
+def _crlf(there: WorkDir, commands: tuple[str, ...]) -> tuple[CrlfScript, ...]:
     """The problems of one version of the code: the queues of one preview ask for the same one."""
-    shipment = collect(workdir, include, own)
-    return tuple(crlf_scripts(workdir, shipment.files, commands)) if shipment.digest == code else ()
+    return tuple(crlf_scripts(there.path, there.shipment.files, commands)) if there.shipment is not None else ()
 
 
 def _shipped(evidence: Evidence) -> list[str]:
