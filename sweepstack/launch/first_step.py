@@ -148,15 +148,15 @@ def first_end(entries: Sequence[Entry]) -> Entry | None:
 
 def _at_work(entries: Sequence[Entry]) -> str:
     """The first cell that was started and has not ended; "" for none."""
-    return _first_open(entries, "cell", "cell-started", ("cell-failed", "cell-dropped"))
+    return first_open(entries, "cell", "cell-started", ("cell-failed", "cell-dropped"))
 
 
 def _open_setup(entries: Sequence[Entry]) -> str:
     """The digest of a setup that has begun and not ended; "" for none."""
-    return _first_open(entries, "setup", "setup-started", ("setup-finished", "setup-failed"))
+    return first_open(entries, "setup", "setup-started", ("setup-finished", "setup-failed"))
 
 
-def _first_open(entries: Sequence[Entry], what: str, begins: str, ends: Collection[str]) -> str:
+def first_open(entries: Sequence[Entry], what: str, begins: str, ends: Collection[str]) -> str:
     """The value of `what` in the first line of event `begins` that no line of `ends` closes; "" for none."""
     found: dict[str, None] = {}
     for entry in entries:
