@@ -76,7 +76,8 @@ def test_a_count_of_the_stack_file_runs_a_cell_again_as_sweepctl_retry_does(swee
     assert on_record(sweep.store) == {}, "a preview writes nothing"
     sweep.queue(box, retries=given)
     sweep.drained(box)
-    assert sweep.started() == ["a a", "b b", "a a"]
+    *first, again_started = sweep.started()
+    assert (sorted(first), again_started) == (["a a", "b b"], "a a")  # two slots: either may be the first
     record = on_record(sweep.store)["a"]
     assert (record.again, record.reason) == (found.retries["a"], "cells.retry of the stack file")
     assert "@" in record.by
