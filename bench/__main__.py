@@ -399,6 +399,12 @@ def lease_rows(found: dict[str, Any]) -> Iterator[Row]:
         )
 
 
+def size_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Reported without a verdict until issue L is done: then each limit binds."""
+    for figure, count in found["found"].items():
+        yield Row(figure, f"{count:,}", "", limit=f"≤ {found['limits'][figure]:,}")
+
+
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "preview": {"n": 10, "ups": 3},
     "queue": {"cells": 1000, "rounds": 5},
@@ -433,6 +439,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "split": split_rows,
     "makespan": makespan_rows,
     "lease": lease_rows,
+    "size": size_rows,
 }
 
 
