@@ -30,3 +30,14 @@ def test_every_page_that_is_cited_is_there() -> None:
             cited |= set(ELSEWHERE.findall(text))
             problems += [f"{path.relative_to(ROOT)}: {page}" for page in sorted(cited)]
     assert problems == []
+
+
+def test_the_changelog_has_a_short_entry_for_each_version() -> None:
+    """It is merged by union: a branch of before a release brings back all lines that the release had folded."""
+    _, *entries = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    names = [entry.splitlines()[0].split()[0] for entry in entries]
+    again = "git checkout main -- CHANGELOG.md, then write your own lines under Unreleased once more"
+    assert names == ["Unreleased", "0.1.0"], again
+    lines = {name: len(entry.splitlines()) for name, entry in zip(names, entries, strict=True)}
+    assert lines["Unreleased"] <= 150, again
+    assert lines["0.1.0"] <= 60, again
