@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -11,68 +10,21 @@ from pydantic import TypeAdapter
 from components.gate import BoxRef
 from components.resources import Identity, Queue, QueueArgs
 from sweepstack.core.foreign_cells import elsewhere_text
-from sweepstack.core.lease import LeaseFacts
+from sweepstack.core.job import JobInput
 from sweepstack.core.records import CellText
-from sweepstack.onbox.nodes.command import NODES
-from sweepstack.profiles.plan import BoxPlan, JobPlan, Plan
-
-ZERO = ("retries", "grace_seconds")
-"""Keys for which 0 is asked for."""
+from sweepstack.profiles.plan import BoxPlan, Plan
 
 
-def job_input(
-    job: JobPlan,
-    box: BoxPlan,
-    code: str,
-    network: Mapping[str, Any] | None = None,
-    when_drained: dict[str, str] | None = None,
-    image: str = "",
-    lease: LeaseFacts | None = None,
-    by_hand: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The job as an input. What was not asked for is left out, so that a new key changes no old state."""
-    asked = {
-        "setup": job.setup,
-        "secrets": list(job.secrets),
-        "gpus": box.gpus,
-        "mixing": job.mixing if job.mixing != "refuse" else "",
-        "resume": job.resume if job.resume != "same-code" else "",
-        "min_free_bytes": job.min_free_bytes,
-        "min_free_inodes": job.min_free_inodes,
-        "stall_seconds": job.stall_seconds,
-        "timeout_seconds": job.timeout_seconds,
-        "grace_seconds": box.grace_seconds,
-        "on_hang": job.on_hang if job.on_hang != "tell" else "",
-        "retries": job.retries,
-        "keep": list(job.keep),
-        "mounts": [dict(mount) for mount in job.mounts],
-        "network": dict(network or {}),
-        "when_drained": when_drained or {},
-        "smoke": dict(job.smoke),
-        "image": image,
-        "lease": lease.model_dump(mode="json", exclude_defaults=True) if lease is not None else {},
-        "by_hand": dict(by_hand or {}),
-        "scheduler": dict(box.scheduler),
-        "nodes": _nodes(job, box),
-    }
-    nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
+def job_input(job: JobInput, box: BoxPlan, code: str) -> dict[str, Any]:
+    """The job of one box as an input. What was not asked for is left out, so that a new key changes no old state."""
+    asked = {"gpus": box.gpus, "scheduler": dict(box.scheduler), "nodes": dict(box.nodes)}
     return {
-        "run": job.run,
-        "workdir": job.workdir,
-        "include": list(job.include),
-        "env": dict(sorted({**job.env, **nodes}.items())),
+        **job.model_dump(mode="json", exclude_unset=True),
         "slots": box.slots,
         "code": code,
-        **{key: value for key, value in asked.items() if value or (key in ZERO and value is not None)},
+        **{key: value for key, value in asked.items() if value},
+        **({"grace_seconds": box.grace_seconds} if box.grace_seconds is not None else {}),
     }
-
-
-def _nodes(job: JobPlan, box: BoxPlan) -> dict[str, Any]:
-    """Where the other nodes of its cells are; empty where a cell has one."""
-    if job.nodes < 2:
-        return {}
-    where: dict[str, Any] = {"allocated": True} if box.scheduler else {"peers": list(box.peers)}
-    return {**where, **({"restores": True} if job.restores else {})}
 
 
 def queue(
@@ -94,9 +46,7 @@ def queue(
             roster_digest=plan.roster.digest,
             teardown=box.teardown,
             want=box_plan.want,
-            job=job_input(
-                plan.job, box_plan, code, plan.network, plan.when_drained, plan.image, plan.lease, plan.by_hand
-            ),
+            job=job_input(plan.job, box_plan, code),
             cells=TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
             elsewhere=sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
             dropped=dict(sorted(plan.roster.dropped.items())),

@@ -75,7 +75,7 @@ class Sweep(pulumi.ComponentResource):
         if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
             screen.say(standing(smoke))
         if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
-            screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke['run']})")
+            screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke.run})")
         if pulumi.runtime.is_dry_run() or self._over:
             for line in (
                 *words(fleet, shares),
@@ -187,6 +187,6 @@ def _pinned(fleet: Fleet) -> Fleet:
 
     def at_commit(plan: Plan) -> Plan:
         smoke = plan.smoke.model_copy(update={"workdir": workdir}) if plan.smoke is not None else None
-        return replace(plan, job=replace(plan.job, workdir=workdir), smoke=smoke)
+        return replace(plan, job=plan.job.model_copy(update={"workdir": workdir}), smoke=smoke)
 
     return replace(fleet, plans=tuple(at_commit(plan) for plan in fleet.plans))

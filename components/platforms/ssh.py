@@ -106,7 +106,8 @@ def steps_for(plan: Plan) -> tuple[Step, ...]:
         return (preflight(),)
     shown = [key for key in site.claims if key.startswith("mnt/")]
     looks = [tiers(shown)] if shown else []
-    said = {key: value for key, value in plan.network.items() if key != "written"}
+    told = plan.job.network
+    said = told.model_dump(mode="json", exclude_unset=True, exclude={"written"}) if told is not None else {}
     return (preflight(site.python), *looks, *([network(said, site.python)] if said else []))
 
 

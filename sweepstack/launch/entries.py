@@ -170,7 +170,7 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
     """A cell's line. What is as it always was is left out, so that a queue from before goes on as it is."""
     again = spec.retries.get(cell.name)
     more: dict[str, Any] = {
-        "setup": spec.setup,
+        "setup": spec.job.setup,
         "retry": again.retry if again else 0,
         "salt": again.salt if again else 0,
     }
@@ -180,8 +180,8 @@ def entry(cell: Cell, spec: LaunchSpec) -> dict[str, Any]:
         "params": cell.params,
         "config_digest": cell.config_digest,
         "code": spec.code_of(cell.name),
-        "run": spec.run,
-        "env": dict(spec.env),
+        "run": spec.job.run,
+        "env": spec.job.env,
         # A cell that failed for good because of a misspelt artifact is tried again once that is mended.
         "artifacts": digest_of([artifact.model_dump(mode="json") for artifact in spec.artifacts]),
         **{key: value for key, value in more.items() if value},
@@ -198,7 +198,7 @@ def _entries(
     new = {name for name in found if not started(journal.cells.get(name))}
     before = ran_on_ended_boxes(store, spec.box, spec.generation, new)
     for name, line in found.items():
-        if spec.across:
+        if spec.job.goes_across_code:
             found[name] = across(line, before.get(name) if name in new else journal.cells[name])
         elif name in before:
             found[name] = on_another_box(line, before[name], there)

@@ -110,12 +110,14 @@ def launch(
             channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
     started, waits, by_hand, workers = False, "", "", ""
     if isinstance(channel, ByHand):
-        by_hand = channel.pack(runner, spec.by_hand) if runner and todo.unfinished(journal) else ""
+        told = spec.job.by_hand.model_dump(exclude_none=True) if spec.job.by_hand else {}
+        by_hand = channel.pack(runner, told) if runner and todo.unfinished(journal) else ""
     elif isinstance(channel, Scheduled):
         left = todo.left(journal)
         if runner and left:
             _rests_no_more(spec, store)
-            workers = channel.top_up(runner, spec.scheduler, left)
+            asked = spec.job.scheduler.model_dump(mode="json", exclude_none=True) if spec.job.scheduler else {}
+            workers = channel.top_up(runner, asked, left)
     elif (todo.appended or todo.unfinished(journal)) and not _runner_at_work(spec, channel, progress, cancelled):
         progress("starting the runner")
         _rests_no_more(spec, store)
@@ -145,7 +147,7 @@ def _runner_at_work(
     """Whether a runner has the queue. A box that is just trying to stop itself holds the same lock, and sees no new
     line: this waits for the end of that try, `OWN_STOP_SECONDS` at most. Where no runner ever was, it is the try of its
     start command (`onbox.start_lease`). Raises Unreachable once the box has stopped."""
-    stops_itself = bool(spec.lease or spec.when_drained)
+    stops_itself = bool(spec.lease or spec.job.when_drained)
     ends, box = time.monotonic() + OWN_STOP_SECONDS, GrowingJournal(channel)
     while channel.lock_held(box_layout.RUNNER_LOCK):
         stops = stops_itself and (is_stopping(box.look()) or channel.size(box_layout.RUNNER_PID) is None)
@@ -159,7 +161,7 @@ def _runner_at_work(
 def _has_checkpoints(spec: LaunchSpec, channel: Channel, cell: str, folder: str) -> bool:
     """Whether this folder of a cell's checkpoints is at hand. What a bucket has is brought before the cell starts, and
     can't be seen from here: it counts as there."""
-    if any(mount.get("mode") == "MOUNT_CACHED" for mount in spec.mounts):
+    if any(mount.mode == "MOUNT_CACHED" for mount in spec.job.mounts or ()):
         return True
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         place = box_layout.checkpoints_dir(spec.identity, cell)
@@ -205,8 +207,8 @@ def _differs(channel: Channel, path: str, data: bytes) -> bool:
 def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
     """Adds where a login finds programs to the command that ends this box's bill: a host's `shutdown` may be where only
     sessions look. And the warning for a box that has no such command, "" where all is well."""
-    how = spec.lease.get("how") or {}
-    command = spec.when_drained.get("command") or how.get("command") or ""
+    drained, how = spec.job.when_drained, spec.lease.get("how") or {}
+    command = (drained.command if drained else "") or how.get("command") or ""
     if not command:
         return spec, ""
     script = 'command -v "$1" >/dev/null; found=$?; printf %s "$PATH"; exit $found'
@@ -214,9 +216,7 @@ def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:
     path = done.stdout.decode("utf-8", "replace")
     there = done.returncode == 0
     note = f"it will not be able to end its own bill: it has no {command.split()[0]} on the PATH of its logins ({path})"
-    drained = {**spec.when_drained, "path": path} if spec.when_drained else {}
-    lease = {**spec.lease, "how": {**how, "path": path}} if how.get("command") else spec.lease
-    return replace(spec, when_drained=drained, lease=lease), "" if there else note
+    return replace(spec, way_off=path), "" if there else note
 
 
 def _rests_no_more(spec: LaunchSpec, store: EvidenceStore) -> None:

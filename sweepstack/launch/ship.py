@@ -50,7 +50,7 @@ def _ship_archived(code: str, channel: Channel, store: EvidenceStore, progress: 
 
 
 def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
-    shipment, known = collect(spec.workdir, spec.include, spec.own), store.codes()
+    shipment, known = collect(spec.workdir, spec.job.include, spec.own), store.codes()
     if shipment.digest != spec.code and spec.code in known:  # the project's own files were part of that version
         _ship_archived(spec.code, channel, store, progress)
         return
@@ -135,7 +135,7 @@ def _files_of(spec: LaunchSpec, code: str, store: EvidenceStore) -> Iterator[Fil
     """The files of a version: the work dir's own, where that still is this version, else from the evidence."""
     if code == spec.code:
         with contextlib.suppress(ConfigError):
-            shipment = collect(spec.workdir, spec.include, spec.own)
+            shipment = collect(spec.workdir, spec.job.include, spec.own)
             if shipment.digest == code:
                 yield [(file.path, spec.workdir / file.path, file.mode) for file in shipment.files]
                 return
@@ -196,21 +196,25 @@ def checkpoint_files() -> list[Path]:
 
 def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
     """spec.json. What was not asked for is left out: then the runner's own figures hold."""
+    job = spec.job
+    least = {"bytes": job.min_free_bytes, "inodes": job.min_free_inodes}
+    off = {} if spec.way_off is None else {"path": spec.way_off}
+    how = spec.lease.get("how") or {}
     asked: dict[str, Any] = {
-        "gpus": spec.gpus,
-        "secrets": list(spec.secret_names),
-        "min_free": dict(spec.min_free),
-        "stall_seconds": spec.stall_seconds,
-        "timeout_seconds": spec.timeout_seconds,
-        "on_hang": spec.on_hang,
-        "network": dict(spec.network),
-        "keep": list(spec.keep),
-        "mounts": [dict(mount) for mount in spec.mounts],
-        "when_drained": dict(spec.when_drained),
-        "lease": dict(spec.lease),
-        "nodes": dict(spec.nodes),
-        "image": spec.image,
-        "smoke": {**spec.smoke, "code": spec.code} if spec.smoke else {},
+        "gpus": job.gpus,
+        "secrets": list(job.secrets or ()),
+        "min_free": {kind: count for kind, count in least.items() if count},
+        "stall_seconds": job.stall_seconds,
+        "timeout_seconds": job.timeout_seconds,
+        "on_hang": job.on_hang,
+        "network": job.network.model_dump(exclude_defaults=True, exclude={"written"}) if job.network else {},
+        "keep": list(job.keep or ()),
+        "mounts": [mount.model_dump(exclude_defaults=True) for mount in job.mounts or ()],
+        "when_drained": job.when_drained.model_dump() | off if job.when_drained else {},
+        "lease": {**spec.lease, **({"how": how | off} if how.get("command") else {})},
+        "nodes": job.nodes.model_dump(mode="json", exclude_defaults=True) if job.nodes else {},
+        "image": job.image,
+        "smoke": job.smoke.model_dump() | {"code": job.code} if job.smoke else {},
     }
     return {
         "schema": SCHEMA,
@@ -219,14 +223,14 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "native_id": spec.native_id,
         "generation": spec.generation,
         "durable": box_layout.DURABLE,
-        "slots": spec.slots,
+        "slots": job.slots,
         "python": python,
-        "env": dict(spec.env),
+        "env": job.env,
         "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
         "metrics": dict(spec.metrics) if spec.metrics else None,
-        "retries": RETRIES if spec.tries_again is None else spec.tries_again,
+        "retries": RETRIES if job.retries is None else job.retries,
         **{key: value for key, value in asked.items() if value},
-        **({} if spec.grace_seconds is None else {"grace_seconds": spec.grace_seconds}),
+        **({} if job.grace_seconds is None else {"grace_seconds": job.grace_seconds}),
     }
 
 

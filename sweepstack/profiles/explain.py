@@ -266,20 +266,20 @@ def _environment(at: Subject) -> Iterator[str]:
 
 
 def _inside(at: Subject) -> Iterator[str]:
-    if at.plan.when_drained:
-        yield f"a drained box stops itself by {at.plan.when_drained['native']}"
+    if at.plan.job.when_drained is not None:
+        yield f"a drained box stops itself by {at.plan.job.when_drained.native}"
     elif at.profile.stop_from_inside != "proved":
         yield "when_done: stop and budget.stop are refused"
 
 
 def _own(at: Subject) -> Iterator[str]:
-    if at.plan.lease is not None:
-        yield at.plan.lease.words
+    if at.plan.job.lease is not None:
+        yield at.plan.job.lease.words
 
 
 def _image(at: Subject) -> Iterator[str]:
-    if at.plan.image:
-        yield f"boxes run {at.plan.image}"
+    if at.plan.job.image:
+        yield f"boxes run {at.plan.job.image}"
     elif at.config.job.image:
         yield "job.image has no effect there"
 

@@ -10,7 +10,8 @@ from sweepstack.billing.budget import Budget
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
-from sweepstack.core.lease import HELD, NONE, UNHELD, LeaseFacts
+from sweepstack.core.job import JobInput
+from sweepstack.core.lease import HELD, NONE, UNHELD
 from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.launch.smoke import Smoke
@@ -69,40 +70,6 @@ class Site:
 
 
 @dataclass(frozen=True)
-class JobPlan:
-    """What a cell runs. `workdir` as written; `slots`: cells at once on one box; `secrets`: names.
-
-    `min_free_bytes` and `min_free_inodes` (None: the runner's own): below, no cell starts. `stall_seconds`,
-    `retries`, `on_hang` and `timeout_seconds` likewise; `timeout_seconds` None: a try may take any time.
-    `mounts`: buckets, as the box is told of them. `smoke`: `run` and `seconds` of a smoke run on each box, or empty.
-    """
-
-    workdir: str
-    run: str
-    env: Mapping[str, str]
-    include: tuple[str, ...]
-    slots: int
-    setup: str = ""
-    secrets: tuple[str, ...] = ()
-    mixing: str = "refuse"
-    resume: str = "same-code"
-    min_free_bytes: int | None = None
-    min_free_inodes: int | None = None
-    stall_seconds: float | None = None
-    timeout_seconds: float | None = None
-    on_hang: str = "tell"
-    retries: int | None = None
-    mounts: tuple[Mapping[str, str], ...] = ()
-    smoke: Mapping[str, Any] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
-    """Packages of the image that no set-up replaces."""
-    nodes: int = 1
-    """On how many nodes one cell runs."""
-    restores: bool = False
-    """Whether the job goes on from a checkpoint of its own, as the person says."""
-
-
-@dataclass(frozen=True)
 class BoxPlan:
     """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
 
@@ -123,9 +90,9 @@ class BoxPlan:
     returns: str = ""
     """The folder that it comes back to, where a person runs it; else ""."""
     scheduler: Mapping[str, Any] = field(default_factory=dict)
-    """What its workers ask of a cluster (`sweepstack.provider.job_input.SchedulerInput`); empty: it is no cluster's."""
-    peers: tuple[str, ...] = ()
-    """Its other nodes, as its host enters them."""
+    """What its workers ask of a cluster (`sweepstack.core.job.SchedulerInput`); empty: it is no cluster's."""
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    """Where the other nodes of its cells are (`sweepstack.core.job.NodesInput`); empty: a cell has one."""
 
     @property
     def at_once(self) -> int:
@@ -145,7 +112,8 @@ class Plan:
     boxes: tuple[BoxPlan, ...]
     gone: tuple[str, ...]
     roster: Roster
-    job: JobPlan
+    job: JobInput
+    """What is the same on each box. `code` is not known yet (`NO_CODE`)."""
     artifacts: tuple[ArtifactSpec, ...]
     metrics: Metrics | None
     teardown: TeardownFacts
@@ -153,7 +121,6 @@ class Plan:
     price_per_hour: float | None
     max_price: float | None
     bid: float | None
-    image: str
     budget: Budget | None
     when_done: str
     smoke: Smoke | None
@@ -162,16 +129,10 @@ class Plan:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     site: Site | None = None
-    network: Mapping[str, Any] = field(default_factory=dict)
-    """What the boxes' processes are told of their network: `sweepstack.profiles.network.Switched.as_input`."""
-    lease: LeaseFacts | None = None
-    """How its boxes stop themselves when no command looks; None: they do not."""
     lease_text: str = ""
     """`lease` as the person wrote it; "" where no bill is sent."""
     lease_from_start: bool = False
     """Whether it holds before anything was launched: `OwnKey.from_start`."""
-    by_hand: Mapping[str, Any] = field(default_factory=dict)
-    """How a person runs its boxes (`sweepstack.profiles.access.ByHand`); empty: a program does."""
     list_lag: float = 900.0
     """Seconds: `sweepstack.profiles.model.Profile.list_lag`."""
     ignore_balance: str = ""
@@ -184,19 +145,11 @@ class Plan:
     """`StackConfig.refused_new`."""
 
     @property
-    def when_drained(self) -> dict[str, str]:
-        """How a box ends its own bill once its queue is drained; empty where it is not asked to, or an API does it."""
-        stop = self.teardown.stop.issue if self.teardown.stop is not None else None
-        if self.when_done != "stop" or stop is None or stop.by != "ssh":
-            return {}
-        return {"native": stop.native, "command": stop.command or ""}
-
-    @property
     def lease_words(self) -> tuple[str, ...]:
         """What the preview says of the lease."""
-        if self.lease is not None:
+        if (lease := self.job.lease) is not None:
             begins = HELD if self.lease_from_start else UNHELD
-            return (self.lease.words, begins.format(self.lease.text))
+            return (lease.words, begins.format(lease.text))
         if self.lease_text == NONE:
             return ("lease none: boxes bill until a person or `sweepctl tend` ends that, also when no one looks",)
         return ()

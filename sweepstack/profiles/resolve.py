@@ -7,16 +7,23 @@ state. Every choice and every refusal has its reason in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sweepstack.billing.budget import Budget
+from sweepstack.config.model import BoxConfig
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.job import JobInput
+from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.core.workdir import NO_CODE
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.onbox.nodes.command import NODES
 from sweepstack.profiles import clusters, dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.buckets import bucket_problems, buckets
@@ -28,7 +35,7 @@ from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.nodes import node_problems, slots_of
 from sweepstack.profiles.notes import cuda_problems, fact_notes
-from sweepstack.profiles.plan import BoxPlan, Durable, JobPlan, Plan, Site
+from sweepstack.profiles.plan import BoxPlan, Durable, Plan, Site
 from sweepstack.profiles.room import disk_notes, room_words, size_problems
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 from sweepstack.profiles.tiers import (
@@ -189,6 +196,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
     wanted = [name for name, box in config.boxes.items() if box.want != "gone"]
     how = f"the {'next' if refused else 'first'} candidate that fits" if config.placement is None else "as placed"
     boxes = _boxes(config, profile, wanted)
+    teardown = teardown_facts(config, profile, own_host=_own_host(config, profile))
     chosen = f"{profile.platform}: chosen, {how}; {survives}"
     return Plan(
         platform=profile.platform,
@@ -196,21 +204,19 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         boxes=boxes,
         gone=tuple(name for name in config.boxes if name not in wanted),
         roster=config.roster,
-        job=_job(config, profile),
+        job=_job(config, profile, teardown, lease_facts(config, profile, layout) if bills else None),
         artifacts=config.artifact_specs(),
         metrics=config.metrics,
-        teardown=teardown_facts(config, profile, own_host=_own_host(config, profile)),
+        teardown=teardown,
         durable=durable,
         price_per_hour=_price(config, profile),
         max_price=config.max_price,
         bid=config.bid,
-        image=(config.job.image or "") if profile.uses_image else "",
         budget=_budget(config),
         ignore_balance=config.ignore_balance or "",
         when_done=config.when_done or "keep",
         lease_text=config.lease or "" if bills else "",
         lease_from_start=profile.own_key is not None and profile.own_key.from_start,
-        lease=lease_facts(config, profile, layout) if bills else None,
         smoke=configured_smoke(config),
         pull_to=config.pull_to,
         approval=config.approval,
@@ -224,8 +230,6 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         ),
         refused_new=config.refused_new,
         site=_site(config, profile, layout, durable),
-        network=switched(config, profile).as_input(),
-        by_hand=profile.by_hand.as_input() if profile.by_hand is not None else {},
         list_lag=profile.believed_lag,
     )
 
@@ -264,32 +268,48 @@ def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable |
     return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
 
 
-def _job(config: StackConfig, profile: Profile) -> JobPlan:
-    job = config.job
-    gpus = job.resources.gpu.count if job.resources.gpu is not None else 0
-    room = job.min_free
-    return JobPlan(
-        workdir=job.workdir,
-        run=job.run,
-        env=job.env,
-        include=job.include,
-        slots=slots_of(config, gpus),
-        setup=job.setup or "",
-        secrets=job.secrets,
-        mixing=job.mixing,
-        resume=job.resume,
-        min_free_bytes=parse_size(room.disk).bytes if room and room.disk else None,
-        min_free_inodes=room.inodes if room else None,
-        stall_seconds=parse_duration(job.stall) if job.stall else None,
-        timeout_seconds=parse_duration(job.timeout) if job.timeout else None,
-        on_hang=job.on_hang,
-        retries=job.retries,
-        mounts=buckets(config),
-        smoke=smoke_on_box(config),
-        keep=kept_of(config, profile),
-        nodes=job.nodes,
-        restores=job.restores,
+def _job(config: StackConfig, profile: Profile, teardown: TeardownFacts, lease: LeaseFacts | None) -> JobInput:
+    """What is the same on each box. What was not asked for is left out, so that a new key changes no old state."""
+    job, room = config.job, config.job.min_free
+    asked = {
+        "setup": job.setup,
+        "secrets": job.secrets,
+        "mixing": job.mixing if job.mixing != "refuse" else None,
+        "resume": job.resume if job.resume != "same-code" else None,
+        "min_free_bytes": parse_size(room.disk).bytes if room and room.disk else None,
+        "min_free_inodes": room.inodes if room else None,
+        "stall_seconds": parse_duration(job.stall) if job.stall else None,
+        "timeout_seconds": parse_duration(job.timeout) if job.timeout else None,
+        "on_hang": job.on_hang if job.on_hang != "tell" else None,
+        "network": switched(config, profile).as_input(),
+        "keep": kept_of(config, profile),
+        "mounts": buckets(config),
+        "when_drained": _when_drained(config, teardown),
+        "smoke": smoke_on_box(config),
+        "by_hand": profile.by_hand.as_input() if profile.by_hand is not None else None,
+        "lease": lease.model_dump(exclude_defaults=True) if lease is not None else None,
+        "image": job.image if profile.uses_image else None,
+    }
+    nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
+    return JobInput.model_validate(
+        {
+            "run": job.run,
+            "workdir": job.workdir,
+            "include": job.include,
+            "env": dict(sorted({**job.env, **nodes}.items())),
+            "code": NO_CODE,
+            **{key: value for key, value in asked.items() if value},
+            **({"retries": job.retries} if job.retries is not None else {}),
+        }
     )
+
+
+def _when_drained(config: StackConfig, teardown: TeardownFacts) -> dict[str, str]:
+    """How a box ends its own bill once its queue is drained; empty where it is not asked to, or an API does it."""
+    stop = teardown.stop.issue if teardown.stop is not None else None
+    if config.when_done != "stop" or stop is None or stop.by != "ssh":
+        return {}
+    return {"native": stop.native, "command": stop.command or ""}
 
 
 def _boxes(config: StackConfig, profile: Profile, wanted: list[str]) -> tuple[BoxPlan, ...]:
@@ -320,8 +340,16 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         grace_seconds(config, profile, resources),
         box.returns or "",
         clusters.scheduler_input(config, profile, box, resources),
-        box.peers,
+        _nodes(config, profile, box),
     )
+
+
+def _nodes(config: StackConfig, profile: Profile, box: BoxConfig) -> dict[str, Any]:
+    """Where the other nodes of its cells are; empty where a cell has one."""
+    if config.job.nodes < 2:
+        return {}
+    where: dict[str, Any] = {"allocated": True} if profile.scheduled else {"peers": list(box.peers)}
+    return {**where, **({"restores": True} if config.job.restores else {})}
 
 
 def _notes(config: StackConfig, profile: Profile) -> tuple[str, ...]:

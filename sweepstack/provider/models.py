@@ -16,9 +16,9 @@ from sweepstack.billing.budget import Budget
 from sweepstack.billing.forecast import Outlook
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.foreign_cells import read_elsewhere
+from sweepstack.core.job import JobInput, MetricsInput
 from sweepstack.core.records import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
 from sweepstack.launch.smoke import Smoke
-from sweepstack.provider.job_input import JobInput, MetricsInput
 
 
 class Inputs(Record):

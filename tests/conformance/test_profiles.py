@@ -216,7 +216,7 @@ def _holds(plan: Plan, profile: Profile, *, volume: bool) -> None:
     assert plan.durable is None or plan.durable.tier in end.keeps
     for tier, facts in layout.tiers.items():
         assert (tier in end.keeps) == (facts.survives.get("destroy") is True)
-    if plan.when_drained:
+    if plan.job.when_drained:
         assert end.stop is not None
         assert not [tier for tier in end.stop.kills if layout.tiers[tier].path], "it stops itself and wipes a tier"
 
@@ -326,7 +326,7 @@ def test_the_only_copy_of_a_sealed_artifact_never_dies_unseen(name: str, folder:
     assert plan.durable is None or not dies["destroy"]
     if plan.teardown.stop is not None:
         assert (sealed in plan.teardown.stop.kills) == dies["stop"]
-    if plan.when_drained:
+    if plan.job.when_drained:
         assert not dies["stop"]
-    if plan.lease is not None and not plan.lease.stays:
+    if plan.job.lease is not None and not plan.job.lease.stays:
         assert not dies["stop"]

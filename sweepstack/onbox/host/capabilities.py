@@ -227,7 +227,7 @@ class IsCluster(IsHost, Protocol):
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers, each with the key and the fix; empty when it would. `scheduler`:
-        as in the queue's input (`sweepstack.provider.job_input.SchedulerInput`). Reads only, submits nothing. Raises
+        as in the queue's input (`sweepstack.core.job.SchedulerInput`). Reads only, submits nothing. Raises
         Unreachable."""
         ...
 

@@ -5,11 +5,9 @@ A cache that moves is downloaded again, by cells that have begun. What a person 
 
 from __future__ import annotations
 
-from typing import Any
-
+from sweepstack.core.job import NetworkInput
 from sweepstack.core.observation import Observation
 from sweepstack.onbox.common.canonical import GENESIS
-from sweepstack.provider.job_input import JobInput, NetworkInput
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.session import Operation
 
@@ -38,11 +36,6 @@ def with_caches_kept(op: Operation, old: QueueInputs, new: QueueInputs, seen: Ob
     network = after.model_copy(update=found)
     job = new.job.model_copy(update={"network": network if network != NetworkInput() else None})
     return new.model_copy(update={"job": job})
-
-
-def network_of(job: JobInput) -> dict[str, Any]:
-    """What the box is told of its network."""
-    return job.network.model_dump(exclude_defaults=True, exclude={"written"}) if job.network else {}
 
 
 def _caches(network: NetworkInput) -> dict[str, str]:

@@ -13,7 +13,6 @@ from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.resources import user_key
 from sweepstack.provider.resources.cell_moves import waiting_for
-from sweepstack.provider.resources.launch_spec import across
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
@@ -100,7 +99,7 @@ def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
     own = []
     for name in launch.cells if launch else ():
         progress = journal.cells.get(name)
-        goes_on = across(state.job) and progress is not None and bool(progress.work)
+        goes_on = state.job.goes_across_code and progress is not None and bool(progress.work)
         mended = (
             progress is not None
             and progress.state == "failed"

@@ -22,7 +22,6 @@ from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
-from sweepstack.provider.resources.launch_spec import across
 from sweepstack.teardown.box_context import BoxAt
 
 LISTED = 8
@@ -109,7 +108,7 @@ def standing(
         for name, progress in journal.cells.items():
             if progress.code is not None:
                 codes[name] = progress.code
-            if name in names and keeps(progress, retries.get(name), across(new.job)):
+            if name in names and keeps(progress, retries.get(name), new.job.goes_across_code):
                 kept[name] = progress
     for name, progress in kept.items():
         if progress.code is None and name in codes:  # the runner found it sealed: another journal knows its code
@@ -184,7 +183,7 @@ def unasked(evidence: Evidence, new: QueueInputs, own: Journal | None) -> list[F
     """The failures for cells that would begin at 0 unasked on a later box, as far as that can be told without the box:
     where a bucket keeps their checkpoints. Launching refuses the others."""
     job = new.job
-    if across(job) or all(mount.mode != "MOUNT_CACHED" for mount in job.mounts or ()):
+    if job.goes_across_code or all(mount.mode != "MOUNT_CACHED" for mount in job.mounts or ()):
         return []
     names = {cell.name for cell in new.cells if own is None or not started(own.cells.get(cell.name))}
     try:
@@ -220,7 +219,7 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
     for name in ("run", "setup", "env"):
         if getattr(old.job, name) != getattr(new.job, name):
             parts.append(f"{name} changed: {len(standing.takers)} pending take it, {ran} that ran keep theirs")
-    if across(new.job) and not across(old.job):
+    if new.job.goes_across_code and not old.job.goes_across_code:
         parts.append("resume: cells that fail go on from their checkpoints with new code")
     return "; ".join([*parts, *(_of_failed(standing, new) if parts else ())])
 
@@ -234,7 +233,7 @@ def _of_failed(standing: Standing, new: QueueInputs) -> list[str]:
     for name, progress in sorted(standing.failed.items()):
         step = "" if progress.saved_step is None else f" of step {progress.saved_step}"
         again = (new.retries or {}).get(name)
-        if name in standing.takers and across(new.job) and progress.work and progress.saved:
+        if name in standing.takers and new.job.goes_across_code and progress.work and progress.saved:
             fresh = again is not None and again.salt > progress.retry
             (anew if fresh else going).append(name if fresh else f"{name} from its checkpoint{step}")
         elif name in standing.takers:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweepstack.config.own_files import own_files
+from sweepstack.core.job import JobInput
 from sweepstack.core.workdir import Shipment, collect, located
-from sweepstack.provider.job_input import JobInput
 from sweepstack.provider.session import Operation
 
 

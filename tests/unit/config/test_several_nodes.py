@@ -8,11 +8,11 @@ import pytest
 
 from components.queue import job_input
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.job import JobInput
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.provider.job_input import JobInput
 from tests.unit.config.helpers import write
 
 TWO = """\

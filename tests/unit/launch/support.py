@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweepstack.core.job import JobInput
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import ArtifactSpec, Birth, Cell, Launch
 from sweepstack.core.workdir import collect
@@ -98,7 +99,10 @@ class Site:
         return Birth.model_validate(known | changes)
 
     def spec(self, *cells: str | Cell, **changes: Any) -> LaunchSpec:
-        """What `pulumi up` gives the queue: cells by name, all of the same job."""
+        """What `pulumi up` gives the queue: cells by name, all of the same job. `changes`: of the spec, or else of its
+        job; `job`: of the job, where both have a key of that name."""
+        told = {key: changes.pop(key) for key in changes.keys() - LaunchSpec.__dataclass_fields__.keys()}
+        told |= changes.pop("job", {})
         made = tuple(Cell(name=cell, params={"word": cell}) if isinstance(cell, str) else cell for cell in cells)
         spec = LaunchSpec(
             identity=IDENTITY,
@@ -108,12 +112,16 @@ class Site:
             cells=made,
             dropped={},
             elsewhere={},
+            job=JobInput.model_validate(
+                {
+                    "run": f"sh train.sh {{word}} {{out}} {self.control}",
+                    "workdir": str(self.job),
+                    "slots": 2,
+                    "code": collect(self.job).digest,
+                    **told,
+                }
+            ),
             workdir=self.job,
-            include=(),
-            code=collect(self.job).digest,
-            run=f"sh train.sh {{word}} {{out}} {self.control}",
-            env={},
-            slots=2,
             artifacts=(ArtifactSpec(path="result.json", load="json", keys=("word",)),),
             metrics=None,
         )

@@ -618,7 +618,7 @@ def test_a_cell_that_lives_and_prints_nothing_makes_the_launch_good(site: Site) 
     clock = Clock(lambda: site.states().get("a") == "running")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweepstack.launch.first_step.time", clock)
-        done = site.launch("a", run=f"until test -e {control}; do sleep 0.1; done; {site.spec('a').run}", seconds=1)
+        done = site.launch("a", run=f"until test -e {control}; do sleep 0.1; done; {site.spec('a').job.run}", seconds=1)
     assert done.started_runner
     (note,) = done.notes
     assert note.startswith("no output yet: a runs, and has printed nothing within 1 s")
@@ -637,7 +637,7 @@ def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site, patient: No
     with pytest.raises(FirstCellFailed):
         site.launch("a", run="false")
     site.drained()
-    done = site.launch("a", "b", run="false || " + site.spec("a").run)
+    done = site.launch("a", "b", run="false || " + site.spec("a").job.run)
     assert done.started_runner
     site.drained()
     assert site.states() == {"a": "sealed", "b": "sealed"}
@@ -656,10 +656,10 @@ def test_mended_artifacts_are_tried_at_once(site: Site, patient: None) -> None:
 
 def test_a_queue_that_waits_for_room_is_no_failure(site: Site, patient: None) -> None:
     """Nobody waits for a first step that can't come; what to do is said, and the queue goes on by itself later."""
-    done = site.launch("a", min_free={"bytes": 1 << 60})
+    done = site.launch("a", min_free_bytes=1 << 60)
     assert done.notes
     assert done.notes[0].startswith("it waits for room (disk): ")
     assert site.started() == []
-    site.launch("a", min_free={"bytes": 1})
+    site.launch("a", min_free_bytes=1)
     site.drained()
     assert site.started() == ["a a"]

@@ -77,7 +77,15 @@ def test_setup_is_part_of_a_line(site: Site) -> None:
 def test_settings_reach_the_box(site: Site) -> None:
     room = {"bytes": 1000, "inodes": 5}
     metrics = {"file": "m.jsonl", "x": "step", "y": ["loss"], "stop_on_nan": True}
-    site.launch("a", min_free=room, stall_seconds=90.0, metrics=metrics, secret_names=("A",), secrets={"A": "bcdefg"})
+    site.launch(
+        "a",
+        min_free_bytes=1000,
+        min_free_inodes=5,
+        stall_seconds=90.0,
+        metrics=metrics,
+        job={"secrets": ("A",)},
+        secrets={"A": "bcdefg"},
+    )
     said = settings(site)
     assert (said["min_free"], said["stall_seconds"], said["secrets"]) == (room, 90.0, ["A"])
     assert said["metrics"]["stop_on_nan"] is True
@@ -301,7 +309,7 @@ def test_a_cell_with_a_checkpoint_keeps_its_version_on_a_later_box_unless_it_goe
     later = Site(site.folder, "box-2")
     (site.job / "train.sh").write_text(SAVES)
     with contextlib.suppress(FirstCellFailed):  # on a busy machine its failure comes after its first sign of life
-        site.launch("a", tries_again=0)
+        site.launch("a", job={"retries": 0})
     site.drained()
     site.store.write_journal(site.name, 1, site.channel.read(box_layout.JOURNAL))
     site.store.write_birth(site.birth(ended_at=datetime.now(UTC), ended_how="vanished"))
@@ -312,16 +320,16 @@ def test_a_cell_with_a_checkpoint_keeps_its_version_on_a_later_box_unless_it_goe
     with pytest.raises(SweepstackError, match=r"another command, setup or environment wrote .* --from-start"):
         later.launch("a", run="sh train.sh 1 {out}")
     with contextlib.suppress(FirstCellFailed):
-        later.launch("a", tries_again=0)
+        later.launch("a", job={"retries": 0})
     later.drained()
     assert later.states() == {"a": "failed"}
     assert [line["code"] for line in lines(later)] == [first]
-    later.launch("a", across=True)
+    later.launch("a", resume="across-code")
     later.drained()
     manifest = json.loads(later.sealed("a", "manifest.json"))
     assert json.loads(later.sealed("a", "result.json"))["steps"] == 3
     assert (manifest["code"], manifest["checkpoints_of"]) == (new["code"], [first])
-    assert later.launch("a", across=True).appended == ()
+    assert later.launch("a", resume="across-code").appended == ()
     later.close()
 
 
@@ -400,7 +408,7 @@ def test_an_archive_that_leads_out_is_refused(name: str) -> None:
 
 def test_secrets_are_written_for_their_user_alone_and_before_the_queue(site: Site) -> None:
     site.hold("a")
-    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    site.launch("a", job={"secrets": ("KEY",)}, secrets={"KEY": SECRET})
     path = site.root / box_layout.SECRETS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_bytes()) == {"KEY": SECRET}
@@ -414,13 +422,13 @@ def test_secrets_are_written_for_their_user_alone_and_before_the_queue(site: Sit
 
 def test_secrets_that_changed_are_written_again(site: Site) -> None:
     site.hold("a")
-    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    site.launch("a", job={"secrets": ("KEY",)}, secrets={"KEY": SECRET})
     before = (site.root / box_layout.SECRETS).stat().st_mtime_ns
-    site.launch("a", secret_names=("KEY",), secrets={"KEY": SECRET})
+    site.launch("a", job={"secrets": ("KEY",)}, secrets={"KEY": SECRET})
     assert (site.root / box_layout.SECRETS).stat().st_mtime_ns == before
-    site.launch("a", secret_names=("KEY",), secrets={"KEY": "another"})
+    site.launch("a", job={"secrets": ("KEY",)}, secrets={"KEY": "another"})
     assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}
-    site.launch("a", secret_names=("KEY",), secrets=None)
+    site.launch("a", job={"secrets": ("KEY",)}, secrets=None)
     assert json.loads(site.channel.read(box_layout.SECRETS)) == {"KEY": "another"}, "no one on this side knows them"
     site.launch("a", secrets={})
     assert json.loads(site.channel.read(box_layout.SECRETS)) == {}, "taken out of the config"

@@ -117,9 +117,9 @@ def test_the_words_name_the_bundle_and_nothing_is_started(site: HandSite) -> Non
 
 
 def test_the_same_content_is_the_same_bundle_and_holds_no_secret(site: HandSite) -> None:
-    site.up("a", secret_names=("TOKEN",), secrets={"TOKEN": "s3cr3t-value"})
+    site.up("a", job={"secrets": ("TOKEN",)}, secrets={"TOKEN": "s3cr3t-value"})
     first = site.bundle.read_bytes(), site.bundle.stat().st_mtime_ns
-    site.up("a", secret_names=("TOKEN",), secrets={"TOKEN": "s3cr3t-value"})
+    site.up("a", job={"secrets": ("TOKEN",)}, secrets={"TOKEN": "s3cr3t-value"})
     assert (site.bundle.read_bytes(), site.bundle.stat().st_mtime_ns) == first
     assert b"s3cr3t-value" not in unpacked(site)
     done = site.run("--out", "out", "--work", "work")

@@ -178,7 +178,7 @@ class World:
                     continue
                 plan = resolve(config, {self.name: profile})
                 box = plan.boxes[0]
-                job = job_input(plan.job, box, "", plan.network, plan.when_drained, plan.image, plan.lease)
+                job = job_input(plan.job, box, "")
                 said += [repr(plan), repr(job), plan.adapter_of(box), repr(plan.lease_words)]
             except ConfigError as error:
                 said.append(str(error))

@@ -61,7 +61,7 @@ def test_a_box_beside_it_changes_nothing_for_a_box_that_is_there(tmp_path: Path)
     """Else adding a box on another platform would replace the volume of the first, and with it the box."""
     before = fleet(tmp_path, MIXED.replace(BOXES, "boxes: {a: {}}")).main
     after = fleet(tmp_path, TWO).plan_of("a")
-    for name in ("adapter", "durable", "teardown", "image", "site", "network"):
+    for name in ("adapter", "durable", "teardown", "site", "job"):
         assert getattr(before, name) == getattr(after, name), name
     assert fleet(tmp_path, TWO).plan_of("b").durable.volume == "durable-other"
 

@@ -42,16 +42,16 @@ def test_a_platform_that_sends_a_bill_needs_a_lease_or_none(tmp_path: Path, plat
     with pytest.raises(Exception, match=r"the config must say lease: 2h .* or lease: none"):
         plan(tmp_path, platform, "")
     none = plan(tmp_path, platform, "    lease: none\n")
-    assert (none.lease, none.lease_text) == (None, "none")
+    assert (none.job.lease, none.lease_text) == (None, "none")
     assert "lease none" in none.lease_words[0]
-    assert "lease" not in job_input(none.job, none.boxes[0], "sha256:0", lease=none.lease)
+    assert "lease" not in job_input(none.job, none.boxes[0], "sha256:0")
 
 
 def test_where_no_bill_is_sent_there_is_no_lease(tmp_path: Path) -> None:
     resolved = resolve(
         load(tmp_path, GOOD.replace("    boxes:", "    lease: 2h\n    boxes:")), {"local": load_profile("local")}
     )
-    assert (resolved.lease, resolved.lease_text, resolved.lease_words) == (None, "", ())
+    assert (resolved.job.lease, resolved.lease_text, resolved.lease_words) == (None, "", ())
 
 
 @pytest.mark.parametrize("lease", ["9m", "soon", "0h", "2", "[2h]"])
@@ -61,23 +61,23 @@ def test_what_is_no_lease(tmp_path: Path, lease: str) -> None:
 
 
 def test_each_platform_s_own_way(tmp_path: Path) -> None:
-    pod = plan(tmp_path, "runpod").lease
+    pod = plan(tmp_path, "runpod").job.lease
     assert pod == LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="RUNPOD_API_KEY")
     assert "unproved: no live run has shown that this key works" in plan(tmp_path, "runpod").lease_words[0]
-    vast = plan(tmp_path, "vastai").lease
+    vast = plan(tmp_path, "vastai").job.lease
     assert vast == LeaseFacts(text="2h", seconds=7200, by="key", native="stop", key="CONTAINER_API_KEY")
-    autodl = plan(tmp_path, "autodl").lease
+    autodl = plan(tmp_path, "autodl").job.lease
     assert autodl == LeaseFacts(text="2h", seconds=7200, by="ssh", native="关机", command="shutdown")
-    assert plan(tmp_path, "lambda").lease == LeaseFacts(text="2h", seconds=7200)
+    assert plan(tmp_path, "lambda").job.lease == LeaseFacts(text="2h", seconds=7200)
     assert "can only tell, and bills on" in plan(tmp_path, "lambda").lease_words[0]
 
 
 def test_a_stop_that_wipes_the_journal_is_none_that_a_box_makes(tmp_path: Path) -> None:
     mounted = plan(tmp_path, "runpod", more=VOLUME)
-    assert mounted.lease is not None
-    assert mounted.lease.kills == ("scratch", "data")
+    assert mounted.job.lease is not None
+    assert mounted.job.lease.kills == ("scratch", "data")
     assert "can only tell, and bills on: a stop wipes scratch and data" in mounted.lease_words[0]
-    kept = plan(tmp_path, "vastai", more=VOLUME).lease
+    kept = plan(tmp_path, "vastai", more=VOLUME).job.lease
     assert kept is not None
     assert kept.kills == ()
 

@@ -33,7 +33,7 @@ def with_network(root: Path, name: str, network: str) -> Plan:
 
 def told(found: Plan) -> Any:
     """What the queue of its box is told."""
-    return job_input(found.job, found.boxes[0], "sha256:" + "0" * 64, found.network).get("network")
+    return job_input(found.job, found.boxes[0], "sha256:" + "0" * 64).get("network")
 
 
 @pytest.mark.parametrize(

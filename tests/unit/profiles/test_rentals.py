@@ -333,15 +333,17 @@ def test_a_site_is_set_up_from_the_profile_alone(tmp_path: Path) -> None:
     assert site is not None
     assert site.python == "/root/miniconda3/bin/python"
     assert site.places == {"scratch": "/root/autodl-tmp", "data": "/root/autodl-tmp", "durable": "/root/autodl-fs"}
-    assert found.network["env"] == {
+    network = found.job.network
+    assert network is not None
+    assert network.env == {
         "HF_ENDPOINT": "https://hf-mirror.com",
         "HF_HUB_DISABLE_XET": "1",
         "MODELSCOPE_DOMAIN": "www.modelscope.cn",
         "HF_HOME": "/root/autodl-tmp/huggingface_cache",
     }
-    assert found.network["tensorboard"] == "/root/tf-logs"
-    assert found.network["proxy_on"] == "source /etc/network_turbo 2>/dev/null || true"
-    assert found.network["proxy_off"] == "unset http_proxy https_proxy"
+    assert network.tensorboard == "/root/tf-logs"
+    assert network.proxy_on == "source /etc/network_turbo 2>/dev/null || true"
+    assert network.proxy_off == "unset http_proxy https_proxy"
     write(tmp_path, GOOD.replace("    max_price: 2.10\n", ""))
     assert resolve(StackConfig.load(tmp_path, "x"), {"local": load_profile("local")}).site is None
 
@@ -517,13 +519,10 @@ def test_a_platform_that_makes_its_boxes_has_no_use_for_a_host(tmp_path: Path) -
 def test_only_a_box_whose_own_stop_is_proved_is_told_to_end_its_bill(tmp_path: Path) -> None:
     """`when_done: stop`: on AutoDL by the box itself; elsewhere refused with what works, and never asked of a box."""
     asked = plan(tmp_path, "autodl", when_done="stop")
-    assert asked.when_drained == {"native": "关机", "command": "shutdown"}
-    assert (
-        job_input(asked.job, asked.boxes[0], "sha256:0", None, asked.when_drained)["when_drained"] == asked.when_drained
-    )
+    off = {"native": "关机", "command": "shutdown"}
+    assert job_input(asked.job, asked.boxes[0], "sha256:0")["when_drained"] == off
     kept = plan(tmp_path, "autodl", when_done="keep")
-    assert kept.when_drained == {}
-    assert "when_drained" not in job_input(kept.job, kept.boxes[0], "sha256:0", None, kept.when_drained)
+    assert "when_drained" not in job_input(kept.job, kept.boxes[0], "sha256:0")
     said = refusal(tmp_path, "lambda", when_done="stop")
     assert "when_done: stop can't be kept there: Lambda has no stop" in said
     assert "billed on" in said

@@ -12,13 +12,13 @@ import pytest
 from components.queue import job_input
 from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.job import JobInput
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Clock, Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.provider.job_input import JobInput
 from tests.unit.config.helpers import GOOD, write
 
 FREE = GOOD.replace("    max_price: 2.10\n", "").replace(
@@ -293,7 +293,7 @@ def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
     )
     assert any("job.image (pytorch/pytorch) has no effect" in note for note in made.notes)
     assert any("does not check GPUs" in note for note in made.notes)
-    assert made.job.slots == 2
+    assert [box.slots for box in made.boxes] == [2]
 
 
 @pytest.mark.parametrize(

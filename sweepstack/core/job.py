@@ -1,4 +1,8 @@
-"""The job of a queue in the engine's state: what a cell runs, and how its box is prepared."""
+"""What a cell runs, and how its box is prepared: one model from the plan to the box.
+
+A key of the job is one attribute here. `profiles.resolve` fills it from the stack file; `launch.ship.settings` tells
+the box of it.
+"""
 
 from __future__ import annotations
 
@@ -201,3 +205,8 @@ class JobInput(Record):
     """the other nodes of its cells; absent: a cell runs on one"""
     image: str | None = None
     """the container image, on platforms that use one"""
+
+    @property
+    def goes_across_code(self) -> bool:
+        """Whether cells go on from checkpoints of other code."""
+        return self.resume == "across-code"
