@@ -18,7 +18,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.in_memory)"
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
 	@echo "make test     set everything up, then the tests, and half a minute of the proof"
-	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes"
+	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes, the docs as a site"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, seconds, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
 	@echo "make live     PLATFORM=... USD=...: rents a real box, plays the whole loop, asks it for the profile's facts (docs/testing-live.md)"
@@ -46,6 +46,7 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py tests/unit/test_oldest_python.py tests/pipelines/test_lint.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 proof:
 	@$(SETUP) --dev --torch --trainer --s3 --ssh --slurm --nfs --browser --quiet

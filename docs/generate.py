@@ -1,4 +1,4 @@
-"""Writes docs/reference, and the tables of docs/stack-config.md, from the code: `python docs/generate.py`.
+"""Writes docs/reference, and what other pages have of the code: `python docs/generate.py`.
 
 With `--check` it only says what is stale.
 A test runs the check, so what these pages say of commands, resources and platform facts is what the code does.
@@ -199,6 +199,15 @@ def platforms_page() -> str:
     return "\n".join(parts)
 
 
+def decisions_page() -> str:
+    """The list of docs/adr, by the headings of its pages."""
+    pages = sorted((DOCS / "adr").glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
+    lines = [f"- [{title}]({page.name})" for title, page in zip(titles, pages, strict=True)]
+    head = "# Decisions\n\nWhy sweepstack is built as it is: one page a decision, with what else was thought of.\n"
+    return "\n".join([NOTE, head, *lines]) + "\n"
+
+
 def readme_page() -> str:
     """README.md with its table of platforms made anew from the profiles."""
     from sweepstack.profiles.load import load_profile, platforms
@@ -318,6 +327,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/resources.md": resources_page,
     "reference/profiles.md": profiles_page,
     "reference/platforms.md": platforms_page,
+    "adr/README.md": decisions_page,
     "stack-config.md": stack_config_page,
     "policy.md": policy_page,
     "../README.md": readme_page,

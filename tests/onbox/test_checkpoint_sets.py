@@ -377,7 +377,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "bucket-6f8d950f"
 
 
 def test_what_an_older_commit_copied_is_the_oldest_set(world: World) -> None:
-    """The golden bucket, which 6f8d950f left: CONTRIBUTING.md, Golden sweeps."""
+    """The golden bucket, which 6f8d950f left: docs/development.md, Golden sweeps."""
     (place,) = (GOLDEN / "abcdefghij" / "checkpoints" / CELL).iterdir()
     plain = world.store.root / WHERE / "checkpoints" / CELL / WORK
     shutil.copytree(place, plain)
