@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -154,35 +153,6 @@ def test_it_ends_when_the_test_is_killed(login: Login, tmp_path: Path) -> None:
     until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()])
 
 
-def test_a_start_command_brings_its_own_sshd(start: Callable[..., Machine], login: Login) -> None:
-    script = (
-        'mkdir -p /root/.ssh && echo "$PUBLIC_KEY" > /root/.ssh/authorized_keys && ssh-keygen -A >/dev/null'
-        " && /usr/sbin/sshd -o ListenAddress=127.0.0.1 && exec sleep infinity"
-    )
-    machine = start(command=["/bin/bash", "-c", script], env={"PUBLIC_KEY": login.public}, authorized_keys=[])
-    assert login.ask(machine, "cat /proc/1/comm; ps -eo comm= | grep -c sleep").split() == ["sh", "1"]
-    with pytest.raises(AssertionError, match="no sshd at port 22: so it says"):
-        start("box-1", command=["/bin/sh", "-c", "echo so it says >&2; exit 3"])
-
-
-def test_a_key_that_was_not_given_is_refused(start: Callable[..., Machine], login: Login, tmp_path: Path) -> None:
-    machine = start(authorized_keys=[])
-    refused = login.run(machine, "true")
-    assert refused.returncode == 255
-    assert "Permission denied" in refused.stderr
-    machine.authorize(login.public)
-    assert login.ask(machine, "echo in") == "in"
-
-
-def test_only_a_terminal_gets_through_a_proxy(start: Callable[..., Machine], login: Login) -> None:
-    machine = start(shell_only=True)
-    refused = login.run(machine, "true")
-    assert (refused.returncode, "support PTY" in refused.stdout) == (1, True)
-    argv = [*login.argv(machine)[:1], "-tt", *login.argv(machine)[1:]]
-    shell = subprocess.run(argv, input=b"exit 7\n", capture_output=True, timeout=120)
-    assert shell.returncode == 7
-
-
 def test_connections_are_cut_counted_and_fall_silent(start: Callable[..., Machine], login: Login) -> None:
     machine = start()
     gateway = machine.gateway
@@ -209,13 +179,6 @@ def test_connections_are_cut_counted_and_fall_silent(start: Callable[..., Machin
     sleeper.stdout.close()
     assert b"sleep 300" in machine.run("ps", "-eo", "args=").stdout  # its session was dropped, it was not
     assert login.ask(machine, "echo again") == "again"
-
-
-def test_many_at_once(start: Callable[..., Machine], login: Login) -> None:
-    with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(lambda n: start(f"box-{n}"), range(6)))
-        assert list(pool.map(lambda machine: login.ask(machine, "hostname"), made)) == [f"box-{n}" for n in range(6)]
-    assert len({machine.port for machine in made}) == len({machine.host_key for machine in made}) == 6
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,29 +4,56 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.simulators.runpod import KEY, RunPodSim
-from tests.simulators.test_runpod_sim import A5000, create, ready, volume
+
+A5000 = "NVIDIA RTX A5000"
+BODY = {
+    "name": "box",
+    "image": "ubuntu:24.04",
+    "gpu": {"id": A5000, "count": 1},
+    "disk": 20,
+    "ports": ["22/tcp"],
+    "env": {"PUBLIC_KEY": "ssh-ed25519 AAAA ann"},
+}
+
+
+def create(client: httpx.Client) -> str:
+    return str(client.post("/v2/pods", json=BODY).json()["id"])
+
+
+def ready(client: httpx.Client, pod: str) -> Any:
+    return [client.get(f"/v2/pods/{pod}").json() for _ in range(3)][-1]
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Any]:
+    """`runpod`, the whole of it, also where an adapter took what it needs of it before."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "runpod"]:
+            patch.delitem(sys.modules, name)
+        import runpod
+
+        yield runpod
+        for name in [name for name in sys.modules if name.partition(".")[0] == "runpod"]:
+            del sys.modules[name]
 
 
 @pytest.fixture
-def sdk(runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`runpod`, pointed at the simulator. The whole of it, also where an adapter took what it needs of it before."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "runpod"]:
-        monkeypatch.delitem(sys.modules, name)
-    import runpod
-
+def sdk(whole: Any, runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """It, pointed at the simulator."""
     monkeypatch.setenv("RUNPOD_API_BASE_URL", runpod_sim.url)
-    monkeypatch.setattr(runpod, "api_key", KEY)
-    return runpod
+    monkeypatch.setattr(whole, "api_key", KEY)
+    return whole
 
 
 def test_the_account(sdk: Any, ann: httpx.Client) -> None:
-    made = volume(ann)
+    made = ann.post("/v2/network-volumes", json={"name": "v", "size": 50, "dataCenter": "EU-RO-1"}).json()
     ann.put("/v2/account/ssh-keys", json={"keys": ["ssh-ed25519 BBBB ann"]})
     user = sdk.get_user()
     assert (user["id"], user["pubKey"]) == ("user_ann", "ssh-ed25519 BBBB ann")
@@ -36,8 +63,8 @@ def test_the_account(sdk: Any, ann: httpx.Client) -> None:
 def test_pods(sdk: Any, ann: httpx.Client, bob: httpx.Client) -> None:
     assert sdk.get_pods() == []
     assert sdk.get_pod("nope") is None
-    pod = create(ann)["id"]
-    theirs = create(bob)["id"]
+    pod = create(ann)
+    theirs = create(bob)
     assert sdk.get_pod(theirs) is None
     assert [one["id"] for one in sdk.get_pods()] == [pod]
     assert sdk.get_pod(pod)["runtime"] is None

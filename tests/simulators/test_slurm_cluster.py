@@ -11,7 +11,6 @@ import pytest
 from tests.simulators.slurm_cluster import (
     CGROUPS,
     LIMITED,
-    OTHER_USER,
     SHARED,
     SlurmCluster,
     at_most,
@@ -64,12 +63,6 @@ def test_a_user_logs_in_and_submits(cluster: SlurmCluster, key: Login) -> None:
     assert "disabled" in key.run(cluster.login, "sacct").stderr
 
 
-def test_an_array_ends_with_its_exit_codes(cluster: SlurmCluster) -> None:
-    job = cluster.submit("exit $SLURM_ARRAY_TASK_ID", "--array=0-1%1")
-    cluster.await_state(f"{job}_1", "FAILED")
-    assert cluster.state(f"{job}_0") == "COMPLETED"
-
-
 def test_jobs_outlive_the_controller_and_the_daemon_of_a_node(cluster: SlurmCluster) -> None:
     job = cluster.submit(LOOP, "-w", "n1")
     runs(cluster, 1)
@@ -92,44 +85,6 @@ def test_a_lost_node_ends_its_jobs_and_they_begin_elsewhere(cluster: SlurmCluste
     assert (first[1], second[1]) == ("0", "1")
     assert first[2] != second[2]
     cluster.bring_back(node)
-
-
-def test_a_drained_node_takes_nothing_new(cluster: SlurmCluster) -> None:
-    cluster.drain("n1")
-    job = cluster.submit("true", "-w", "n1")
-    until(lambda: "ReqNodeNotAvail" in cluster.told(), "a reason", cluster.told)
-    assert cluster.state(job) == "PENDING"
-    cluster.resume("n1")
-    cluster.await_state(job, "COMPLETED")
-
-
-def test_an_urgent_job_takes_the_nodes_of_others(cluster: SlurmCluster) -> None:
-    job = cluster.submit(LOOP, "-p", "cheap", "--exclusive", "-N2", "--requeue")
-    runs(cluster, 1)
-    cluster.submit("true", "-p", "urgent", "--exclusive", "-N2")
-    cluster.await_state(job, "PENDING", "COMPLETING")
-
-
-def test_the_shared_tier_can_be_read_only(cluster: SlurmCluster) -> None:
-    cluster.read_only()
-    assert b"Read-only" in cluster.run("touch", f"{SHARED}/a").stderr
-    assert b"Read-only" in cluster.nodes["n1"].run("touch", f"{SHARED}/a").stderr
-    cluster.read_only(False)
-    cluster.ask("touch", f"{SHARED}/a")
-    assert (cluster.shared / "a").is_file()
-
-
-def test_another_user_has_jobs_of_its_own(cluster: SlurmCluster) -> None:
-    job = cluster.submit("sleep 600", "--output=/dev/null", user=OTHER_USER)
-    assert cluster.ask("squeue", "--noheader", "--format=%u", "-j", job) == OTHER_USER
-    cluster.ask("scancel", job, user=OTHER_USER)
-
-
-def test_an_answer_can_be_lost(cluster: SlurmCluster) -> None:
-    cluster.shadow("sbatch", '"$REAL" "$@" >/dev/null; exit 1')
-    assert cluster.run("sbatch", "--wrap", "sleep 600", "-o", "/dev/null").returncode == 1
-    cluster.shadow("sbatch", None)
-    assert len(cluster.ask("squeue", "--noheader").splitlines()) == 1
 
 
 def test_a_job_over_its_memory_is_killed(cluster: SlurmCluster) -> None:
