@@ -14,10 +14,10 @@ from time import perf_counter
 from typing import Any
 
 from bench.verify_bench import make
-from sweepstack.buckets import client
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.platforms.common import s3_client
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 
@@ -37,13 +37,13 @@ def measure(total_bytes: int = 800_000_000) -> dict[str, Any]:
             server.sdk().create_bucket(Bucket="bench")
             os.environ |= server.environment() | {"XDG_CACHE_HOME": str(folder / "cache")}
             os.environ.pop("AWS_CA_BUNDLE", None)
-            client.forget()
+            s3_client.forget()
             return _measured(folder, total_bytes)
         finally:
             server.stop()
             os.environ.clear()
             os.environ.update(settings)
-            client.forget()
+            s3_client.forget()
 
 
 def _measured(folder: Path, total_bytes: int) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from sweepstack.cli.output import note
 from sweepstack.cli.sources import Sources
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.events import EventsConfig
-from sweepstack.events.channels import Channel, channels_of
-from sweepstack.events.deliver import Delivery, deliver
-from sweepstack.events.event import Event
-from sweepstack.events.sweep import events_of
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.operations.events.channels import Channel, channels_of
+from sweepstack.operations.events.deliver import Delivery, deliver
+from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.sweep import events_of
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import Snapshot
 

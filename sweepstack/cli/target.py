@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.config.project import STACKS, stacks_in
+from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError

@@ -17,11 +17,7 @@ from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.platforms.registry import load_platform, need
-from sweepstack.profiles.load import load_profile
-from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.who_signed import OnRecord, on_record, signed
-from sweepstack.volumes.end_check import (
+from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeFacts,
     VolumeSeen,
@@ -30,7 +26,11 @@ from sweepstack.volumes.end_check import (
     policies,
     stack_of,
 )
-from sweepstack.volumes.users import Survey, recorded
+from sweepstack.operations.volumes.users import Survey, recorded
+from sweepstack.platforms.registry import load_platform, need
+from sweepstack.profiles.load import load_profile
+from sweepstack.status.engine.state import VolumeEntry
+from sweepstack.teardown.who_signed import OnRecord, on_record, signed
 
 
 @dataclass(frozen=True)

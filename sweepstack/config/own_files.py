@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweepstack.buckets.address import SCHEME
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.policy import FILE, SIGNERS
 from sweepstack.config.project import program_path, stack_path
+from sweepstack.core.bucket_address import SCHEME
 
 
 def own_files(project_root: Path) -> tuple[str, ...]:

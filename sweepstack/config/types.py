@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.secrets import quotable
+from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.records import BoxName
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import parse_duration, parse_size

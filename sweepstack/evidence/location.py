@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.core import schema, this_host
+from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.records import SCHEMA as SCHEMA_VERSION
 from sweepstack.core.records import Digest, Record
 from sweepstack.core.workdir import EVIDENCE_MARKER

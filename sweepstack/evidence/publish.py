@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweepstack.buckets.client import PARALLEL
 from sweepstack.core.records import Record
 from sweepstack.evidence import file_index, location
 from sweepstack.evidence.cell_store import SUPERSEDED, FolderCopies, Known
@@ -28,6 +27,7 @@ from sweepstack.evidence.s3.objects import Head, fits, head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.platforms.common.s3_client import PARALLEL
 
 UNDER_WAY = f"{location.RECORDS}/publishing.json"
 _OWN = (MARKER, MOVED)

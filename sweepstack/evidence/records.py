@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from sweepstack.buckets.client import PARALLEL
 from sweepstack.core.records import Record
 from sweepstack.evidence import location
 from sweepstack.evidence.location import RecordT, parse_record
 from sweepstack.evidence.object_store import ABSENT, Held, ObjectStore
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceDamaged
+from sweepstack.platforms.common.s3_client import PARALLEL
 
 AnswerT = TypeVar("AnswerT")
 _TRIES = 10

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sweepstack.buckets.address import SCHEME
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.paths import docs_page
 from sweepstack.profiles.model import Profile
 

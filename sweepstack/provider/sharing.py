@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweepstack.buckets.address import evidence_uri
+from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.cell_times import cell_times
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.core.observation import Observation

@@ -1,7 +1,7 @@
 """The one judgement of an approval: whether it lets this verb end this box or volume now.
 
-Boxes, volumes, boxes that no state has, and stops ask here (`check`, `volumes.end_check`, `approvals_on_record`). What
-the approval was given for, such as a receipt, is judged there.
+Boxes, volumes, boxes that no state has, and stops ask here (`check`, `operations.volumes.end_check`,
+`approvals_on_record`). What the approval was given for, such as a receipt, is judged there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names who signed the approvals of a box or a volume, and who has to sign yet.
 
-Decides nothing: that are `sweepstack.teardown.check.may_end` and `sweepstack.volumes.end_check.may_delete`.
+Decides nothing: that are `sweepstack.teardown.check.may_end` and `sweepstack.operations.volumes.end_check.may_delete`.
 """
 
 from __future__ import annotations

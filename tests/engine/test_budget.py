@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
-from tests.unit.events.hooks import SECRET, hook
+from tests.unit.operations.events.hooks import SECRET, hook
 
 DEAR = 3_600_000.0
 """USD per hour: $1,000 a second, so that a test's seconds use up any budget."""
@@ -95,7 +95,7 @@ def test_a_raised_budget_rents_again_and_shows_in_the_diff(dear: Stack) -> None:
     assert re.search("no changes|unchanged", ok(stack.pulumi("preview")).text)
 
 
-@pytest.mark.proof  # against a real server: tests/unit/events/test_deliver.py, tests/unit/cli/test_budget_status.py
+@pytest.mark.proof  # tests/unit/operations/events/test_deliver.py (real server), tests/unit/cli/test_budget_status.py
 def test_an_up_tells_the_webhook_once_and_a_preview_nobody(dear: Stack) -> None:
     stack = dear
     with hook() as server:
@@ -114,7 +114,7 @@ def test_an_up_tells_the_webhook_once_and_a_preview_nobody(dear: Stack) -> None:
     assert SECRET not in kept
 
 
-@pytest.mark.proof  # against a real server: tests/unit/events/test_deliver.py
+@pytest.mark.proof  # against a real server: tests/unit/operations/events/test_deliver.py
 def test_a_webhook_that_hangs_holds_no_up_up(dear: Stack) -> None:
     stack = dear
     with hook("hang") as server:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets.address import evidence_uri
+from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Approval
 from sweepstack.evidence.store import EvidenceStore
 from tests.engine.commands import assert_refused, ok

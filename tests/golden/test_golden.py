@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record

@@ -50,13 +50,13 @@ MUTANTS = (
         "end a volume without asking the sweeps that used it",
         (
             Patch(
-                "sweepstack/volumes/end_check.py",
+                "sweepstack/operations/volumes/end_check.py",
                 'problems += [f"{use.stack}: {problem}" for problem in use_problems(use, facts.native_id, full=full)]',
                 "pass",
             ),
         ),
         (
-            "tests/unit/volumes/test_ending.py::test_what_keeps_it[a-copy-is-gone]",
+            "tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[a-copy-is-gone]",
             "tests/unit/provider/test_volume.py::test_a_sweep_without_a_verified_copy_keeps_it",
         ),
     ),
@@ -77,12 +77,12 @@ MUTANTS = (
         "end a volume under a box",
         (
             Patch(
-                "sweepstack/volumes/end_check.py",
+                "sweepstack/operations/volumes/end_check.py",
                 "    verdict.reasons += [*judged.problems, *seen.alive]\n",
                 "    verdict.reasons += judged.problems\n",
             ),
         ),
-        ("tests/unit/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
+        ("tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
     ),
     Mutant(
         "skip the receipt's digest",

@@ -153,8 +153,12 @@ POLICY = (
     ),
     Mutant(
         "policy: it is not asked about the end of a volume",
-        (Patch("sweepstack/volumes/end_check.py", "        lambda: policies(volume),\n", "        tuple,\n"),),
-        ("tests/unit/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
+        (
+            Patch(
+                "sweepstack/operations/volumes/end_check.py", "        lambda: policies(volume),\n", "        tuple,\n"
+            ),
+        ),
+        ("tests/unit/operations/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),
     ),
     Mutant(
         "policy: a cosignature is written over what another person wrote meanwhile",

@@ -7,7 +7,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from sweepstack.buckets import client
+from sweepstack.platforms.common import s3_client
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World
 
@@ -43,9 +43,9 @@ def settings(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    client.forget()
+    s3_client.forget()
     yield
-    client.forget()
+    s3_client.forget()
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.buckets import client
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import ConfigError, Unreachable
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.common import s3_client
 from sweepstack.platforms.manual import bucket
 from sweepstack.platforms.manual.bucket_channel import BucketChannel
 from sweepstack.platforms.manual.platform import connect_to
@@ -184,7 +184,7 @@ def test_what_can_not_be_asked_or_was_taken_away_is_unknown(back: BucketSite) ->
         unknown(back, "does not answer")
     finally:
         back.server.start()
-        client.forget()
+        s3_client.forget()
     assert back.states() == {"a": "sealed", "b": "sealed"}
     unknown(back, taken_away(back))
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets import client
-from sweepstack.buckets.address import S3Address
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.records import Receipt
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_files
@@ -21,6 +20,7 @@ from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.s3.objects import head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, Unreachable
+from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.test_pull import Flaky, content
@@ -186,7 +186,7 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
     world.box.launch(*world.cells)
     files = big(world)
     world.box.seal(world.cells[0], files)
-    s3 = client.client()
+    s3 = s3_client.client()
     sent: list[int] = []
     real = s3.upload_part
 
@@ -222,7 +222,7 @@ def test_a_file_that_changes_on_its_way_is_refused(
     path, data = tmp_path / "big.bin", os.urandom(megabytes << 20)
     path.write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()
-    s3 = client.client()
+    s3 = s3_client.client()
     verb = "upload_part" if megabytes > 5 else "put_object"
     real = getattr(s3, verb)
 
@@ -327,7 +327,7 @@ def test_an_outage_is_unknown_and_passes(world: World, server: S3Server) -> None
         assert pull.results == ()
     finally:
         server.start()
-    client.forget()
+    s3_client.forget()
     assert check_files(fresh(world).store, receipt, names, full=True) == []
     assert world.verify().receipt == receipt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets import client
+from sweepstack.platforms.common import s3_client
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import Verdict, may_end
 from tests.s3.conftest import BUCKET
@@ -119,9 +119,9 @@ def test_outage_in_between_is_unknown(server: S3Server, ask: Ask) -> None:
     """No answer is no yes, and no exception; when it answers again, it is cleared as before."""
     server.stop()
     try:
-        client.forget()
+        s3_client.forget()
         assert not ask(True).allowed
     finally:
         server.start()
-        client.forget()
+        s3_client.forget()
     assert ask(True).allowed

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.buckets import client
-from sweepstack.buckets.address import S3Address
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.location import resolve
 from sweepstack.evidence.object_store import ObjectStore
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
+from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.object_store_contract import *  # noqa: F403
@@ -59,7 +59,7 @@ def test_what_nobody_can_know_is_not_absent(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    client.forget()
+    s3_client.forget()
     key = "records/births/none.json"
     objects = resolve(world.uri)
     for ask in (
@@ -82,7 +82,7 @@ def test_what_nobody_can_know_is_not_absent(
 def test_without_keys_it_says_which_to_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    client.forget()
+    s3_client.forget()
     with pytest.raises(EvidenceError, match="no keys for object storage: set AWS_ACCESS_KEY_ID"):
         EvidenceStore.open(world.uri)
 

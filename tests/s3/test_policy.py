@@ -7,7 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from sweepstack.buckets.address import S3Address
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.s3.policy import box_folder, box_policy
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets import client
-from sweepstack.buckets.address import S3Address
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.records import Lease
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.check_files import check_files
@@ -18,6 +17,7 @@ from sweepstack.evidence.publish import publish, succession_problem
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, EvidenceMoved
+from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import BEGIN, IDENTITY, World, cell_of, outputs
@@ -111,7 +111,7 @@ def test_what_was_damaged_is_damaged_there(folder: World, uri: str) -> None:
 def test_a_cut_publishing_leaves_nothing_that_opens_and_goes_on(
     folder: World, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3 = client.client()
+    s3 = s3_client.client()
     real, calls = s3.put_object, [0]
 
     def cut(after: int) -> Callable[..., Any]:

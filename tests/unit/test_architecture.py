@@ -326,7 +326,10 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("sweepstack/status/compose.py", "import sweepstack.profiles.load as load, sweepstack.volumes.users\n"),
+        (
+            "sweepstack/status/compose.py",
+            "import sweepstack.profiles.load as load, sweepstack.operations.power\n",
+        ),
         ("sweepstack/status/compose.py", "from sweepstack.cli import main\n"),
         ("sweepstack/status/compose.py", "def late():\n    from sweepstack.provider.host import serve\n"),
         ("sweepstack/config/model.py", "from sweepstack.profiles.load import load_profile\n"),

@@ -24,8 +24,8 @@ START = "each command of a sweep begins with it"
 EXCEPT = {
     "sweepstack/evidence/lazy.py": ({"EvidenceStore.open"}, LATE),
     "sweepstack/teardown/box_context.py": ({"load_platform", "Evidence", "BoxContext"}, LATE),
-    "sweepstack/volumes/end_check.py": ({"load_platform", "Evidence"}, LATE),
-    "sweepstack/volumes/users.py": ({"Evidence"}, "finds the evidence of other stacks in their states"),
+    "sweepstack/operations/volumes/end_check.py": ({"load_platform", "Evidence"}, LATE),
+    "sweepstack/operations/volumes/users.py": ({"Evidence"}, "finds the evidence of other stacks in their states"),
     "sweepstack/evidence/publish.py": ({"EvidenceStore.open"}, "compares two places by their addresses"),
     "sweepstack/evidence/stack_copy.py": ({"EvidenceStore.open"}, "keeps a file at an address"),
     "sweepstack/status/engine/state.py": (

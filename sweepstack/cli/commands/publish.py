@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.buckets.address import SCHEME, S3Address
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
+from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder
 from sweepstack.evidence.s3.policy import box_policy

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweepstack.buckets.client import PARALLEL, NotThere
 from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
@@ -29,6 +28,7 @@ from sweepstack.evidence.s3.object_store import Item, S3Store
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.platforms.common.s3_client import PARALLEL, NotThere
 
 _SEAL = re.compile(r"[0-9a-f]{16}")
 MANY = 64

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweepstack.buckets.address import S3Address
-from sweepstack.buckets.client import NotThere, Precondition, asking
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.object_store import ABSENT, Held, changed
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
+from sweepstack.platforms.common.s3_client import NotThere, Precondition, asking
 
 PART_BYTES = 64 << 20
 """A larger file goes up in parts of this size, and after a cut only with those that are missing."""

@@ -18,11 +18,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sweepstack.buckets.client import NotThere, Precondition, asking
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
 from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
+from sweepstack.platforms.common.s3_client import NotThere, Precondition, asking
 
 MOST_PARTS = 10_000
 CHUNK = 4 << 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from sweepstack.buckets.address import S3Address
+from sweepstack.core.bucket_address import S3Address
 
 BOXES = "boxes"
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sweepstack.buckets.address import SCHEME, S3Address
+from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.onbox.by_hand.carry import LOG_NAME, LOGS
 from sweepstack.onbox.by_hand.returned import DEPTH, LARGE, MARK, SESSION, SMALL
 from sweepstack.onbox.common import box_layout
@@ -214,7 +214,7 @@ def _for_people(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _asking(where: str) -> Iterator[Any]:
-    from sweepstack.buckets.client import asking  # imports the SDK: for returns in a bucket alone
+    from sweepstack.platforms.common.s3_client import asking  # imports the SDK: for returns in a bucket alone
 
     with asking(where) as s3:
         yield s3

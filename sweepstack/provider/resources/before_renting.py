@@ -13,13 +13,13 @@ from sweepstack.config.own_files import own_files
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
-from sweepstack.events.budget import budget_event
-from sweepstack.events.channels import channels_of
-from sweepstack.events.deliver import deliver
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.operations.events.budget import budget_event
+from sweepstack.operations.events.channels import channels_of
+from sweepstack.operations.events.deliver import deliver
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources import runway
 from sweepstack.provider.session import Operation

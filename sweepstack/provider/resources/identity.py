@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sweepstack.buckets.address import SCHEME, S3Address, evidence_uri
+from sweepstack.core.bucket_address import SCHEME, S3Address, evidence_uri
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease

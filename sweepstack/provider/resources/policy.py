@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.buckets.address import SCHEME
 from sweepstack.config.project import has_policy
+from sweepstack.core.bucket_address import SCHEME
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError

@@ -28,6 +28,10 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.records import VERB, Mounting, write_mounting
+from sweepstack.operations.volumes.refusal import refusal
+from sweepstack.operations.volumes.users import Survey, recorded, survey
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Failure
@@ -37,10 +41,6 @@ from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_facts import in_entry
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
-from sweepstack.volumes.records import VERB, Mounting, write_mounting
-from sweepstack.volumes.refusal import refusal
-from sweepstack.volumes.users import Survey, recorded, survey
 
 GONE_SECONDS = 300.0
 POLL_SECONDS = 0.5

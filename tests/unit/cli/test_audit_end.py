@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sweepstack.buckets.address import S3Address
 from sweepstack.cli.commands.audit import other_backend
 from sweepstack.cli.commands.audit.assess import adopts
 from sweepstack.cli.commands.audit.known_boxes import Known
+from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
 from sweepstack.evidence import location

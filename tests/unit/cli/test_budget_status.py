@@ -12,11 +12,11 @@ from sweepstack.cli import events
 from sweepstack.cli.collect import look
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
-from sweepstack.events import web
+from sweepstack.operations.events import web
 from sweepstack.status.money import running_clocks
 from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_ledger import charge
-from tests.unit.events.hooks import SECRET, hook
+from tests.unit.operations.events.hooks import SECRET, hook
 
 
 def with_budget(world: World, **budget: Any) -> dict[str, Any]:

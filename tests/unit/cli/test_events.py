@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli import events
-from sweepstack.events import web
+from sweepstack.operations.events import web
 from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_watching import read_until, start
-from tests.unit.events.hooks import SECRET, Hook, hook
+from tests.unit.operations.events.hooks import SECRET, Hook, hook
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from sweepstack.config.stack_config import StoreConfig
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeSeen, may_delete
+from sweepstack.operations.volumes.records import Mounting, write_mounting
+from sweepstack.operations.volumes.users import Survey
 from sweepstack.status.engine.state import parse_export
-from sweepstack.volumes.end_check import VolumeContext, VolumeSeen, may_delete
-from sweepstack.volumes.records import Mounting, write_mounting
-from sweepstack.volumes.users import Survey
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
 KEEPER = "keeperxxxx"

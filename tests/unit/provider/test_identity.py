@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
-from sweepstack.buckets import client
 from sweepstack.core.records import Lease, Teardown
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord
+from sweepstack.platforms.common import s3_client
 from sweepstack.provider.resources.base import Gone
 from tests.unit.provider.support import (
     BOX,
@@ -100,9 +100,9 @@ def test_a_place_that_can_not_be_used_is_refused_before_anything_is_made(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    client.forget()
+    s3_client.forget()
     (failure,) = IDENTITY.check(sweep.op("Identity"), None, sweep.identity_inputs(pull_to=pull_to)).failures
-    client.forget()
+    s3_client.forget()
     assert failure.property == "pull_to"
     assert words in failure.reason
 

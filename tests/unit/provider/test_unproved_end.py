@@ -21,10 +21,10 @@ from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.operations import observe_volume
 from sweepstack.operations.observe import observe
+from sweepstack.operations.volumes.users import User
 from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.volumes.users import User
 from tests.unit.provider.support import BOX, Sweep
 
 NOWHERE = "shown nowhere, and its bill does not stand still yet"

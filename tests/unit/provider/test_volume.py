@@ -17,15 +17,15 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.records import VERB, mountings, write_inventory
+from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.provider import dispatch
 from sweepstack.provider.models import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import IdentityEntry, StackState
 from sweepstack.teardown.ownership import read_owner, sign
-from sweepstack.volumes.inventory import take_inventory
-from sweepstack.volumes.records import VERB, mountings, write_inventory
-from sweepstack.volumes.users import Survey, survey
 from tests.unit.provider.support import IDENTITY, STACK, VOLUME, Sweep, approval_for
 
 URN = "urn:pulumi:keep::project::sweepstack:index:Volume::abl"
@@ -44,9 +44,9 @@ class Keeper:
     def __init__(self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sweep = sweep
         self.states: dict[str, StackState] = {}
-        monkeypatch.setattr("sweepstack.volumes.users.list_stacks", lambda root: sorted(self.states))
+        monkeypatch.setattr("sweepstack.operations.volumes.users.list_stacks", lambda root: sorted(self.states))
         for place in (
-            "sweepstack.volumes.users.read_state",
+            "sweepstack.operations.volumes.users.read_state",
             "sweepstack.provider.resources.volume_lifecycle.read_state",
             "sweepstack.provider.resources.teardown.read_state",
         ):
@@ -284,7 +284,7 @@ def test_a_stack_that_can_t_be_asked_keeps_it_and_is_named(keeper: Keeper, monke
         raise SweepstackError("pulumi said: no")
 
     keeper.states["b"] = StackState("b")
-    monkeypatch.setattr("sweepstack.volumes.users.read_state", fail)
+    monkeypatch.setattr("sweepstack.operations.volumes.users.read_state", fail)
     with pytest.raises(TeardownRefused, match="whether b uses it is not known: pulumi said: no"):
         keeper.delete(approved)
     assert keeper.there

@@ -16,7 +16,7 @@ from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.status.unexplained import unexplained_stop
 from sweepstack.teardown.host_shutdown import Handover
-from tests.unit.events.test_sweep import NOW, entry, picture
+from tests.unit.operations.events.test_sweep import NOW, entry, picture
 
 UP = NOW - timedelta(hours=1)
 """When the copy of its journal ends."""

@@ -22,13 +22,13 @@ from sweepstack.cli.target import Target
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.operations.volumes.end_check import VolumeContext
+from sweepstack.operations.volumes.records import read_inventory
+from sweepstack.operations.volumes.users import survey
 from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.revocation import approval_digest
 from sweepstack.teardown.signatures import signed_words, verified_signers
 from sweepstack.teardown.stop_check import AtRisk
-from sweepstack.volumes.end_check import VolumeContext
-from sweepstack.volumes.records import read_inventory
-from sweepstack.volumes.users import survey
 
 
 def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -> int:

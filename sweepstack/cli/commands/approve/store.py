@@ -28,15 +28,15 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.records import VERB, Inventory, write_inventory
+from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import revoked_again
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 from sweepstack.teardown.signatures import signed_words
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
-from sweepstack.volumes.inventory import take_inventory
-from sweepstack.volumes.records import VERB, Inventory, write_inventory
-from sweepstack.volumes.users import Survey, survey
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
 from sweepstack.operations.observe_volume import observe_volume
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
+from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.users import Survey, User, recorded
 from sweepstack.platforms.registry import volume_channel
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
-from sweepstack.volumes.inventory import take_inventory
-from sweepstack.volumes.users import Survey, User, recorded
 
 SHOWN = 12
 COUNT_SECONDS = 5.0

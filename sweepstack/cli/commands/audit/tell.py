@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from sweepstack.buckets.address import evidence_uri
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.events import PATIENCE, channels
 from sweepstack.cli.output import note
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.events.deliver import Delivery, deliver
-from sweepstack.events.event import Event
-from sweepstack.events.stray import stray
+from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.operations.events.deliver import Delivery, deliver
+from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.stray import stray
 
 
 class Found(Protocol):

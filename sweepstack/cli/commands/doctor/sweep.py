@@ -23,13 +23,13 @@ from sweepstack.config.own_files import own_files
 from sweepstack.config.stack_config import PROJECT, StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
-from sweepstack.events.channels import channels_of
 from sweepstack.evidence.backend_lease import file_folder
 from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch import left_behind
 from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.operations.events.channels import channels_of
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
 from sweepstack.status.engine.call import find_engine

@@ -12,8 +12,8 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import guarded, holding
-from sweepstack.volumes.end_check import VolumeContext
-from sweepstack.volumes.users import Survey, survey
+from sweepstack.operations.volumes.end_check import VolumeContext
+from sweepstack.operations.volumes.users import Survey, survey
 
 
 def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:

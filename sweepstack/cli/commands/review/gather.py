@@ -22,13 +22,13 @@ from sweepstack.cli.volume_status import holding
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.profiles import dates, facts
 from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster, live_of
 from sweepstack.status.compose import compose
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall
 from sweepstack.status.snapshot import Snapshot
-from sweepstack.volumes.users import Survey, survey
 
 PREVIEW_SECONDS = 900.0
 """The most for a preview: it looks at every box and asks every platform, which has deadlines of their own."""

@@ -13,9 +13,9 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
-from sweepstack.events.event import Event
 from sweepstack.launch.retries import on_record
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.operations.events.event import Event
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import Snapshot

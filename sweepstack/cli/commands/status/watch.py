@@ -24,8 +24,8 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.core.columns import fitted
-from sweepstack.events.event import Event
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.operations.events.event import Event
 from sweepstack.status.compose import SweepView, compose
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from sweepstack.billing.budget import Budget
 from sweepstack.config.events import EventsConfig, Kind, is_private, is_topic
-from sweepstack.events.event import Event
-from sweepstack.events.web import post
 from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.web import post
 
 PRIORITIES: Mapping[Kind, str] = {
     "failed": "high",

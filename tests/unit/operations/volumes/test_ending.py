@@ -14,10 +14,10 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action, Waiver
 from sweepstack.onbox.common.errors import EvidenceDamaged
-from sweepstack.volumes.records import VERB, read_inventory
-from sweepstack.volumes.users import Survey, User
+from sweepstack.operations.volumes.records import VERB, read_inventory
+from sweepstack.operations.volumes.users import Survey, User
+from tests.unit.operations.volumes.conftest import NATIVE, Kept
 from tests.unit.teardown.support import FIRST, NOW, action, keep_size_and_time
-from tests.unit.volumes.conftest import NATIVE, Kept
 
 OTHER_ID = "volume-aaaaaaaaaa-cccccccccc"
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from sweepstack.buckets.address import evidence_uri
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
+from sweepstack.operations.volumes.records import mountings
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
-from sweepstack.volumes.records import mountings
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from sweepstack.core.heartbeat import Doing, Patrol
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Action, Approval, Cell, Launch, Teardown
-from sweepstack.events.event import Event
-from sweepstack.events.sweep import events_of
 from sweepstack.onbox.host.platform import Told
+from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.sweep import events_of
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot

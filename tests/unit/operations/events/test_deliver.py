@@ -17,13 +17,13 @@ import pytest
 from sweepstack.billing.budget import Budget, Use
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import EventsConfig
-from sweepstack.events import deliver, web
-from sweepstack.events.budget import budget_event
-from sweepstack.events.channels import channels_of
-from sweepstack.events.deliver import FOLDER, Delivery, Notice, Telling, Told
-from sweepstack.events.event import Event
 from sweepstack.evidence.store import EvidenceStore
-from tests.unit.events.hooks import SECRET, hang_up_after, hook
+from sweepstack.operations.events import deliver, web
+from sweepstack.operations.events.budget import budget_event
+from sweepstack.operations.events.channels import channels_of
+from sweepstack.operations.events.deliver import FOLDER, Delivery, Notice, Telling, Told
+from sweepstack.operations.events.event import Event
+from tests.unit.operations.events.hooks import SECRET, hang_up_after, hook
 
 SEEN = Forecast(72.4, 34.0, 3.0)
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -336,7 +336,7 @@ def test_what_a_job_printed_is_sent_without_its_keys_and_control_codes(
 
 TENDS = """
 import sys
-from tests.unit.events.test_deliver import HOOK, event, opened, sent
+from tests.unit.operations.events.test_deliver import HOOK, event, opened, sent
 from pathlib import Path
 sys.stdin.readline()
 print(sent(opened(Path(sys.argv[1])), HOOK, [event(str(number)) for number in range(3)]))

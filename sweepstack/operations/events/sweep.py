@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from sweepstack.events.box import of_box
-from sweepstack.events.budget import budget_event
-from sweepstack.events.event import Event
-from sweepstack.events.stray import stray
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.operations.events.box import of_box
+from sweepstack.operations.events.budget import budget_event
+from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.stray import stray
 from sweepstack.status.compose import SweepView
 from sweepstack.status.money import outlook_of
 from sweepstack.status.snapshot import Snapshot

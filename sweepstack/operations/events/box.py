@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sweepstack.config.events import Kind
 from sweepstack.core.own_stop import BEGINS
-from sweepstack.events.event import Event
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.host.platform import Told
+from sweepstack.operations.events.event import Event
 from sweepstack.status.compose import BoxView, CellView, SweepView
 from sweepstack.status.next_commands import out_of_files, out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

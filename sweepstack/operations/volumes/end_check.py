@@ -25,13 +25,13 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
+from sweepstack.operations.volumes.records import VERB, Use, read_inventory
+from sweepstack.operations.volumes.users import Survey, User, births_on
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Subject, judge_approval
 from sweepstack.teardown.approvals_on_record import approvals_on_record
 from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
-from sweepstack.volumes.records import VERB, Use, read_inventory
-from sweepstack.volumes.users import Survey, User, births_on
 
 if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sweepstack.billing.budget import Budget, Use, crossed
 from sweepstack.billing.forecast import Forecast
-from sweepstack.events.event import Event
+from sweepstack.operations.events.event import Event
 
 
 def budget_event(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from sweepstack.core.records import Approval
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
-from sweepstack.volumes.end_check import VolumeFacts, launched_on
-from sweepstack.volumes.records import Inventory, Use
-from sweepstack.volumes.users import Survey, User, births_on
+from sweepstack.operations.volumes.end_check import VolumeFacts, launched_on
+from sweepstack.operations.volumes.records import Inventory, Use
+from sweepstack.operations.volumes.users import Survey, User, births_on
 
 
 def take_inventory(

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from sweepstack.events import web
-from tests.unit.events.hooks import SECRET, hang_up_after, hook
+from sweepstack.operations.events import web
+from tests.unit.operations.events.hooks import SECRET, hang_up_after, hook
 
 
 @pytest.fixture(autouse=True)

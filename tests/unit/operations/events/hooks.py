@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.events import web
+from sweepstack.operations.events import web
 
 SECRET = "T0KEN-abcdef0123456789"
 

@@ -16,10 +16,10 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from sweepstack.core.records import Record
-from sweepstack.events.channels import Channel
-from sweepstack.events.event import Event, messages
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.operations.events.channels import Channel
+from sweepstack.operations.events.event import Event, messages
 
 STALE = timedelta(minutes=2)
 """A message that was begun so long ago and is not on record as told: its sender died."""

@@ -16,10 +16,10 @@ import pytest
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
-from sweepstack.volumes.inventory import take_inventory
-from sweepstack.volumes.records import VERB, write_inventory
-from sweepstack.volumes.users import Survey, User
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.records import VERB, write_inventory
+from sweepstack.operations.volumes.users import Survey, User
 from tests.unit.teardown.support import NOW, Situation, build
 
 NATIVE = "volume-aaaaaaaaaa-bbbbbbbbbb"

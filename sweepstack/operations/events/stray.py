@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sweepstack.events.event import Event
+from sweepstack.operations.events.event import Event
 
 
 def stray(

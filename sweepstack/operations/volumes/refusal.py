@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sweepstack.billing.volume_cost import cost_words
 
 if TYPE_CHECKING:
-    from sweepstack.volumes.end_check import VolumeFacts, VolumeVerdict
+    from sweepstack.operations.volumes.end_check import VolumeFacts, VolumeVerdict
 
 SHOWN = 12
 """Reasons listed one by one; the rest are counted."""

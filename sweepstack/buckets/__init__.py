@@ -1,1 +1,0 @@
-"""Asks object storage: the address of a folder in a bucket, the client, and what its errors mean."""
