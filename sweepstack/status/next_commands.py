@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
@@ -12,14 +15,16 @@ from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
-from sweepstack.status.model import SweepView
+from sweepstack.status.model import BoxView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.teardown.host_shutdown import Handover
 from sweepstack.teardown.refusal import of_another_account, out_of_lost, revoked_again, seen_ended, to_be_read
 from sweepstack.teardown.ways import GIVES_UP, NOT_BACK, accept, give_up, gives_up, sure_first, without_need
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
 RUNS_AGAIN = "runs again what was asked for"
+SETUP_FAILED = ("failed", "cut off")
 MOST_NAMED = 20
 """Cells that one command names."""
 _COMMAND = re.compile(r"`((?:python -m |sweepctl |pulumi )[^`]+)`")
@@ -40,7 +45,8 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
 def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
     if snapshot.evidence_back:  # no other way is named while this one loses nothing
         return [f"{snapshot.evidence_back}    (the evidence was moved; nothing is lost)"]
-    named = list(_ways_on(snapshot, view))
+    now = Now(snapshot, view)
+    named = list(next(row.ways(now) for row in ROWS if row.holds(now)))
     if snapshot.revocations_torn and any(not box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
         named.insert(0, revoked_again(snapshot.state.stack))
     lost = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.folder_lost]
@@ -145,138 +151,347 @@ def _was_cut(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
     return any(box_snapshot.seen.journal.after(head) is None for head in heads)
 
 
-def _ways_on(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
-    stack = snapshot.state.stack
-    if snapshot.evidence_problem and _claims_alone(view):
-        return _without_evidence(snapshot)
-    # Where a copy or the receipt is lost `finish` gets it again, and of a box that can't be read `up` learns no more.
-    no_use = (
-        snapshot.receipt is None
-        or bool(snapshot.broken)
-        or any(box_snapshot.silent for box_snapshot in snapshot.box_snapshots)
-    )
-    if view.unknown and not (_claims_alone(view) and (snapshot.teardown is not None or no_use)):
-        return _of_orphans(stack, view.unknown)
-    handed = [
-        box_snapshot.handed
-        for box_snapshot in snapshot.box_snapshots
-        if box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
+@dataclass(frozen=True)
+class Now:
+    """The picture of a sweep, and what the rows of `ROWS` ask of it."""
+
+    snapshot: Snapshot
+    view: SweepView
+
+    @property
+    def stack(self) -> str:
+        """The name of the stack."""
+        return self.snapshot.state.stack
+
+    @property
+    def boxes(self) -> Sequence[BoxSnapshot]:
+        """All boxes of the state."""
+        return self.snapshot.box_snapshots
+
+    @cached_property
+    def locked(self) -> list[BoxSnapshot]:
+        """Boxes that may not end now."""
+        return [one for one in self.boxes if not one.verdict.allowed]
+
+    @property
+    def locked_names(self) -> list[str]:
+        """The names of `locked`."""
+        return [one.box.name for one in self.locked]
+
+    @cached_property
+    def handed(self) -> list[Handover]:
+        """What hands the end of a box to its host or to a person."""
+        return [one.handed for one in self.boxes if one.handed is not None and one.handed.verb == "destroy"]
+
+    @property
+    def emptied(self) -> list[str]:
+        """Boxes whose host proves that nothing is left there."""
+        return [one.box.name for one in self.boxes if one.seen.emptied]
+
+    @cached_property
+    def states(self) -> set[str]:
+        """The states that cells are in."""
+        return set(self.view.counts())
+
+    @cached_property
+    def alive(self) -> bool:
+        """Whether a runner lives on any box."""
+        return any(one.seen.runner_alive for one in self.boxes)
+
+    @cached_property
+    def stranded(self) -> list[BoxSnapshot]:
+        """Boxes whose cells wait for a runner that does not live."""
+        return [one for one in self.boxes if one.stranded]
+
+    @cached_property
+    def bare(self) -> list[BoxSnapshot]:
+        """Boxes without the GPUs that were promised."""
+        return [one for one in self.boxes if one.bare]
+
+    @cached_property
+    def resting(self) -> list[BoxSnapshot]:
+        """Stopped boxes with which cells wait."""
+        return [one for one in self.boxes if one.seen.stopped and _wait_with(one, self.view)]
+
+    @cached_property
+    def hung(self) -> str | None:
+        """The first cell that hangs."""
+        return next((cell.name for cell in self.view.cells if cell.verdict == "hung"), None)
+
+    @cached_property
+    def failed(self) -> list[str]:
+        """Cells that failed for good."""
+        return [cell.name for cell in self.view.cells if cell.state == "failed"]
+
+    @cached_property
+    def wrong_files(self) -> list[str]:
+        """Those of `failed` that ended well and left the wrong files."""
+        return by_files(self.snapshot, self.failed)
+
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """Cells whose copies the last `verify` refused, with their state."""
+        broken = self.snapshot.broken
+        return {one.name: one.state for one in self.view.cells if one.state in REFUSED and one.name not in broken}
+
+    @property
+    def rested(self) -> list[str]:
+        """Locked boxes of a settled sweep that were stopped, and have to be read once more."""
+        return [one.box.name for one in self.locked if self.view.settled and one.verdict.rests]
+
+    def resumes(self, what: str = "resumes what waits") -> list[str]:
+        """The way on for cells that wait for a runner. Where none is alive, the way out as well: that `up` may not be
+        able to run, since the stack file, a profile, the work dir or a record is lost, and only the `up` itself finds
+        that."""
+        up = f"pulumi up --stack {self.stack}    ({what})"
+        return [up] if self.alive else [up, give_up(self.stack, self.locked_names)]
+
+
+class Row(NamedTuple):
+    """A state of a sweep in words, whether it is that, and the commands that lead on from it."""
+
+    state: str
+    holds: Callable[[Now], object]
+    ways: Callable[[Now], Sequence[str]]
+
+
+def _orphans_first(now: Now) -> bool:
+    """Whether boxes beside the state come first. Where a copy or the receipt is lost `finish` gets it again, and of a
+    box that can't be read `up` learns no more."""
+    snapshot = now.snapshot
+    no_use = snapshot.receipt is None or bool(snapshot.broken) or any(one.silent for one in now.boxes)
+    return bool(now.view.unknown) and not (_claims_alone(now.view) and (snapshot.teardown is not None or no_use))
+
+
+def _of_handed(now: Now) -> list[str]:
+    first = next((known for known in now.handed if known.by == "person"), now.handed[0])
+    end = f"pulumi destroy --stack {now.stack}"
+    confirm = f'sweepctl confirm-gone --stack {now.stack} {first.box} --saw "…"'
+    if first.by == "ssh":
+        return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
+    return [f"{confirm}    (once it is ended at its console)", end]
+
+
+def _silent_in_teardown(now: Now) -> str:
+    return next((one.box.name for one in now.boxes if _silent(one)), "") if now.snapshot.teardown is not None else ""
+
+
+def _of_silent_in_teardown(now: Now) -> list[str]:
+    lost = _silent_in_teardown(now)
+    return [
+        f'sweepctl confirm-gone --stack {now.stack} {lost} --saw "…"    (where its host is lost for good)',
+        f"pulumi destroy --stack {now.stack}    (after that, or once the host answers again)",
     ]
-    if handed:
-        first = next((known for known in handed if known.by == "person"), handed[0])
-        end = f"pulumi destroy --stack {stack}"
-        confirm = f'sweepctl confirm-gone --stack {stack} {first.box} --saw "…"'
-        if first.by == "ssh":
-            return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
-        return [f"{confirm}    (once it is ended at its console)", end]
-    if snapshot.teardown is not None:
-        if lost := next(
-            (box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if _silent(box_snapshot)), None
-        ):
-            return [
-                f'sweepctl confirm-gone --stack {stack} {lost} --saw "…"    (where its host is lost for good)',
-                f"pulumi destroy --stack {stack}    (after that, or once the host answers again)",
-            ]
-        if locked := [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]:
-            return _out_of_teardown(stack, locked)
-        untold = [
-            box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.existence is Existence.UNKNOWN
-        ]
-        helps = [way for box_snapshot in untold for way in _named_in(box_snapshot.seen.note, stack)]
-        on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
-        return sure_first([*helps, *on])
-    if any(volume.guarded for volume in snapshot.state.volumes):
-        return [f"sweepctl approve --stack {stack}    (shows what is on its volumes; asks to approve their end)"]
-    if not snapshot.box_snapshots and view.settled:
-        released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
-        asked = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
-        if snapshot.unclosed:
-            asked = [f"sweepctl finish --stack {stack}    (closes what is open in its books)", *asked]
-        return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]
-    if not snapshot.box_snapshots:
-        init = "" if snapshot.known else f"pulumi stack init {stack} && "
-        again = "    (starts again; what is verified is not trained again)" if snapshot.births else ""
-        return [f"{init}pulumi up --stack {stack}{again}", *_of_volumes(snapshot)]
-    emptied = [box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.emptied]
-    if emptied and len(emptied) < len(snapshot.box_snapshots):
-        wants = ", ".join(f"boxes.{name}.want" for name in emptied)
-        return [f"pulumi up --stack {stack}    (after {wants} is set to gone: it says what ends the bill)"]
-    if emptied:
-        return [f"pulumi destroy --stack {stack}    (says what ends the bill of {', '.join(emptied)})"]
-    died = sum(cell.state == "lost" for cell in view.cells)
-    if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
-        again = f"pulumi up --stack {stack}    (runs again what was lost: {died})"
-        end = f"pulumi destroy --stack {stack}"
-        # The engine may refuse the destroy, too, where the stack file does not read.
-        back = [snapshot.file_back] if snapshot.file_back else []
-        return [*back, *([again, f"{end}    (ends the sweep without them)"] if died else [end])]
-    if any(box_snapshot.gone for box_snapshot in snapshot.box_snapshots) and not view.settled:
-        return [f"pulumi up --stack {stack}"]
-    locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if all(box_snapshot.proposed is not None and box_snapshot.proposed.allowed for box_snapshot in locked):
-        names = [box_snapshot.box.name for box_snapshot in locked]
+
+
+def _of_teardown(now: Now) -> list[str]:
+    stack = now.stack
+    untold = [one for one in now.boxes if one.seen.existence is Existence.UNKNOWN]
+    helps = [way for one in untold for way in _named_in(one.seen.note, stack)]
+    on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+    return sure_first([*helps, *on])
+
+
+def _of_ended_sweep(now: Now) -> list[str]:
+    stack, snapshot = now.stack, now.snapshot
+    released = [f"{one.confirm(stack)}    (once it is released)" for one in snapshot.still_billed]
+    asked = [f"pulumi up --stack {stack}    ({RUNS_AGAIN})"] if snapshot.to_run_again else []
+    if snapshot.unclosed:
+        asked = [f"sweepctl finish --stack {stack}    (closes what is open in its books)", *asked]
+    return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]
+
+
+def _of_no_box(now: Now) -> list[str]:
+    init = "" if now.snapshot.known else f"pulumi stack init {now.stack} && "
+    again = "    (starts again; what is verified is not trained again)" if now.snapshot.births else ""
+    return [f"{init}pulumi up --stack {now.stack}{again}", *_of_volumes(now.snapshot)]
+
+
+def _of_some_emptied(now: Now) -> list[str]:
+    wants = ", ".join(f"boxes.{name}.want" for name in now.emptied)
+    return [f"pulumi up --stack {now.stack}    (after {wants} is set to gone: it says what ends the bill)"]
+
+
+def _of_cleared(now: Now) -> list[str]:
+    died = sum(cell.state == "lost" for cell in now.view.cells)
+    again = f"pulumi up --stack {now.stack}    (runs again what was lost: {died})"
+    end = f"pulumi destroy --stack {now.stack}"
+    # The engine may refuse the destroy, too, where the stack file does not read.
+    back = [now.snapshot.file_back] if now.snapshot.file_back else []
+    return [*back, *([again, f"{end}    (ends the sweep without them)"] if died else [end])]
+
+
+def _of_failed_setup(now: Now) -> list[str]:
+    box = next(box for box in now.view.boxes if _hinders(now, box))
+    if box.setup in SETUP_FAILED:
+        return [f"sweepctl logs --stack {now.stack} --setup {box.name}", *now.resumes("tries it again")]
+    return [f"sweepctl ssh --stack {now.stack} {box.name}    (make room; it goes on by itself)"]
+
+
+def _hinders(now: Now, box: BoxView) -> bool:
+    """Whether a box runs no cell because of its set-up, or for want of room."""
+    return box.setup in SETUP_FAILED or (bool(box.blocked) and "running" not in now.states)
+
+
+def _bare_alone(now: Now) -> bool:
+    ended = not now.stranded and bool(now.states) and now.states <= ENDED  # what is there needs no GPU
+    return bool(now.bare) and not now.alive and not ended and all(one.bare for one in now.stranded)
+
+
+def _of_stranded(now: Now) -> list[str]:
+    if all(one.by_hand for one in now.stranded):
+        return now.resumes(BY_HAND)
+    told = [way for one in now.stranded for way in _named_in(one.seen.note, now.stack)]
+    return [*(way for way in told if way.startswith("sweepctl worker-ended ")), *now.resumes()]
+
+
+def _of_hung(now: Now) -> list[str]:
+    assert now.hung is not None
+    shortest = give_up(now.stack, now.locked_names)  # the shortest way to no bill
+    return [f"sweepctl logs --stack {now.stack} {now.hung} --tail 50", *out_of_hung(now.stack, now.hung), shortest]
+
+
+def _of_running(now: Now) -> list[str]:
+    # Where none has ended well yet, the others may fail in the same way.
+    logs = [f"sweepctl logs --stack {now.stack} {name}" for name in now.failed[:1] if not now.states & ENDED]
+    return [*logs, f"sweepctl wait --stack {now.stack} --for done && sweepctl finish --stack {now.stack}"]
+
+
+def _of_wrong_files(now: Now) -> list[str]:
+    pending = "pending" in now.states
+    ends = give_up(now.stack, now.locked_names) if pending else f"sweepctl finish --stack {now.stack}"
+    return [*out_of_files(now.stack, now.wrong_files), ends]
+
+
+def _of_failed(now: Now) -> list[str]:
+    return [
+        f"sweepctl logs --stack {now.stack} {now.failed[0]}",
+        *out_of_checkpoint(now.snapshot, by_checkpoint(now.snapshot, now.failed)),
+        f"sweepctl finish --stack {now.stack}",
+    ]
+
+
+ROWS = (
+    Row(
+        "its evidence can't be opened",
+        lambda now: now.snapshot.evidence_problem and _claims_alone(now.view),
+        lambda now: _without_evidence(now.snapshot),
+    ),
+    Row("boxes beside the state", _orphans_first, lambda now: _of_orphans(now.stack, now.view.unknown)),
+    Row("the end of a box is another's: its host's, or a person's", lambda now: now.handed, _of_handed),
+    Row("a teardown, and a given-up box's host does not answer", _silent_in_teardown, _of_silent_in_teardown),
+    Row(
+        "a teardown, and boxes of it are locked again",
+        lambda now: now.snapshot.teardown is not None and now.locked,
+        lambda now: _out_of_teardown(now.stack, now.locked),
+    ),
+    Row("a teardown that has begun", lambda now: now.snapshot.teardown is not None, _of_teardown),
+    Row(
+        "a stack of volumes",
+        lambda now: any(volume.guarded for volume in now.snapshot.state.volumes),
+        lambda now: [
+            f"sweepctl approve --stack {now.stack}    (shows what is on its volumes; asks to approve their end)"
+        ],
+    ),
+    Row("no box, and every cell is settled", lambda now: not now.boxes and now.view.settled, _of_ended_sweep),
+    Row("no box", lambda now: not now.boxes, _of_no_box),
+    Row(
+        "some boxes are emptied, and their host bills",
+        lambda now: now.emptied and len(now.emptied) < len(now.boxes),
+        _of_some_emptied,
+    ),
+    Row(
+        "all boxes are emptied, and their hosts bill",
+        lambda now: now.emptied,
+        lambda now: [f"pulumi destroy --stack {now.stack}    (says what ends the bill of {', '.join(now.emptied)})"],
+    ),
+    Row("every box may end", lambda now: not now.locked, _of_cleared),
+    Row(
+        "a box is gone before all is settled",
+        lambda now: any(one.gone for one in now.boxes) and not now.view.settled,
+        lambda now: [f"pulumi up --stack {now.stack}"],
+    ),
+    Row(
+        "the stack file approves what the state does not have yet",
+        lambda now: all(one.proposed is not None and one.proposed.allowed for one in now.locked),
         # That `up` may not be able to run (a profile is lost, say), and only the `up` itself finds that.
-        return [f"pulumi up --stack {stack}    (clears what the stack file approves)", give_up(stack, names)]
-    if silent := next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.silent), None):
-        return _out_of_silence(stack, silent)
-    states = set(view.counts())
-    for box in view.boxes:
-        if box.setup in ("failed", "cut off"):
-            return [f"sweepctl logs --stack {stack} --setup {box.name}", *_resumes(snapshot, locked, "tries it again")]
-        if box.blocked and "running" not in states:
-            return [f"sweepctl ssh --stack {stack} {box.name}    (make room; it goes on by itself)"]
-    alive = any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
-    stranded = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded]
-    bare = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.bare]
-    ended = not stranded and bool(states) and states <= ENDED  # what is there needs no GPU
-    if bare and not alive and not ended and all(one.bare for one in stranded):
-        return _out_of_bare(stack, bare)
-    if stranded:
-        hand = all(box_snapshot.by_hand for box_snapshot in stranded)
-        told = [way for box_snapshot in stranded for way in _named_in(box_snapshot.seen.note, stack)]
-        seen_off = [way for way in told if way.startswith("sweepctl worker-ended ")]
-        return _resumes(snapshot, locked, BY_HAND) if hand else [*seen_off, *_resumes(snapshot, locked)]
-    if snapshot.to_run_again:  # `finish` would end the boxes without them
-        return _resumes(snapshot, locked, RUNS_AGAIN)
-    if any(alarm.startswith(BEGINS) and STAYS not in alarm for box in view.boxes for alarm in box.alarms):
-        return [f"sweepctl tend --stack {stack} --once    (stops what should have stopped itself)"]
-    hung = next((cell.name for cell in view.cells if cell.verdict == "hung"), None)
-    if hung is not None:
-        gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])  # the shortest way to no bill
-        return [f"sweepctl logs --stack {stack} {hung} --tail 50", *out_of_hung(stack, hung), gives_up]
-    failed = [cell.name for cell in view.cells if cell.state == "failed"]
-    if "running" in states or ("pending" in states and alive):
-        # Where none has ended well yet, the others may fail in the same way.
-        logs = [f"sweepctl logs --stack {stack} {name}" for name in failed[:1] if not states & ENDED]
-        return [*logs, f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
-    if wrong := by_files(snapshot, failed):
-        names = [box_snapshot.box.name for box_snapshot in locked]
-        ends = give_up(stack, names) if "pending" in states else f"sweepctl finish --stack {stack}"
-        return [*out_of_files(stack, wrong), ends]
-    resting = [one for one in snapshot.box_snapshots if one.seen.stopped and _wait_with(one, view)]
-    if resting and not alive:
-        return [wakes(stack, [(one.box, one.told) for one in resting])]
-    if any("runner is not alive" in cell.note for cell in view.cells) or states & {"pending", "lost"}:
-        return _resumes(snapshot, locked)
-    if rest := [box_snapshot.box.name for box_snapshot in locked if view.settled and box_snapshot.verdict.rests]:
-        return [to_be_read(stack, rest), give_up(stack, rest)]
-    if view.settled:
-        return [snapshot.file_back or f"sweepctl approve --stack {stack}"]
-    if any(_without_queue(snapshot, box_snapshot) for box_snapshot in locked):
-        return [
-            f"pulumi up --stack {stack}    (puts its queue back)",
-            give_up(stack, [box_snapshot.box.name for box_snapshot in locked]),
-        ]
-    if failed:
-        return [
-            f"sweepctl logs --stack {stack} {failed[0]}",
-            *out_of_checkpoint(snapshot, by_checkpoint(snapshot, failed)),
-            f"sweepctl finish --stack {stack}",
-        ]
-    refused = {one.name: one.state for one in view.cells if one.state in REFUSED and one.name not in snapshot.broken}
-    if refused:
-        return out_of_refused(stack, refused)
-    return [snapshot.file_back or f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"]
+        lambda now: [
+            f"pulumi up --stack {now.stack}    (clears what the stack file approves)",
+            give_up(now.stack, now.locked_names),
+        ],
+    ),
+    Row(
+        "a box can't be read",
+        lambda now: any(one.silent for one in now.boxes),
+        lambda now: _out_of_silence(now.stack, next(one for one in now.boxes if one.silent)),
+    ),
+    Row(
+        "a set-up failed, or a box has no room",
+        lambda now: any(_hinders(now, box) for box in now.view.boxes),
+        _of_failed_setup,
+    ),
+    Row("a box lacks the GPUs that were promised", _bare_alone, lambda now: _out_of_bare(now.stack, now.bare)),
+    Row("cells wait, and no runner lives", lambda now: now.stranded, _of_stranded),
+    Row(
+        "cells were asked to run again",  # `finish` would end the boxes without them
+        lambda now: now.snapshot.to_run_again,
+        lambda now: now.resumes(RUNS_AGAIN),
+    ),
+    Row(
+        "a box should have stopped itself",
+        lambda now: any(
+            alarm.startswith(BEGINS) and STAYS not in alarm for box in now.view.boxes for alarm in box.alarms
+        ),
+        lambda now: [f"sweepctl tend --stack {now.stack} --once    (stops what should have stopped itself)"],
+    ),
+    Row("a cell hangs", lambda now: now.hung is not None, _of_hung),
+    Row(
+        "cells run",
+        lambda now: "running" in now.states or ("pending" in now.states and now.alive),
+        _of_running,
+    ),
+    Row("cells ended well and left the wrong files", lambda now: now.wrong_files, _of_wrong_files),
+    Row(
+        "stopped boxes have cells that wait",
+        lambda now: now.resting and not now.alive,
+        lambda now: [wakes(now.stack, [(one.box, one.told) for one in now.resting])],
+    ),
+    Row(
+        "cells wait",
+        lambda now: (
+            any("runner is not alive" in cell.note for cell in now.view.cells) or now.states & {"pending", "lost"}
+        ),
+        lambda now: now.resumes(),
+    ),
+    Row(
+        "all is settled, and a stopped box has to be read once more",
+        lambda now: now.rested,
+        lambda now: [to_be_read(now.stack, now.rested), give_up(now.stack, now.rested)],
+    ),
+    Row(
+        "all is settled",
+        lambda now: now.view.settled,
+        lambda now: [now.snapshot.file_back or f"sweepctl approve --stack {now.stack}"],
+    ),
+    Row(
+        "cells ran on a box that has no queue in the state",
+        lambda now: any(_without_queue(now.snapshot, one) for one in now.locked),
+        lambda now: [
+            f"pulumi up --stack {now.stack}    (puts its queue back)",
+            give_up(now.stack, now.locked_names),
+        ],
+    ),
+    Row("cells failed", lambda now: now.failed, _of_failed),
+    Row("verify refused copies", lambda now: now.refused, lambda now: out_of_refused(now.stack, now.refused)),
+    Row(
+        "all cells ended",
+        lambda now: True,
+        lambda now: [
+            now.snapshot.file_back or f"sweepctl finish --stack {now.stack}    (pull, verify, approve, up, destroy)"
+        ],
+    ),
+)
+"""In this order: the first that holds says what to type."""
 
 
 def out_of_refused(stack: str, cells: Mapping[str, str]) -> list[str]:
@@ -391,16 +606,6 @@ def adopt_renamed(host: str) -> list[str]:
     if not host:
         return []
     return [f"sweepctl adopt --renamed-from {host}    (if this computer was that, and was renamed)"]
-
-
-def _resumes(snapshot: Snapshot, locked: Sequence[BoxSnapshot], what: str = "resumes what waits") -> list[str]:
-    """The way on for cells that wait for a runner. Where none is alive, the way out as well: that `up` may not be able
-    to run, since the stack file, a profile, the work dir or a record is lost, and only the `up` itself finds that."""
-    stack = snapshot.state.stack
-    up = f"pulumi up --stack {stack}    ({what})"
-    if any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots):
-        return [up]
-    return [up, give_up(stack, [box_snapshot.box.name for box_snapshot in locked])]
 
 
 def wakes(stack: str, boxes: Sequence[tuple[BoxEntry, Told | None]]) -> str:

@@ -37,7 +37,6 @@ LONG_FUNCTIONS = {
     ("sweepstack/operations/observe.py", "observe"),
     ("sweepstack/provider/resources/market.py", "preview"),
     ("sweepstack/review/live.py", "live_of"),
-    ("sweepstack/status/next_commands.py", "_ways_on"),
     ("sweepstack/teardown/check.py", "may_end"),
     ("sweepstack/teardown/orphan_check.py", "may_end_orphan"),
 }
