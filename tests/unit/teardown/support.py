@@ -74,6 +74,8 @@ class Situation:
     listing: Listing | None = field(default_factory=Listing)
     stopped: bool = False
     started_at: datetime | None = None
+    given: Approval | None = None
+    """The approval as it was given, where it was edited after that."""
 
     @classmethod
     def of(cls, folder: Path) -> Situation:
@@ -146,15 +148,18 @@ class Situation:
         self.facts = replace(self.facts, **changes)
 
     def approve(self, **changes: Any) -> None:
-        """The approval is given anew with these changes, its waivers' digest right."""
-        assert self.approval is not None
-        given = self.approval.model_copy(update=changes)
+        """The approval is given anew with these changes, its waivers' digest right: what was only edited into the one
+        before is not in it."""
+        before, self.given = self.given or self.approval, None
+        assert before is not None
+        given = before.model_copy(update=changes)
         digest = Approval.digest_waivers(given.waive, given.abandon)
         self.approval = given.model_copy(update={"waivers_digest": digest})
 
     def edit_approval(self, **changes: Any) -> None:
-        """Somebody edits the approval in the stack config, and nothing else."""
+        """A person edits the approval in the stack config, and nothing else."""
         assert self.approval is not None
+        self.given = self.given or self.approval
         self.approval = self.approval.model_copy(update=changes)
 
     def other_receipt(self, **changes: Any) -> None:

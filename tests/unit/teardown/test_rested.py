@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sweepstack.core.journal_copy import Look, Rest
@@ -233,6 +233,7 @@ def test_what_keeps_a_box_that_runs_keeps_it_too(rested: Situation, name: str) -
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@example(chosen=["an_abandonment_written_in", "cell_missing_in_the_receipt"])
 @given(chosen=st.lists(st.sampled_from([*CLOSES, *(DEVIATIONS.keys() - LIVE)]), min_size=1, max_size=5, unique=True))
 def test_no_row_of_doubts_opens_it(template: Path, chosen: list[str]) -> None:
     """Of the last one, since a later look may mend what came before it: that is kept by the reason alone."""
