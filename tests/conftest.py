@@ -81,8 +81,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the garbage collector need not look through it each time."""
+    """What was imported and collected stays to the end: the garbage collector need not look through it each time. And
+    it looks less often: reading all of the code as syntax trees takes a quarter of the time then."""
     gc.freeze()
+    gc.set_threshold(50_000, 25, 25)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,7 +17,7 @@ import pytest
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.platforms.registry import adapters, load_platform
-from tests.conformance.harness import harness_class, variants
+from tests.conformance.harness import WIRE, harness_class, variants
 from tests.conformance.suite import Renter
 
 GONE_SECONDS = 120.0
@@ -55,8 +55,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _later(world: Any, test: str | tuple[str, ...]) -> list[pytest.MarkDecorator]:
     """The mark of what is played in `make proof` alone: of an adapter whose promises other tests prove, as its harness
-    says, all but the tests and the (fault, verb) pairs that it calls `quick`."""
-    return [pytest.mark.proof] if getattr(world, "proved_by", "") and test not in getattr(world, "quick", ()) else []
+    says, all but the tests and the (fault, verb) pairs that it calls `quick`; and what another adapter's code proves of
+    a wire."""
+    if getattr(world, "proved_by", ""):
+        return [pytest.mark.proof] if test not in getattr(world, "quick", ()) else []
+    return [pytest.mark.proof] if test[0] in WIRE and getattr(world, "wire_of", "") else []
 
 
 @pytest.fixture

@@ -70,6 +70,11 @@ FAULTS = {
     "says_no": "a 200 whose body says that it was not done",
     "refused_yet_made": "a bid is refused with an error, and yet there is a contract that bills",
 }
+WIRE = frozenset(
+    {"too_many", "too_many_retry_after", "error_before", "lost_request", "hang_before", "hang_after", "truncated"}
+    | {"html", "html_ok"}
+)
+"""Faults of the way to a platform, which its code for HTTP meets before the adapter reads anything."""
 
 
 class Harness(Protocol):
@@ -97,6 +102,8 @@ class Harness(Protocol):
     `make test` plays what is `quick`."""
     quick: frozenset[str | tuple[str, str]]
     """Where there are any: tests, and (fault, verb) pairs, that `make test` plays all the same."""
+    wire_of: str
+    """Where there is one: another adapter that speaks by the same code, with which `make test` plays WIRE faults."""
     impossible: frozenset[str]
     """Faults that this platform can't have at all, each for a reason that stands beside it."""
 

@@ -45,6 +45,7 @@ class Harness(RentalHarness):
         "delete_stays": ("terminate_ignored", {}),
     }
     plays = played(kinds)
+    wire_of = "runpod"
     impossible = frozenset(
         {
             "says_no",  # its errors have a status

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import secrets
 import shutil
 import signal
 import subprocess
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,9 +19,10 @@ from typing import Any
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import Cell, Manifest
 from sweepstack.evidence.manifest import manifest_digest, parse_manifest
-from sweepstack.launch.ship import checkpoint_files, runner_files
+from sweepstack.launch.ship import checkpoint_files
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.runner.torch_probe import SWITCH
+from tests.compiled import compiled_runner
 from tests.oldest_python import onbox_python
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "sweepstack" / "onbox" / "checkpoint"
@@ -77,20 +75,6 @@ os._exit(runner.main(sys.argv))
 """
 
 
-@functools.cache
-def compiled_runner() -> Path:
-    """The runner's files, and what Python compiled of them: a copy has both, with their times. Else each box of each
-    test would compile all of it again, in a sixth of a second."""
-    folder = Path(tempfile.mkdtemp(prefix="sweepstack-runner-"))
-    owner = os.getpid()
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))  # not in a fork of us
-    for path, source, _ in runner_files():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, folder / path)
-    subprocess.run([INTERPRETER, "-m", "compileall", "-q", str(folder)], check=True, timeout=SECONDS)
-    return folder
-
-
 class Box:
     """One box: what the launcher would write, and looks at what the runner did."""
 
@@ -110,7 +94,7 @@ class Box:
         for source in checkpoint_files():
             (self.home / "checkpoint" / source.name).write_bytes(source.read_bytes())
         self.runner = self.home / "runner-test"
-        shutil.copytree(compiled_runner(), self.runner)
+        shutil.copytree(compiled_runner(INTERPRETER), self.runner)
         self.settings: dict[str, Any] = {
             "schema": 1,
             "identity": IDENTITY,

@@ -401,10 +401,14 @@ def test_a_runner_that_hangs_is_ended_when_nothing_works_and_then_the_box_stops(
     assert box.journal().cells["a"].state == "running", "the next runner goes on with it"
 
 
+WORK = "n=0; while [ $n -lt 3000 ]; do n=$((n+1)); done; sleep 0.1"
+"""A cell that computes, and leaves the core to other tests now and then."""
+
+
 @pytest.mark.parametrize("sign", ["log", "cpu"])
 def test_a_cell_that_works_keeps_a_runner_that_hangs(box: Box, sign: str) -> None:
     busy = "while [ -e {} ]; do {}; done".replace("{}", shlex.quote(str(box.hold("a"))), 1)
-    box.add("a", busy.replace("{}", "echo step; sleep 0.05" if sign == "log" else ":"))
+    box.add("a", busy.replace("{}", "echo step; sleep 0.05" if sign == "log" else WORK))
     mark, runner = stopped(box, stall_seconds=3, stuck_seconds=3)
     box.pid("a")
     wait_for(lambda: bool(watcher(box)), box.log)

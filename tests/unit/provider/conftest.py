@@ -13,6 +13,7 @@ from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.loaders.base import LoadResult
 from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import Job
+from tests.compiled import ship_compiled
 from tests.simulators.machines import require
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import Sweep
@@ -28,6 +29,7 @@ def read_here(jobs: Iterable[Job], **_: Any) -> Iterator[tuple[Job, LoadResult]]
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    ship_compiled(monkeypatch)
     monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_here)
     monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)
@@ -45,6 +47,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSweep]:
     """The same on a host of the user's own, behind a real sshd; nothing of the person's ssh configuration is read."""
     require()
+    ship_compiled(monkeypatch)
     monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_here)
     monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)

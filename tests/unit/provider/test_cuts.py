@@ -66,7 +66,8 @@ def again(do: Callable[[], T]) -> T:
     raise last
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+# The other seeds cut at other frames of the same steps.
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.proof) for seed in SEEDS[1:])])
 def test_whatever_is_cut(hosts: HostSweep, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice, host = random.Random(seed), hosts.hosts["box-0"]
     scissors = Scissors(host, monkeypatch)
