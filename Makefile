@@ -27,11 +27,11 @@ help:
 
 setup:
 	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl new $(notdir $(STACK))" >&2; exit 1; }
-	@$(SETUP)
+	@$(SETUP) --stack stacks/Pulumi.$(notdir $(STACK)).yaml
 
 up:
 	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl new $(notdir $(STACK))" >&2; exit 1; }
-	@$(SETUP)
+	@$(SETUP) --stack stacks/Pulumi.$(notdir $(STACK)).yaml
 	@$(BIN)/pulumi stack select --create --stack $(STACK) --non-interactive
 	@$(BIN)/pulumi up --stack $(STACK) --yes
 	@scripts/next-steps $(STACK)

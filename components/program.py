@@ -15,6 +15,7 @@ import pulumi
 from components import screen
 from components.store import Store
 from components.sweep import Sweep
+from sweepstack.config.extras import refuse_missing
 from sweepstack.config.problems import dotted
 from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
@@ -51,6 +52,7 @@ def one_message() -> Iterator[None]:
 def program(project_root: Path) -> Sweep | Store:
     """What the stack's config describes, as resources: a sweep, or the volumes that outlive sweeps."""
     config = load_config(project_root)
+    refuse_missing(config)
     if isinstance(config, StoreConfig):
         return Store(keep(config, load_profile(config.platform)))
     return Sweep(resolve_fleet(config, load_profiles(config.candidates)), project_root)

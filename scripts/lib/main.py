@@ -17,6 +17,7 @@ from scripts.lib import (
     command_plugin,
     engine_build,
     engine_download,
+    extras,
     kernel,
     launchers,
     python_env,
@@ -41,6 +42,9 @@ OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs")
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/setup", description=__doc__)
     parser.add_argument("--dev", action="store_true", help="also what the tests and the checks need")
+    stack = "also what these stack files need; by default all of stacks/"
+    parser.add_argument("--stack", nargs="+", type=Path, metavar="FILE", help=stack)
+    parser.add_argument("--extra", action="append", default=[], metavar="NAME", help="also this extra of the package")
     parser.add_argument("--torch", action="store_true", help="also torch, for the tests and the torch example")
     parser.add_argument("--trainer", action="store_true", help="also Hugging Face's Trainer, for make proof")
     parser.add_argument("--s3", action="store_true", help="also VersityGW, a real S3 server for the tests")
@@ -75,7 +79,8 @@ class Setup:
 
     def run(self) -> None:
         """Raises SetupError with the first cause when a step fails."""
-        began = time.monotonic()
+        began, options = time.monotonic(), self.options
+        self.groups += extras.wanted(self.places.root, options.stack, options.extra, every=options.dev)
         wanted = [*self.groups, *(name for name in OPTIONAL if getattr(self.options, name))]
         last = stamp.Stamp.read(self.places.record)
         reason = "--force" if self.options.force else stamp.why_stale(last, self.places, wanted)
@@ -95,7 +100,7 @@ class Setup:
         Together()([self._python_side, self._built_side, *apt])
         assert self.engine is not None
         launchers.install_launcher(self.places, str(self.engine.cli), offline=self.offline)
-        extras = {
+        installed = {
             "torch": python_env.installed_version(self.places, "torch") is not None,
             "trainer": python_env.has_trainer(self.places),
             "s3": S3_SERVER.binary(self.places).is_file(),
@@ -107,7 +112,7 @@ class Setup:
         }
         stamp.Stamp(
             key=stamp.key_of(self.places.root),
-            groups=tuple(sorted(name for name in {*self.groups, *extras} if extras.get(name, True))),
+            groups=tuple(sorted(name for name in {*self.groups, *installed} if installed.get(name, True))),
             engine=str(self.engine.cli),
             engine_version=self.engine.version,
             engine_source=self.engine.source,

@@ -18,6 +18,11 @@ from scripts.lib.python_env import installed_version
 
 SCHEMA = 1
 PROOF = {
+    "[parquet]": "pyarrow",
+    "[report]": "bokeh",
+    "[s3]": "boto3",
+    "[sign]": "cryptography",
+    "[vastai]": "vastai_sdk",
     "browser": "playwright",
     "dev": "pytest",
     "examples": "scikit_learn",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from sweepstack.core.extras import lacks
 from sweepstack.core.records import Receipt
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import SweepstackError
@@ -61,8 +62,10 @@ def envelope(found: dict[str, Any], key: Key) -> dict[str, Any]:
 def load_key(data: bytes, shown: str, passphrase: bytes | None = None) -> Key:
     """The private key in `data`, of OpenSSH or PEM. `shown`: its file, for messages.
 
-    Raises NeedsPassphrase, NotAKey.
+    Raises NeedsPassphrase, NotAKey; NotAKey, too, where the extra `sign` is not installed.
     """
+    if missing := lacks("sign"):
+        raise NotAKey(f"nothing can be signed: {missing}")
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sweepstack.core.extras import lacks
 from sweepstack.loaders.base import Bad, Content, NoAnswer, NonFinite, OpenFile, Unreadable, beyond
 from sweepstack.loaders.scan import Region, Scan
 
@@ -22,7 +23,7 @@ class ParquetFile:
         try:
             import pyarrow.parquet
         except ImportError:
-            raise NoAnswer("can't be read here: pyarrow is not installed (`python -m pip install pyarrow`)") from None
+            raise NoAnswer(f"can't be read here: {lacks('parquet')}") from None
         if not file.size >= 4 or file.read(0, 4) != MAGIC:  # pyarrow looks at the end alone
             raise Unreadable("is no parquet file, or damaged from the start")
         self.file = file

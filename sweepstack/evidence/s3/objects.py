@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
 from sweepstack.onbox.common import holes
@@ -257,5 +255,5 @@ def _head(answer: dict[str, Any]) -> Head:
 
 
 def _bare_404(error: EvidenceError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, ClientError) and cause.response["ResponseMetadata"].get("HTTPStatusCode") == 404
+    said = getattr(error.__cause__, "response", None)
+    return isinstance(said, dict) and said["ResponseMetadata"].get("HTTPStatusCode") == 404

@@ -20,6 +20,7 @@ SweepstackError
 │   ├── NoCapacity         the platform has nothing of the kind now: try the next offer
 │   ├── InsufficientFunds  the account can't pay for it: no other offer will do
 │   ├── NotAuthorized      no key, a wrong one, or one without the right to do this
+│   │   └── NotInstalled   there is a key, and not the package that asks the platform with it
 │   ├── RequestRefused     the request itself is wrong: asking again changes nothing
 │   └── Unsupported        the platform can't do this at all, with the reason
 │       └── Retired        the platform has taken this interface out for good (410): it is no outage
@@ -136,6 +137,10 @@ class InsufficientFunds(PlatformError):
 class NotAuthorized(PlatformError):
     """There is no key, or a wrong one, or one without the right. The message says where the key is looked for, never
     its value."""
+
+
+class NotInstalled(NotAuthorized):
+    """There is a key, and the vendor's package is not installed here: what the account holds is not known."""
 
 
 class RequestRefused(PlatformError):

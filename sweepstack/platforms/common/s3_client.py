@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
-from botocore.exceptions import ConnectionError as NoConnection
-
+from sweepstack.core.extras import lacks
 from sweepstack.onbox.common.errors import EvidenceError
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 60
@@ -43,12 +44,16 @@ class NotThere(EvidenceError):
 
 
 def client() -> Any:
-    """The process's S3 client, made on first use (a quarter of a second). Raises EvidenceError without settings."""
+    """The process's S3 client, made on first use (a quarter of a second). Raises EvidenceError without settings, and
+    where the extra `s3` is not installed."""
     global _client
     with _lock:
         if _client is None:
+            if missing := lacks("s3"):
+                raise EvidenceError(f"object storage can't be asked: {missing}")
             import boto3
             from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
 
             settings: dict[str, Any] = {
                 "connect_timeout": CONNECT_SECONDS,
@@ -89,8 +94,12 @@ def asking(where: str) -> Iterator[Any]:
     down = _down
     if down is not None and time.monotonic() < down[0]:
         raise EvidenceError(f"{where}: {down[1]}")
+    s3 = client()
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+    from botocore.exceptions import ConnectionError as NoConnection
+
     try:
-        yield client()
+        yield s3
     except ClientError as error:
         raise explained(error, where) from error
     except NoCredentialsError as error:

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
+from sweepstack.core.extras import lacks
+from sweepstack.onbox.common.errors import NotAuthorized, NotInstalled, PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.common.xdg import user_folder
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import REQUEST_SECONDS, answer_seconds, retried
 from sweepstack.platforms.common.redact import learn
@@ -39,10 +41,19 @@ class Client:
     key.
 
     Every method blocks, and waits for the rate limit of its endpoint. Reads are retried after a lost answer or a 5xx.
-    Writes are sent again only after a 429: then they were not carried out. Raises NotAuthorized when there is no key.
+    Writes are sent again only after a 429: then they were not carried out. Raises NotAuthorized when there is no key,
+    NotInstalled when there is one and no SDK.
     """
 
     def __init__(self) -> None:
+        if missing := lacks("vastai"):
+            places = (
+                user_folder("XDG_CONFIG_HOME", ".config") / "vastai/vast_api_key",
+                user_folder("", ".vast_api_key"),
+            )
+            if os.environ.get("VAST_API_KEY") or any(place.is_file() for place in places):
+                raise NotInstalled(f"vast.ai can't be asked: {missing}")
+            raise NotAuthorized(f"there is no key for vast.ai: {KEY_HELP}")
         try:
             from sweepstack.platforms.vastai.sdk import VastAI
 

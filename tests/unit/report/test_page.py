@@ -148,7 +148,7 @@ def test_data_in_a_script_ends_no_script() -> None:
 
 def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     library.library.cache_clear()
-    monkeypatch.setattr(library, "find_spec", lambda name: None)
-    with pytest.raises(library.NoLibrary, match="pip install"):
+    monkeypatch.setattr(library, "lacks", lambda extra: f"{extra} is missing")
+    with pytest.raises(library.NoLibrary, match="report is missing"):
         page("t", [Section("s", [Areas("c", "y", [0], {"a": [0]}, {})])])
     library.library.cache_clear()

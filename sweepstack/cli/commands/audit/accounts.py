@@ -23,7 +23,14 @@ from sweepstack.cli.progress import Progress
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, SweepstackError, Unproved, WrongAccount
+from sweepstack.onbox.common.errors import (
+    NotAuthorized,
+    NotInstalled,
+    PlatformError,
+    SweepstackError,
+    Unproved,
+    WrongAccount,
+)
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
@@ -134,7 +141,7 @@ def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
         if not isinstance(answer, SweepstackError):
             asked.append(adapter)
             findings += answer
-        elif not isinstance(answer, NotAuthorized):
+        elif not isinstance(answer, NotAuthorized) or isinstance(answer, NotInstalled):
             known.problems.append(f"{adapter} could not be asked: {answer}")
         elif known.speaks_of(adapter):
             known.problems.append(f"{adapter}: boxes of it are on record, and it can't be asked: {answer}")

@@ -7,7 +7,8 @@ from functools import partial
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unknown, warn
 from sweepstack.config.accepted import AcceptedFact
-from sweepstack.config.stack_config import StackConfig
+from sweepstack.config.extras import missing
+from sweepstack.config.stack_config import StackConfig, StoreConfig
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
@@ -25,8 +26,14 @@ LEAST_HOURS = 1.0
 SECONDS = 45.0
 
 
+def extras(config: StackConfig | StoreConfig) -> list[Finding]:
+    """What the stack names and can't be done here without a further package."""
+    return [fail("extras", *words.split(" Next: ")) for words in missing(config).values()]
+
+
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:
     """A check of the candidates' accounts, and one of the SSH key for boxes. Reads only; rents nothing."""
+    yield "extras", lambda: extras(config)
     profiles = list(load_profiles(config.candidates).values())
     # A platform without its adapter is refused with the stack file, and can't be asked.
     day, there = dates.today(), [one for one in profiles if not one.unavailable]

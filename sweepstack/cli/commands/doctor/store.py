@@ -38,8 +38,9 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     except ConfigError as error:
         subject.problems = error.problems or [first_line(str(error))]
     yield "stack file", lambda: stack_file(subject)
-    if subject.config is not None:
-        profile = load_profile(subject.config.platform)
+    if (config := subject.config) is not None:
+        yield "extras", lambda: platforms.extras(config)
+        profile = load_profile(config.platform)
         # A platform without its adapter is refused with the stack file, and can't be asked.
         platform = load_platform(profile.adapter) if not profile.unavailable else None
         if platform is not None and platforms.rents(platform):

@@ -10,6 +10,7 @@ from sweepstack.cli.commands.place.market import Market, ask_market, to_place
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
+from sweepstack.config.extras import refuse_missing
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
@@ -61,6 +62,7 @@ def read_records(target: Target) -> Records:
 def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) -> Look:
     """Reads the stack file and asks every candidate. Reads only. Raises ConfigError."""
     config = StackConfig.load(target.root, target.stack)
+    refuse_missing(config)
     parts = parts_of(config)
     if not to_place(config, rented):
         return Look(config, rented, [], None)

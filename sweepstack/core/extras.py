@@ -1,0 +1,34 @@
+"""The extras of the package: what only some sweeps need is not installed with every one.
+
+What an extra brings is in pyproject.toml. Imports none of it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.util import find_spec
+
+from sweepstack.core.paths import PACKAGE, installed
+
+MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryptography"}
+"""Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module."""
+
+
+def of_platform(platform: str) -> str:
+    """The extra that a platform needs; "" where its adapter needs no SDK of the vendor."""
+    adapter = platform.replace("-", "_")
+    return adapter if (PACKAGE / "platforms" / adapter / "sdk.py").is_file() else ""
+
+
+def lacks(extra: str) -> str:
+    """What is not installed here, and the command that installs it; "" where it is there."""
+    module = MODULES.get(extra, extra)
+    return "" if find_spec(module) is not None else f"the package {module} is not installed here. Next: {fix(extra)}"
+
+
+def fix(extra: str) -> str:
+    """The command that installs an extra beside the Python that runs this."""
+    if installed():
+        return f"{shlex.quote(sys.executable)} -m pip install 'sweepstack[{extra}]'"
+    return f"scripts/setup --extra {extra}"
