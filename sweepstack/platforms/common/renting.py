@@ -1,22 +1,67 @@
-"""What adapters do alike when they rent a box: the key, one offer after another, the highest price."""
+"""Renting a box, as adapters do it alike: one order of steps, and what differs as hooks.
+
+`rented` holds the tag's lock, and says which box it is; `first_granted` asks for the offers; `until_ready` waits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from sweepstack.onbox.common.errors import NoCapacity, PlatformError, StillCreating, one_line
+from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, one_line
 from sweepstack.onbox.host.offers import no_offer_left
-from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
-from sweepstack.platforms.common.deadline import DeadlineOver
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Watch
 from sweepstack.platforms.common.listed import LOOKS
 from sweepstack.platforms.common.look_again import sent_or_found
+from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.common.tag_memory import Memory
 
 R = TypeVar("R")
 CENT_OF_A_CENT = 1e-4
 """USD. A price that is so much above the highest one is not above it: prices are rounded."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """How an adapter finds and makes the box of a tag. `by_id` and `by_tag` return None only for one that is proved
+    absent.
+
+    `by_tag`: takes how old a list may be, in seconds, and `first_look` that of the first list. `rent`: costs money; it
+    is called while the tag's lock is held (which gives the `Memory`), with the user's key in the request, and when it
+    is proved that there is no box of this tag. `adopt`: raises for a box of this tag that can't be used. `word`: what
+    is said of a box that `rent` made.
+    """
+
+    platform: str
+    account: str
+    by_id: Callable[[str], BoxRecord | None]
+    by_tag: Callable[[float], BoxRecord | None]
+    rent: Callable[[BoxRequest, Memory], BoxRecord]
+    adopt: Callable[[BoxRecord], None]
+    word: str = "rented"
+    first_look: Callable[[Memory], float] = lambda memory: 0.0
+
+
+@contextlib.contextmanager
+def rented(tagged: Tagged, request: BoxRequest, wait: Wait) -> Iterator[tuple[BoxRecord, bool]]:
+    """Gives the box of the request's tag, and whether it was made just now; the tag's lock is held inside. Costs money.
+    Blocks. Raises what `Platform.create` raises."""
+    with hold_tag_lock(tagged.platform, tagged.account, request.tag, wait, request.asked) as memory:
+        age = tagged.first_look(memory)
+        record = memory.find(tagged.by_id, lambda: tagged.by_tag(age), lambda: tagged.by_tag(0.0))
+        made = record is None
+        if record is None:
+            must_be_wanted(request, wait)
+            record = tagged.rent(with_key(request), memory)
+        memory.made(record.native_id)
+        if not made:
+            tagged.adopt(record)
+        note = f" ({record.note})" if record.note else ""
+        wait.progress(f"{request.name}: {tagged.word if made else 'adopted'} {record.location}{note}")
+        yield record, made
 
 
 @dataclass(frozen=True)
@@ -26,7 +71,11 @@ class Try(Generic[R]):
 
     name: str
     what: str
-    send: Callable[[], R | NoCapacity]
+    send: Callable[[], R | PlatformError]
+
+
+NoneLeft = Callable[[list[PlatformError], list[str]], PlatformError]
+"""The error when every offer was refused: of the refusals, and of the same in words."""
 
 
 def first_granted(
@@ -34,30 +83,96 @@ def first_granted(
     look: Callable[[], BoxRecord | None],
     request: BoxRequest,
     wait: Wait,
+    deadline: Deadline,
     memory: Memory,
     refusals: list[str],
+    none_left: NoneLeft | None = None,
 ) -> R | BoxRecord:
     """What the first of the `tries` that is granted made, or the box that `look` finds after a lost answer. Costs
     money. Call it while holding the tag's lock (which gives `memory`), and tell `memory` what was made.
 
-    Adds each refusal to `refusals`. Raises NoCapacity with all of them when no offer is left; PlatformError with them
-    when the time is over; at once, what `send` raises."""
+    Adds each refusal to `refusals`. Raises `none_left`, by default NoCapacity with all of them, when no offer is left,
+    or when the time is over after a refusal; PlatformError when it is over before; at once, what `send` raises."""
+
+    def error_of_all() -> PlatformError:
+        return none_left(reasons, refusals) if none_left is not None else no_offer_left(refusals, request.name)
+
+    def too_late(why: str) -> PlatformError:
+        if not reasons or wait.cancelled.is_set():
+            return PlatformError("\n".join([f"{request.name}: nothing was rented: {why}", *refusals]))
+        last = error_of_all()
+        return type(last)(f"{last}\n  no other offer was asked for: {why}")
+
+    reasons: list[PlatformError] = []
     for one in tries:
         must_be_wanted(request, wait)
+        if why := deadline.why_over():
+            raise too_late(why)
         wait.progress(f"{request.name}: asking {one.what}")
         with memory.renting():
             memory.sending()
             try:
                 granted = sent_or_found(one.send, look, LOOKS, request.name, wait)
             except DeadlineOver as error:
-                raise PlatformError("\n".join([f"{request.name}: nothing was rented: {error}", *refusals])) from error
-            if isinstance(granted, NoCapacity):
+                raise too_late(str(error)) from error
+            if isinstance(granted, PlatformError):
                 memory.nothing()
-        if not isinstance(granted, NoCapacity):
+        if not isinstance(granted, PlatformError):
             return granted
+        reasons.append(granted)
         refusals.append(f"{one.name}: {one_line(granted)}")
         wait.progress(f"{request.name}: {one_line(granted)}")
-    raise no_offer_left(refusals, request.name)
+    raise error_of_all()
+
+
+@dataclass(frozen=True)
+class Comes:
+    """How a box comes up. `look`: the box as it is now, None while that is too early to tell. `silent`: why one that
+    runs can't be used yet, "" when it can. `bills`: what its owner pays in each phase, in words. `ended`: what happened
+    to one that is gone; `cause`: what may be wrong with one that stands still and has no note."""
+
+    look: Callable[[], BoxRecord | None]
+    silent: Callable[[BoxRecord], str]
+    bills: Mapping[Phase, str]
+    ended: str
+    cause: str
+
+
+def until_ready(name: str, record: BoxRecord, comes: Comes, watch: Watch) -> BoxRecord:
+    """Blocks until the box runs and can be used. Raises PlatformError when it is gone: then nothing bills. Every error
+    that leaves it rented is StillCreating with its id."""
+    seen, why_not = record, ""
+
+    def settled() -> bool:
+        nonlocal seen, why_not
+        try:
+            found = comes.look()
+        except Unreachable as error:  # an outage does not end the waiting: only the deadline does
+            why_not = one_line(error)
+            return False
+        if found is None:
+            return False
+        seen, why_not = found, ""
+        if seen.phase is Phase.RUNNING:
+            why_not = comes.silent(seen)
+            return not why_not
+        return seen.phase is not Phase.CREATING
+
+    try:
+        why = watch.until(settled)
+    except PlatformError as error:  # the error carries the id, so that it is not lost
+        costs = comes.bills[Phase.UNKNOWN]
+        raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {costs}"]) from error
+    if seen.phase is Phase.GONE:
+        ended = f"{record.native_id} was {comes.ended}, not by this command, while it was being made"
+        raise PlatformError(f"{ended}: nothing bills")
+    if why and why_not:
+        why = f"{why} ({why_not})"
+    if not why and seen.phase is not Phase.RUNNING:
+        why = f"{name} is {seen.phase}, not running: {seen.note or comes.cause}"
+    if why:
+        raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {comes.bills.get(seen.phase, 'it may bill')}"])
+    return seen
 
 
 def must_be_wanted(request: BoxRequest, wait: Wait) -> None:

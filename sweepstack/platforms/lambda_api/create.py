@@ -10,18 +10,21 @@ from sweepstack.onbox.common.errors import (
     NoCapacity,
     NotYetGone,
     OutcomeUnknown,
-    PlatformError,
     RequestRefused,
-    StillCreating,
-    Unreachable,
-    one_line,
 )
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.renting import Try, first_granted, must_be_wanted, must_not_be_too_dear, with_key
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
+from sweepstack.platforms.common.renting import (
+    Comes,
+    Tagged,
+    Try,
+    first_granted,
+    must_not_be_too_dear,
+    rented,
+    until_ready,
+)
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, session
 from sweepstack.platforms.lambda_api.channel import FIRST_BOOT, why_silent
@@ -42,22 +45,23 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
             "launch the instance by hand with its file system, and use the platform lambda with `host:`"
         )
     at_hand, deadline = session(), Deadline.of(wait)
-    with hold_tag_lock("lambda_api", at_hand.account, request.tag, wait, request.asked) as memory:
-        listed = partial(by_tag, at_hand, request.tag, max_age=0.0, known=request.known)
-        record = memory.find(partial(by_id, at_hand), listed, listed)
-        made = record is None
-        if record is None:
-            must_be_wanted(request, wait)
-            record = _rent(at_hand, with_key(request), wait, deadline, memory)
-        memory.made(record.native_id)
-        if not made and record.phase is Phase.ENDING:
-            raise NotYetGone(
-                f"{record.native_id} carries the tag {request.tag} and is being terminated: finish that first"
-            )
-    note = f" ({record.note})" if record.note else ""
-    wait.progress(f"{request.name}: {'rented' if made else 'adopted'} {record.location}{note}")
+    tagged = Tagged(
+        "lambda_api",
+        at_hand.account,
+        partial(by_id, at_hand),
+        lambda age: by_tag(at_hand, request.tag, max_age=age, known=request.known),
+        lambda asked, memory: _rent(at_hand, asked, wait, deadline, memory),
+        partial(_must_stay, request.tag),
+    )
+    with rented(tagged, request, wait) as (record, _):
+        pass
     must_not_be_too_dear(record, request.name, request.max_price, digits=2)
     return _until_ready(at_hand, request, record, wait, deadline)
+
+
+def _must_stay(tag: str, record: BoxRecord) -> None:
+    if record.phase is Phase.ENDING:
+        raise NotYetGone(f"{record.native_id} carries the tag {tag} and is being terminated: finish that first")
 
 
 def _rent(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline, memory: Memory) -> BoxRecord:
@@ -77,7 +81,9 @@ def _rent(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
         what = f"{offer.gpu_count}× {offer.gpu} at {offer.price_per_hour:.2f} USD/h in {offer.region}"
         send = partial(_launched, session, request, offer, key_name, what, deadline)
         tries.append(Try(offer.key, f"Lambda for {what}", send))
-    return first_granted(tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, memory, refusals)
+    return first_granted(
+        tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, deadline, memory, refusals
+    )
 
 
 def _launched(
@@ -131,42 +137,21 @@ def _new(session: Session, request: BoxRequest, offer: Offer, native_id: str, as
 
 
 def _until_ready(session: Session, request: BoxRequest, record: BoxRecord, wait: Wait, deadline: Deadline) -> BoxRecord:
-    """Blocks until the instance is active, has an address, and answers there. Every error that leaves it rented is
-    StillCreating with its id."""
-    seen, why_not = record, ""
+    """Blocks until the instance is active, has an address, and answers there; then its price counts."""
 
-    def settled() -> bool:
-        nonlocal seen, why_not
-        try:
-            listed = session.instances(max_age=paced(POLL_SECONDS)).by_id.get(record.native_id)
-            row = listed or session.instance(record.native_id)
-        except Unreachable as error:  # an outage does not end the waiting: only the deadline does
-            why_not = one_line(error)
-            return False
-        seen, why_not = (recorded(session, row) if row is not None else _absent(record)), ""
-        if seen.phase is Phase.CREATING:
-            return False
-        if seen.phase is not Phase.RUNNING:
-            return True
+    def look() -> BoxRecord:
+        listed = session.instances(max_age=paced(POLL_SECONDS)).by_id.get(record.native_id)
+        row = listed or session.instance(record.native_id)
+        return recorded(session, row) if row is not None else _absent(record)
+
+    def silent(seen: BoxRecord) -> str:
         answer = seen.note if seen.note.startswith(UNHEALTHY) else why_silent(seen)
-        why_not = f"it is not ready: {answer}" if answer else ""
-        return not answer
+        return f"it is not ready: {answer}" if answer else ""
 
     what = f"{request.name} ({record.native_id}) to be ready"
-    try:
-        why = Watch(deadline, what, lambda: paced(POLL_SECONDS), wait).until(settled)
-    except PlatformError as error:  # the error carries the id, so that it is not lost
-        raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {BILLS[Phase.UNKNOWN]}"]) from error
-    if seen.phase is Phase.GONE:
-        raise PlatformError(
-            f"{record.native_id} was terminated, not by this command, while it was being made: nothing bills"
-        )
-    if why and why_not:
-        why = f"{why} ({why_not})"
-    if not why and seen.phase is not Phase.RUNNING:
-        why = f"{request.name} is {seen.phase}, not running: {seen.note or 'it was ended, not by this command'}"
-    if why:
-        raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {BILLS.get(seen.phase, 'it may bill')}"])
+    watch = Watch(deadline, what, lambda: paced(POLL_SECONDS), wait)
+    comes = Comes(look, silent, BILLS, "terminated", "it was ended, not by this command")
+    seen = until_ready(request.name, record, comes, watch)
     must_not_be_too_dear(seen, request.name, request.max_price, digits=2)
     return seen
 

@@ -24,8 +24,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import identifier
-from sweepstack.platforms.common.renting import CENT_OF_A_CENT, Try, first_granted, must_be_wanted, with_key
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
+from sweepstack.platforms.common.renting import CENT_OF_A_CENT, Tagged, Try, first_granted, rented
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.paperspace_api.api import Session, session
 from sweepstack.platforms.paperspace_api.errors import refused
@@ -51,20 +50,16 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
             "the results"
         )
     at_hand, deadline = session(), Deadline.of(wait)
-    with hold_tag_lock("paperspace_api", at_hand.account(), request.tag, wait, request.asked) as memory:
-        listed = partial(by_tag, at_hand, request.tag, max_age=0.0, known=request.known)
-        record = memory.find(partial(by_id, at_hand), listed, listed)
-        made = record is None
-        if record is None:
-            must_be_wanted(request, wait)
-            record = _make(at_hand, with_key(request), wait, deadline, memory)
-        memory.made(record.native_id)
-        if not made and record.phase is Phase.ENDING:
-            raise NotYetGone(
-                f"{record.native_id} carries the tag {request.tag} and is being deleted: finish that first"
-            )
-        note = f" ({record.note})" if record.note else ""
-        wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.location}{note}")
+    tagged = Tagged(
+        "paperspace_api",
+        at_hand.account(),
+        partial(by_id, at_hand),
+        lambda age: by_tag(at_hand, request.tag, max_age=age, known=request.known),
+        lambda asked, memory: _make(at_hand, asked, wait, deadline, memory),
+        partial(_must_stay, request.tag),
+        word="made",
+    )
+    with rented(tagged, request, wait) as (record, _):
         # The lock is held until it is told to start: of two commands, one starts it.
         record, event = _started(at_hand, request, record, most, wait, deadline)
     if record.phase is Phase.STOPPED and event is None:
@@ -75,6 +70,11 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
         raise _kept(replace(record, phase=Phase.STOPPED), one_line(error)) from error
     _must_not_be_too_dear(ready, most)
     return _priced(ready, request)
+
+
+def _must_stay(tag: str, record: BoxRecord) -> None:
+    if record.phase is Phase.ENDING:
+        raise NotYetGone(f"{record.native_id} carries the tag {tag} and is being deleted: finish that first")
 
 
 def _most(request: BoxRequest) -> float:
@@ -100,7 +100,7 @@ def _make(session: Session, request: BoxRequest, wait: Wait, deadline: Deadline,
         what = f"{kind.label} in {region} with {kind.template_name}"
         send = partial(_granted, session, account, _body(request, kind, region, script), what, deadline)
         tries.append(Try(f"{kind.label} in {region}", f"Paperspace for {what}", send))
-    return first_granted(tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, memory, [])
+    return first_granted(tries, partial(by_tag, session, request.tag, max_age=0.0), request, wait, deadline, memory, [])
 
 
 def _granted(

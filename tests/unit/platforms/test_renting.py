@@ -10,7 +10,7 @@ import pytest
 
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.deadline import DeadlineOver
+from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.listed import Listed, Names, first_of
 from sweepstack.platforms.common.renting import Try, first_granted
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
@@ -52,11 +52,16 @@ def test_a_refusal_proves_that_nothing_was_made_and_the_next_offer_is_asked_for(
 
     full = Try("a", "it for a", lambda: NoCapacity("no a left"))
     with hold_tag_lock("some_cloud", "ann", "t", Wait(60), told.append) as memory:
-        rent = partial(first_granted, look=lambda: None, request=REQUEST, wait=Wait(60), memory=memory)
+        rent = partial(
+            first_granted, look=lambda: None, request=REQUEST, wait=Wait(60), deadline=Deadline(60), memory=memory
+        )
         assert rent([full, Try("b", "it for b", lambda: record("b"))], refusals=[]).native_id == "b"
         assert told == [True, False, True], "what was refused is told before the next request"
         with pytest.raises(NoCapacity, match="z: taken\n  a: no a left"):
             rent([full], refusals=["z: taken"])
-        with pytest.raises(PlatformError, match="nothing was rented: not within 60 s\na: no a left"):
+        with pytest.raises(NoCapacity, match="a: no a left\n  no other offer was asked for: not within 60 s"):
             rent([full, Try("b", "it for b", late)], refusals=[])
+        with pytest.raises(PlatformError, match="nothing was rented: not within 60 s\nz: taken") as caught:
+            rent([Try("b", "it for b", late)], refusals=["z: taken"])
+        assert type(caught.value) is PlatformError, "where nothing was refused, nothing is known of the market"
         assert told[-1] is False
