@@ -36,8 +36,12 @@ WAITING = (
 PARTS = {"tests/states/test_engine.py": 4, "tests/states/test_handlers.py": 4}
 """Files that take half an hour and more in `make proof`, and into how many parts each is split: each part prepares the
 starting points for itself, which takes minutes. As one part each, they were played alone at the end."""
-MOMENTS = re.compile(r"^def (\w+)\([^()]*\b(?:small_finished|finished|verified|cleared): Stack\b", re.MULTILINE)
-"""A test that begins with a moment of tests/engine/conftest.py, which a process prepares once."""
+MOMENTS = {
+    "prepared": re.compile(r"^def (\w+)\([^()]*\b(?:small_finished|finished|verified|cleared): Stack\b", re.MULTILINE),
+    "locked": re.compile(r"^def (\w+)\((?:locked: Attack|edited: Edited)\b", re.MULTILINE),
+}
+"""Tests that begin with a sweep of tests/engine/conftest.py, which a process prepares once: all of one name go to the
+same process."""
 
 
 def begins(nodeid: str, folders: Sequence[str]) -> int:
@@ -51,10 +55,12 @@ def goes_alone(nodeid: str) -> bool:
 
 
 @functools.cache
-def prepared(file: Path) -> frozenset[str]:
-    """The names of the tests in a file that begin with a prepared moment."""
-    is_engine = file.parent.name == "engine" and file.is_file()
-    return frozenset(MOMENTS.findall(file.read_text(encoding="utf-8"))) if is_engine else frozenset()
+def prepared(file: Path) -> dict[str, str]:
+    """The tests in a file that begin with a prepared sweep, and the name in `MOMENTS` of that."""
+    if file.parent.name != "engine" or not file.is_file():
+        return {}
+    text = file.read_text(encoding="utf-8")
+    return {test: name for name, pattern in MOMENTS.items() for test in pattern.findall(text)}
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -105,4 +111,4 @@ class Sharing(LoadFileScheduling):
         file, _, name = nodeid.partition("::")
         if file in PARTS:
             return f"{file} {crc32(nodeid.encode()) % PARTS[file]}"
-        return "prepared" if name.partition("[")[0] in prepared(self.config.rootpath / file) else file
+        return prepared(self.config.rootpath / file).get(name.partition("[")[0], file)

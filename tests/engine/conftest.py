@@ -1,4 +1,4 @@
-"""Prepared sweeps: one worker makes a state once and resets to it, since making takes half a minute."""
+"""Prepared sweeps: one worker makes a state once and resets to it, since making takes ten seconds of a core."""
 
 from __future__ import annotations
 
@@ -131,16 +131,14 @@ def cleared(cleared_once: Stack) -> Stack:
 class Locked:
     """A sweep in the middle of its work, to be attacked again and again; made anew when an attack got through."""
 
-    def __init__(self, make_stack: Callable[..., Stack]) -> None:
-        self._make = make_stack
+    def __init__(self, make: Callable[[], Stack]) -> None:
+        self._make = make
         self._stack: Stack | None = None
         self.running: tuple[str, ...] = ()
 
     def get(self) -> Stack:
         """The sweep: on each box one cell sealed and one held in the middle of its training."""
-        if self._stack is None:
-            self._stack = self._prepare()
-        return self._stack
+        return self._stack or self._prepare()
 
     def spoil(self) -> None:
         """An attack got through: the next test needs another sweep."""
@@ -149,7 +147,9 @@ class Locked:
         self._stack = None
 
     def _prepare(self) -> Stack:
-        stack = self._make()
+        stack = self._stack = self._make()
+        stack.write_config()
+        stack.init()
         stack.hold(*stack.cells)
         ok(stack.up())
         self.running = tuple(stack.cells_of(box)[-1] for box in stack.boxes)
@@ -159,7 +159,9 @@ class Locked:
         return stack
 
 
-@pytest.fixture(scope="module")
-def locked_once(make_stack: Callable[..., Stack]) -> Locked:
+@pytest.fixture(scope="session")
+def locked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     """See `Locked`."""
-    return Locked(make_stack)
+    locked = Locked(lambda: Stack(tmp_path_factory.mktemp("sweep")))
+    yield locked
+    locked.spoil()

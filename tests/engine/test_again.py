@@ -42,6 +42,7 @@ def test_retry_of_a_verified_cell_after_the_clearance(small_finished: Stack) -> 
     assert len(stack.births()) == 1
 
 
+@pytest.mark.proof  # of an older receipt: tests/unit/cli/test_approve.py, unit/teardown/test_cleared.py
 def test_retry_between_approval_and_up(small_finished: Stack) -> None:
     """Approved, then asked for again, and both come with one `up`: the cell is never ended in its second run."""
     stack = small_finished

@@ -57,7 +57,6 @@ def test_receipt_edited(cleared: Stack) -> None:
     path = cleared.evidence / "receipts" / f"{receipt_of(cleared).removeprefix('sha256:')}.json"
     path.chmod(0o644)
     path.write_text(path.read_text().replace('"verified":4', '"verified":5'))
-    still_refused(cleared)
     locked_again(cleared, "receipt")
 
 
@@ -125,7 +124,7 @@ def canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-@pytest.mark.proof  # in the middle of a teardown: test_retry_in_the_middle_of_a_teardown
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_cell_retried_after_the_approval(cleared: Stack) -> None:
     """A cell that ran once more is not the cell that was verified."""
     cell = cleared.cells[0]
@@ -178,6 +177,7 @@ def test_waiver_slipped_into_the_approval(cleared: Stack) -> None:
     locked_again(cleared, "waiver")
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_identity.py; a lock that shows: test_receipt_edited
 def test_approval_taken_out(cleared: Stack) -> None:
     """Deleting the approval from the stack config locks the boxes again."""
     cleared.edit_config(lambda sweep: sweep.pop("approval"))
@@ -215,6 +215,7 @@ def test_want_gone_taken_back_before_it_happened(verified: Stack) -> None:
     still_refused(verified)
 
 
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_other_ways.py
 def test_retry_in_the_middle_of_a_teardown(cleared: Stack) -> None:
     """A teardown that has begun may finish what was approved, and not take along what ran on a box since."""
     cell = cleared.cells_of("box-1")[0]
@@ -226,9 +227,14 @@ def test_retry_in_the_middle_of_a_teardown(cleared: Stack) -> None:
 
 
 def test_c01_not_verified_and_not_approved(verified: Stack) -> None:
-    """Pulled and not verified: refused with whatever approval. Verified and not approved: refused for that."""
+    """Verified and not approved: refused for that. Not verified: test_by_command.py."""
     still_refused(verified, reason="not approved")
-    verified.restore("finished")
+
+
+@pytest.mark.proof  # tests/unit/cli/test_approve.py; refused: tests/unit/teardown/test_cleared.py
+def test_c01_an_approval_of_what_was_never_verified(finished: Stack) -> None:
+    """Pulled and not verified: refused with whatever approval."""
+    verified = finished
     ok(verified.sweepctl("pull"))
     approve = verified.sweepctl("approve", "--receipt", "sha256:" + "1" * 64)
     assert approve.rc != 0, str(approve)
@@ -257,6 +263,7 @@ def test_only_a_person_approves(verified: Stack) -> None:
         assert verified.config_file.read_text() == text, str(result)
 
 
+@pytest.mark.proof  # tests/unit/config/test_mistakes.py, unit/provider/test_dispatch.py
 def test_malformed_approval_is_an_error_in_the_config(cleared: Stack) -> None:
     """An approval that does not read is a mistake in a file, with file, line and key; nothing changes."""
     before = cleared.snapshot()
@@ -286,6 +293,7 @@ def test_copy_damaged_after_the_approval(cleared: Stack) -> None:
     locked_again(cleared, cleared.cells[0], box=box_of(cleared, cleared.cells[0]))
 
 
+@pytest.mark.proof  # tests/unit/teardown/test_cleared.py, unit/provider/test_box_end.py
 def test_copy_damaged_with_its_old_size_and_time(cleared: Stack) -> None:
     """A09: a change that size and time don't show is found by the destroy, which reads every byte again."""
     path = cleared.evidence / "cells" / cleared.cells[0] / "model.safetensors"

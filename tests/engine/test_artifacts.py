@@ -136,6 +136,7 @@ def test_cell_folder_missing(verified: Stack) -> None:
     refuses(verified, verified.cells[0])
 
 
+@pytest.mark.proof  # a row of tests/unit/evidence/test_verify.py
 def test_another_cells_whole_folder(verified: Stack) -> None:
     """A whole good cell under another cell's name does not verify as that one."""
     cells = verified.evidence / "cells"
@@ -144,6 +145,7 @@ def test_another_cells_whole_folder(verified: Stack) -> None:
     refuses(verified, verified.cells[0])
 
 
+@pytest.mark.proof  # tests/unit/evidence/test_verify.py; the command: tests/unit/cli/test_pull_verify.py
 def test_cell_that_nobody_asked_for(verified: Stack) -> None:
     """A folder in the evidence that is on no roster is named, and the answer is not yes."""
     cells = verified.evidence / "cells"
@@ -153,6 +155,7 @@ def test_cell_that_nobody_asked_for(verified: Stack) -> None:
     assert "seed99" in result.text, str(result)
 
 
+@pytest.mark.proof  # what no journal records: tests/unit/evidence/test_verify.py, test_pull.py
 def test_manifest_rewritten_to_fit_the_bad_file(verified: Stack) -> None:
     """A manifest that was edited together with the file is not the one that the box's journal sealed."""
     path = copy_of(verified)
@@ -176,6 +179,7 @@ def test_stale_copy(verified: Stack) -> None:
     assert verified.verify()["verified"] == len(verified.cells)
 
 
+@pytest.mark.proof  # tests/unit/evidence/test_verify.py, tests/unit/config/test_mistakes.py
 def test_a06_empty_roster(verified: Stack) -> None:
     """Nothing to verify is not everything verified."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"grid": {"seed": []}}))
@@ -185,6 +189,7 @@ def test_a06_empty_roster(verified: Stack) -> None:
         assert "expected at least one value" in result.text, str(result)
 
 
+@pytest.mark.proof  # the command: tests/unit/cli/test_pull_verify.py
 def test_cell_that_was_never_brought_up(verified: Stack) -> None:
     """The roster is what the stack config says, never what was produced: a cell that nobody has started is missing."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 9}]}))
@@ -193,6 +198,7 @@ def test_cell_that_was_never_brought_up(verified: Stack) -> None:
     assert "seed9" in result.text, str(result)
 
 
+@pytest.mark.proof  # the command: tests/unit/cli/test_pull_verify.py
 def test_a06_nothing_pulled(finished: Stack) -> None:
     """Sealed on the box is not verified: without a pull every cell is missing, and no zero of zero passes."""
     told = finished.sweepctl("verify")
@@ -252,6 +258,7 @@ while not any((arguments.out / "noise.bin").read_bytes()[:64]):
 """
 
 
+@pytest.mark.proof  # on a box: tests/onbox/test_remains.py, tests/onbox/test_artifacts.py
 def test_artifact_that_changes_while_it_is_sealed(bad_job: Stack) -> None:
     """A process that the job left behind writes on: what is sealed is what its manifest says, or nothing is sealed."""
     train = bad_job.job / "train.py"

@@ -7,6 +7,7 @@ reads why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,7 +15,9 @@ import pytest
 from tests.engine.commands import Result, assert_failed, assert_refused, ok
 from tests.engine.conftest import Locked
 from tests.engine.harness import Stack
-from tests.engine.looking import Snapshot
+from tests.engine.looking import Snapshot, different
+from tests.engine.test_preview import everything
+from tests.screens import too_long
 
 EXHAUSTIVE = pytest.mark.proof
 """Rows in which the engine takes another way to the same delete: its version is pinned, and so are its ways."""
@@ -69,6 +72,7 @@ def test_row_1_destroy(locked: Attack, flags: tuple[str, ...]) -> None:
     locked.refused(locked.stack.destroy(*flags))
 
 
+@pytest.mark.proof  # as it is typed: test_loop.py
 def test_row_1_destroy_plain(locked: Attack) -> None:
     """And with the preview before it, as it is typed. (What follows leaves the preview out: one that fails would hide
     that the provider refuses, too.)"""
@@ -76,7 +80,8 @@ def test_row_1_destroy_plain(locked: Attack) -> None:
 
 
 def test_row_1_the_whole_message(locked: Attack) -> None:
-    """The refusal of a plain destroy names every cell, what dies, what survives, the cost and what to type."""
+    """The refusal of a plain destroy names every cell, what dies, what survives, the cost and what to type, in lines
+    of 80 columns."""
     result = locked.stack.destroy("--continue-on-error")
     for cell in locked.stack.cells:
         assert cell in result.text, f"{cell} is not named\n{result}"
@@ -92,9 +97,13 @@ def test_row_1_the_whole_message(locked: Attack) -> None:
         assert words in result.text, f"{words!r} is not said\n{result}"
     for box in locked.stack.boxes:
         assert locked.stack.native_id(box) in result.text, str(result)
+    shown = result.out.partition("Diagnostics:")[2]  # above it are the engine's own rows
+    assert "not verified" in shown, str(result)
+    assert not too_long(shown), str(result)
     locked.refused(result)
 
 
+@pytest.mark.proof  # the engine stops by itself; with what depends on it: test_row_3_destroy_target_dependents
 def test_row_2_destroy_target_box(locked: Attack) -> None:
     """`destroy --target BOX` alone is stopped by the engine, since the gate depends on it."""
     result = locked.stack.destroy("--target", locked.stack.urn("Box", "box-0"))
@@ -130,8 +139,6 @@ def test_row_6_box_taken_out_of_the_config(locked: Attack, flags: tuple[str, ...
     result = locked.stack.up(*flags)
     locked.refused(result, state=False)
     assert {r["inputs"]["name"] for r in locked.stack.resources("Box")} == {"box-0", "box-1"}, str(result)
-    locked.stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": "running"}}))
-    ok(locked.stack.up())
 
 
 @EXHAUSTIVE
@@ -142,6 +149,7 @@ def test_row_6_box_taken_out_targeted(locked: Attack) -> None:
     locked.refused(locked.stack.up("--target", urn, "--target-dependents"), state=False)
 
 
+@pytest.mark.proof  # the same delete: row 6; who may leave: tests/unit/provider/test_identity.py
 def test_want_gone_without_a_clearance(locked: Attack) -> None:
     """`want: gone` is the polite way to end a box, and asks the same check."""
     locked.stack.edit_config(lambda sweep: sweep["boxes"].update({"box-1": {"want": "gone"}}))
@@ -183,7 +191,7 @@ def wants_more_cpus(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        pytest.param(lambda stack: (), id="15 plain"),
+        pytest.param(lambda stack: (), id="15 plain", marks=EXHAUSTIVE),  # the preview: test_row_15_the_preview_says_so
         pytest.param(lambda stack: ("--continue-on-error",), id="15 continue-on-error", marks=EXHAUSTIVE),
         pytest.param(lambda stack: ("--refresh=false",), id="15 refresh=false", marks=EXHAUSTIVE),
         pytest.param(lambda stack: ("--target", stack.urn("Box", "box-0")), id="17 target", marks=EXHAUSTIVE),
@@ -227,12 +235,28 @@ def test_ignore_protect_and_state_unprotect(locked: Attack) -> None:
         stack.edit_in_state("unprotect", urn)
 
 
+def test_looking_changes_nothing(locked: Attack) -> None:
+    """A preview of one cell more, and `status`, of a sweep at work: not a byte is written, here or on a box, and what
+    trains goes on. Without a terminal a preview says once for each box that it is locked."""
+    stack = locked.stack
+    stack.edit_config(lambda sweep: sweep["cells"].update(add=[{"seed": 9}]))
+    before = everything(stack)
+    result = ok(stack.pulumi("preview"))
+    ok(stack.sweepctl("status"))
+    after = everything(stack)
+    assert after == before, f"{different(before, after)}\n{result}"
+    assert sorted(re.findall(r"box (\S+) LOCKED", result.out)) == sorted(stack.boxes), str(result)
+    stack.assert_unchanged(locked.before, result)
+
+
+@pytest.mark.proof  # an `up` begins with one: row 6 beside it; on the handlers: tests/unit/provider/test_box_end.py
 def test_refresh(locked: Attack) -> None:
     """`pulumi refresh` looks and forgets nothing."""
     result = ok(locked.stack.run("pulumi", "refresh", "--yes", "--stack", locked.stack.name, "--non-interactive"))
     locked.stack.assert_unchanged(locked.before, result)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_dispatch.py
 def test_import_into_another_stack(locked: Attack) -> None:
     """`pulumi import` of a box by its id, so that another stack may destroy it, is refused."""
     stack = locked.stack

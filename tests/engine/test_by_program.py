@@ -93,6 +93,7 @@ def attack(training: Training) -> Iterator[Attack]:
         raise
 
 
+@pytest.mark.proof  # row 27 takes them out, too
 def test_row_6_box_queue_and_gate_taken_out(attack: Attack) -> None:
     """A box is not ended because the program no longer mentions it."""
     attack.program("")
@@ -135,7 +136,8 @@ def test_row_8_gate_with_a_literal_id(attack: Attack) -> None:
         pytest.param(CREATE_FIRST, "None", "None", id="11 create first, all see the box", marks=EXHAUSTIVE),
         pytest.param(DELETE_FIRST, BLIND, BLIND, id="13 delete first, gate sees nothing", marks=EXHAUSTIVE),
         pytest.param(DELETE_FIRST, "None", "None", id="15 delete first, gate sees the box", marks=EXHAUSTIVE),
-        pytest.param("None", "None", "None", id="15 the provider alone says delete first"),
+        # on the handlers: tests/unit/provider/test_host.py
+        pytest.param("None", "None", "None", id="15 the provider alone says delete first", marks=EXHAUSTIVE),
     ],
 )
 @pytest.mark.parametrize(
@@ -298,6 +300,7 @@ def test_row_27_nothing_but_a_box(attack: Attack) -> None:
     attack.refused(stack.up("--target-replace", stack.urn("Box")), state=False)
 
 
+@pytest.mark.proof  # a replace: rows 9 to 15; on the handlers: tests/unit/provider/test_dispatch.py
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -316,6 +319,7 @@ def test_an_input_that_makes_it_another_box(attack: Attack, change: str, words: 
     attack.stack.assert_unchanged(attack.before, result)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_leftover.py
 def test_another_name_in_the_program(attack: Attack) -> None:
     """To the engine another name is a new resource and an old one to delete: the box survives that."""
     attack.program(
@@ -329,6 +333,7 @@ def test_another_name_in_the_program(attack: Attack) -> None:
     assert len(attack.stack.births()) == 1
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_an_approval_made_up_by_the_program(attack: Attack) -> None:
     """An approval in the program for a receipt that nobody has opens nothing: the box shows why it stays locked."""
     approval = (

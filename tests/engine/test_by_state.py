@@ -70,6 +70,7 @@ def edited(locked_once: Locked) -> Iterator[Edited]:
         raise
 
 
+@pytest.mark.proof  # gate and queue: row 27 in test_by_program.py
 def test_row_20_gate_deleted_from_the_state(edited: Edited) -> None:
     """`state delete` of the gates, then `destroy`: queue and box refuse by themselves."""
     for box in edited.stack.boxes:
@@ -194,6 +195,7 @@ def test_state_edited_to_another_id(edited: Edited) -> None:
     edited.safe(result)
 
 
+@pytest.mark.proof  # tests/unit/teardown/test_other_ways.py, test_refusal.py
 def test_state_edited_to_another_account(edited: Edited) -> None:
     """Destroying with another account's key is refused, naming both accounts."""
     stack = edited.stack

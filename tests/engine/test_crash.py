@@ -141,6 +141,7 @@ def test_cli_killed_in_create_then_destroy(stack: Stack) -> None:
     one_box_adopted(stack, native_id)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_create.py, test_host.py; a kill: the tests above
 @pytest.mark.parametrize("times", [pytest.param(1, id="once"), pytest.param(2, id="twice", marks=pytest.mark.proof)])
 def test_sigint_in_create(stack: Stack, times: int) -> None:
     """Ctrl-C in Create, once and twice: the command ends, however long the boot, and the next `up` adopts the box."""

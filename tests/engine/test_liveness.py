@@ -133,6 +133,7 @@ def test_box_killed_and_up_resumes(training: Stack) -> None:
     assert len(training.births()) == 1
 
 
+@pytest.mark.proof  # tests/unit/provider/test_box_end.py; on the engine: test_given_up.py
 def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
     """A running sweep can be given up too: the runner is ended, nothing new starts on the way. What its runner said is
     kept: the box answers, so it is copied before the end."""
@@ -266,7 +267,7 @@ def test_teardown_revoked(cleared: Stack) -> None:
     assert len(cleared.births()) == 2
 
 
-@pytest.mark.proof  # an `up` that shows what failed: test_setup.py; on a real box: tests/unit/launch/test_launch.py
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_launch.py; the handler: unit/provider/test_queue.py
 def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
     """A run command that can't work fails the `up` that waits for a sign of life, with the job's own last words."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python no-such-file.py --seed {seed} --out {out}"))
@@ -295,7 +296,7 @@ def test_wrong_settings_given_up(small: Stack) -> None:
     out.is_over()
 
 
-@pytest.mark.proof  # to its end: tests/rented/test_names.py; judged by one function: unit/teardown/test_cleared.py
+@pytest.mark.proof  # judged by one function: tests/unit/teardown/test_cleared.py
 def test_a_failed_cell_is_waived(small: Stack) -> None:
     """A cell that fails for good does not hold the others' box for ever: a named waiver lets it go."""
     small.tell("fail", "seed1")

@@ -110,7 +110,7 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
     assert all(ended)
 
 
-@pytest.mark.proof  # what an `up` rents once all is verified: test_shares.py
+@pytest.mark.proof  # what is declared once all is verified: tests/unit/launch/test_shares.py
 def test_the_next_sweep_in_the_same_place(finished: Stack) -> None:
     """After a whole loop `up` rents nothing; with a new cell it rents one box for it, and trains nothing verified."""
     finished.run_loop()
@@ -128,6 +128,7 @@ def test_the_next_sweep_in_the_same_place(finished: Stack) -> None:
     ok(finished.destroy())
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_launch.py; by `up`: test_stop.py
 def test_cells_appended_to_a_live_queue(make_stack: Callable[..., Stack]) -> None:
     """Day 2: a cell more is appended by `pulumi up`; what trains goes on in the same process."""
     stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))

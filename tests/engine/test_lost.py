@@ -49,7 +49,7 @@ def test_evidence_deleted_of_a_cleared_sweep(cleared: Stack) -> None:
     assert cleared.native_ids() == []
 
 
-@pytest.mark.proof  # the adapter: tests/unit/platforms/test_local_platform.py; unknown is not gone: test_vanished.py
+@pytest.mark.proof  # tests/unit/platforms/test_local_platform.py; unknown is not gone: unit/provider/test_box_end.py
 def test_another_data_home(cleared: Stack) -> None:
     """Asked from a shell with another XDG_DATA_HOME, the platform has no such box: unknown, never gone."""
     before = cleared.snapshot()
@@ -107,6 +107,7 @@ def test_folder_of_a_box_deleted_under_its_live_runner(make_stack: Callable[...,
     out.is_over()
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_volume_deleted_by_hand(cleared: Stack) -> None:
     """The durable tier is gone, all was pulled and verified: the sweep ends as if it were there."""
     shutil.rmtree(cleared.platform_root / "volumes")

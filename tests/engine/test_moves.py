@@ -44,6 +44,7 @@ def add_boxes(stack: Stack, *names: str) -> None:
     stack.boxes = (*stack.boxes, *names)
 
 
+@pytest.mark.proof  # on a real box: tests/unit/launch/test_moving.py; by `up`: test_stop.py
 def test_new_boxes_take_over_unstarted_cells_only(one_box: Stack) -> None:
     """A second and a third box in one change; whoever is up first, each cell has one owner and runs once."""
     stack = one_box
@@ -121,7 +122,7 @@ def test_sealed_cells_stay_when_boxes_come(one_box: Stack) -> None:
     assert set(stack.started("box-0")) >= set(SEEDS)
 
 
-@pytest.mark.proof  # with two boxes: test_want_gone.py
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_identity.py, tests/unit/launch/test_moving.py
 def test_a_box_goes_while_two_others_run(one_box: Stack) -> None:
     """The one that goes gives its unstarted cells to the others first; what it had started, it finished or it stays."""
     stack = one_box

@@ -22,6 +22,7 @@ def _too_long(given: Approval | None) -> Approval:
     return given.model_copy(update={"expires": given.at + timedelta(hours=2)})
 
 
+@pytest.mark.proof  # tests/unit/provider/test_policy.py, tests/unit/cli/test_policy.py
 def test_a_deleted_policy_still_binds_up_and_destroy(small_finished: Stack) -> None:
     """Each rule, and each copy alone: tests/unit/provider/test_policy.py, tests/unit/teardown/test_policy.py."""
     stack, file = small_finished, small_finished.checkout / "policy.yaml"

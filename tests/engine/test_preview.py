@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import Result, assert_refused, ok
+from tests.engine.commands import Result, ok
 from tests.engine.harness import Stack
 from tests.engine.looking import different, tree
-from tests.screens import too_long
 
 OF_THE_ENGINE = ("pulumi-home/",)
 """The engine's own logs, plugin records and workspace choices."""
@@ -48,13 +47,13 @@ def test_before_anything_exists(make_stack: Callable[..., Stack]) -> None:
     assert not stack.platform_root.exists()
 
 
+@pytest.mark.proof  # of one at work: test_looking_changes_nothing in test_by_command.py; of a destroy: below
 @pytest.mark.parametrize(
     "words",
     [
         ("preview",),
-        # with --diff, of what changes: test_of_a_changed_config; of a destroy: test_of_an_approval
-        pytest.param(("preview", "--diff"), marks=pytest.mark.proof),
-        pytest.param(("destroy", "--preview-only", "--diff"), marks=pytest.mark.proof),
+        ("preview", "--diff"),
+        ("destroy", "--preview-only", "--diff"),
     ],
 )
 def test_of_a_finished_sweep(verified: Stack, words: tuple[str, ...]) -> None:
@@ -65,16 +64,6 @@ def test_of_a_finished_sweep(verified: Stack, words: tuple[str, ...]) -> None:
         assert sorted(re.findall(r"box (\S+) LOCKED", result.out)) == sorted(verified.boxes), str(result)
 
 
-def test_of_a_running_sweep(make_stack: Callable[..., Stack]) -> None:
-    """With cells training the preview touches neither queue nor runner."""
-    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
-    stack.hold(*stack.cells)
-    ok(stack.up())
-    processes = stack.processes()
-    changes_nothing(stack, "preview")
-    assert stack.processes() == processes
-
-
 @pytest.mark.proof  # after an `up`, too: test_loop.py
 def test_says_no_changes(verified: Stack) -> None:
     """Right after `up`, a preview has nothing to change."""
@@ -83,6 +72,7 @@ def test_says_no_changes(verified: Stack) -> None:
     assert not any(summary.values()), f"{summary}\n{result}"
 
 
+@pytest.mark.proof  # a sweep at work and one cell more: test_looking_changes_nothing in test_by_command.py
 def test_of_a_changed_config(verified: Stack) -> None:
     """A preview of a new cell and a new price: still nothing is written."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 7}]}))
@@ -105,24 +95,7 @@ def test_of_a_vanished_box(verified: Stack) -> None:
     changes_nothing(verified, "destroy", "--preview-only", rc=None)
 
 
-def test_a_refusal_fits_into_80_columns(verified: Stack) -> None:
-    """What stands below "Diagnostics:"; above it are the engine's own rows."""
-    result = verified.destroy()
-    assert_refused(result)
-    shown = result.out.partition("Diagnostics:")[2]
-    assert "not approved" in shown
-    assert not too_long(shown), str(result)
-
-
-def test_sweepctl_status_changes_nothing(verified: Stack) -> None:
-    """Looking with `status` leaves everything as it is, too."""
-    before = everything(verified)
-    ok(verified.sweepctl("status"))
-    ok(verified.sweepctl("status", "--json"))
-    after = everything(verified)
-    assert after == before, different(before, after)
-
-
+@pytest.mark.proof  # tests/rented/test_mistakes.py; the words: tests/unit/config/test_mistakes.py
 def test_wrong_configs_change_nothing(verified: Stack) -> None:
     """A typo is refused with file, line and a suggestion, before anything is asked of the platform."""
     text = verified.config_file.read_text()

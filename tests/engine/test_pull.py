@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 from tests.engine.looking import different, tree
@@ -42,6 +44,7 @@ def test_copies_survive_truncation_in_place(verified: Stack) -> None:
     assert not [path for path in (verified.evidence / "cells").rglob("*") if path.is_symlink()]
 
 
+@pytest.mark.proof  # on a box: tests/unit/evidence/test_pull.py
 def test_pull_again_copies_nothing(verified: Stack) -> None:
     """A second pull leaves what is right as it is, times included."""
 
@@ -53,6 +56,7 @@ def test_pull_again_copies_nothing(verified: Stack) -> None:
     assert stamps() == before
 
 
+@pytest.mark.proof  # on a box: tests/unit/evidence/test_pull.py
 def test_pull_mends_what_is_wrong(verified: Stack) -> None:
     """A copy that was damaged here is copied again while the box is there."""
     path = verified.evidence / "cells" / verified.cells[0] / "model.safetensors"
@@ -64,6 +68,7 @@ def test_pull_mends_what_is_wrong(verified: Stack) -> None:
     assert verified.verify()["verified"] == 4
 
 
+@pytest.mark.proof  # on a box: tests/unit/evidence/test_pull.py
 def test_pull_resumes(finished: Stack) -> None:
     """A pull that was killed and is run again ends with the right bytes, and never with a part under a final name."""
     process = finished.start("sweepctl", "pull", "--stack", finished.name)
@@ -81,6 +86,7 @@ def test_pull_resumes(finished: Stack) -> None:
         assert copy == source
 
 
+@pytest.mark.proof  # on a box: tests/unit/evidence/test_pull.py
 def test_pull_of_a_link_is_refused(finished: Stack) -> None:
     """A file that is a link on the box is not followed out of it: the cell is named, the secret is not copied."""
     secret = finished.base / "secret"

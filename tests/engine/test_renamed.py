@@ -59,7 +59,7 @@ def test_nothing_is_rented_for_the_new_name_of_a_locked_box(one_box: Stack) -> N
     assert len(stack.native_ids()) == 1
 
 
-@pytest.mark.proof  # a box that is given up: test_liveness.py
+@pytest.mark.proof  # a box that is given up: test_given_up.py
 def test_a_box_whose_end_is_approved_may_get_another_name(one_box: Stack) -> None:
     """In one change: the new one is rented, the old one ends."""
     stack = one_box

@@ -10,10 +10,11 @@ from tests.engine.test_preview import everything
 from tests.screens import too_long
 
 
-def test_the_reviewed_destroy_is_the_one_that_happens(verified: Stack) -> None:
-    """Locked: no, and nothing changes by asking. Approved and up: another change, since it
-    ends them; that one is reviewed, and goes through."""
-    stack = verified
+def test_the_reviewed_destroy_is_the_one_that_happens(cleared: Stack) -> None:
+    """Locked: no, and nothing changes by asking. Approved and up: another change, since it ends them; that one is
+    reviewed, and goes through. What an approval unlocks: tests/unit/review/test_golden.py."""
+    stack = cleared
+    stack.restore("verified")
     before = everything(stack)
     locked = stack.sweepctl("review", "--destroy", "--json")
     assert everything(stack) == before
@@ -22,18 +23,14 @@ def test_the_reviewed_destroy_is_the_one_that_happens(verified: Stack) -> None:
     assert (told["may_go_on"], told["destroys"], told["cells"]["verified"]) == ("no", 2, 4)
     assert sorted(one["native_id"] for one in told["endings"]) == stack.native_ids()
     assert told["money"]["saves"] == 2.5
-    stack.approve()
-    unlocks = ok(stack.sweepctl("review", "--json")).json()
-    assert unlocks["unlocks"] == ["box box-0", "box box-1"]
-    assert unlocks["destroys"] == 0
-    ok(stack.up())
+    stack.restore("cleared")
     another = stack.sweepctl("review", "--destroy", "--expect", told["digest"], "--json")
     assert another.rc == 1, str(another)
     (why,) = another.json()["against"]
     assert "the change is another one now" in why
-    cleared = stack.sweepctl("review", "--destroy", "--expect", another.json()["digest"], "--md")
-    assert cleared.rc == 0, str(cleared)
-    assert "DESTROYS 2 boxes" in cleared.out
+    reviewed = stack.sweepctl("review", "--destroy", "--expect", another.json()["digest"], "--md")
+    assert reviewed.rc == 0, str(reviewed)
+    assert "DESTROYS 2 boxes" in reviewed.out
     ok(stack.destroy())
     assert stack.native_ids() == []
 

@@ -15,6 +15,7 @@ def events(stack: Stack, box: str = "box-0") -> list[str]:
     return [entry["event"] for entry in stack.journal(box)]
 
 
+@pytest.mark.proof  # unit/launch/test_versions.py, unit/provider/test_queue.py
 def test_a_setup_that_fails_starts_nothing_and_the_next_up_tries_the_mended_one(
     make_stack: Callable[..., Stack],
 ) -> None:

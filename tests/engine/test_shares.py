@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
 
+@pytest.mark.proof  # tests/unit/launch/test_shares.py, unit/provider/test_sharing.py
 def test_boxes_without_cells_are_not_rented_nor_any_once_all_is_verified(make_stack: Callable[..., Stack]) -> None:
     """Two cells on three boxes: one each, no third box. Both boxes are gone and all is verified: `up` makes none."""
     stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0", "box-1", "box-2"))

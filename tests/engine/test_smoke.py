@@ -28,7 +28,7 @@ def runs(stack: Stack) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-@pytest.mark.proof  # a smoke run before renting: test_moves.py; its rules: tests/unit/test_smoke.py
+@pytest.mark.proof  # its rules: tests/unit/test_smoke.py; the command: tests/unit/cli/test_smoke.py
 def test_it_comes_before_renting_and_once(smoking: Stack) -> None:
     stack = smoking
     (stack.base / "broken").touch()

@@ -31,6 +31,7 @@ def test_destroy_from_another_clone(cleared: Stack) -> None:
     assert str(cleared.evidence) in result.text, f"it does not say what survived and where\n{result}"
 
 
+@pytest.mark.proof  # no approval in the state: test_by_command.py
 def test_destroy_from_another_clone_before_the_clearance(verified: Stack) -> None:
     """An approval that was written in clone A and never brought up is not known in clone B: refused."""
     verified.approve()
@@ -53,6 +54,7 @@ def test_up_from_another_clone_without_the_approval(cleared: Stack) -> None:
     cleared.assert_unchanged(before, result)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_given_up.py; words: unit/teardown/test_refusal.py
 def test_evidence_on_another_host(cleared: Stack) -> None:
     """Evidence in a folder on another host can't be read here: refused, naming that host and what to type there."""
     here = f"file://{socket.gethostname()}/"
@@ -73,6 +75,7 @@ def test_evidence_on_another_host(cleared: Stack) -> None:
     cleared.assert_unchanged(before, result)
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_identity.py
 def test_another_backend_may_not_rent(verified: Stack) -> None:
     """A second state for the same evidence would rent everything twice: refused, naming the backend that holds it."""
     other = verified.base / "backend-b"

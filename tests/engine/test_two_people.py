@@ -125,6 +125,7 @@ def test_one_adds_a_cell_that_the_other_does_not_know(stack: Stack) -> None:
     assert starts(stack)["seed4"] == 1
 
 
+@pytest.mark.proof  # tests/unit/evidence/test_pull.py, tests/unit/evidence/test_verify.py
 def test_two_people_pull_and_verify(finished: Stack) -> None:
     """Two pulls and two verifies at once: whole copies, and one and the same receipt."""
     stack = finished

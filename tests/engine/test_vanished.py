@@ -10,7 +10,7 @@ from tests.engine.commands import assert_failed, ok
 from tests.engine.harness import Stack
 
 
-@pytest.mark.proof  # both boxes vanish: test_shares.py
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_sharing.py, test_box_end.py
 def test_box_vanished_after_all_was_verified(verified: Stack) -> None:
     """`up` says rc 0 and rents no second generation: nothing is left to train there. Its record is closed."""
     verified.vanish("box-1")
@@ -51,6 +51,7 @@ def test_box_vanished_while_cleared(cleared: Stack) -> None:
     assert len(cleared.births()) == births
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_end.py
 def test_unreachable_is_not_gone(verified: Stack) -> None:
     """A platform that can't be asked is not a platform without boxes: nothing is rented, forgotten or written off."""
     root = verified.platform_root

@@ -89,7 +89,7 @@ def test_approval_and_want_gone_in_one_change(half_done: Stack) -> None:
     assert stack.native_ids() == [kept]
 
 
-@pytest.mark.proof  # the next generation of a box: test_vanished.py, `tend --replace` in test_tend.py
+@pytest.mark.proof  # the next generation of a box: tests/unit/provider/test_box_create.py
 def test_a_box_comes_back(half_done: Stack) -> None:
     """`want: running` again rents its next generation for what waits, which trains nothing that is verified."""
     stack = half_done

@@ -96,7 +96,7 @@ MUTANTS = (
                 "sweepstack/evidence/cell_store.py", "file_sha256(self.folder(cell) / file.path) == file.sha256", "True"
             ),
         ),
-        ("tests/engine/test_approvals.py::test_copy_damaged_with_its_old_size_and_time",),
+        ("tests/unit/provider/test_box_end.py::test_clearing_reads_every_file_again",),
     ),
     Mutant(
         "trust the clearance flag in the state",
@@ -130,7 +130,7 @@ MUTANTS = (
                 "        return Observation(Existence.GONE), None",
             ),
         ),
-        ("tests/engine/test_vanished.py::test_unreachable_is_not_gone",),
+        ("tests/unit/provider/test_box_end.py::test_read_takes_no_trouble_for_gone",),
     ),
     Mutant(
         "take a rented host that has nothing of the box any more for its end",

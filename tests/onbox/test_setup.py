@@ -271,6 +271,7 @@ def test_probe_sees_what_the_setup_installed_and_what_lies_beside(box: Box) -> N
 
 @pytest.mark.parametrize(("seen", "asked"), [(0, 2), (1, 2), (2, 2), (2, ["0"])])
 def test_no_cell_starts_on_a_box_that_lacks_its_gpus(make_box: Callable[..., Box], seen: int, asked: object) -> None:
+    """B03: a box may come back without a card."""
     box = make_box(gpus=asked)
     if seen:
         box.show_gpus(seen)

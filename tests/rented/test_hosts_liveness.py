@@ -23,7 +23,7 @@ def test_files_of_any_name_come_home(verified: HostStack) -> None:
         }
 
 
-@pytest.mark.proof  # tests/engine/test_vanished.py again, on a host
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_sharing.py, test_box_end.py
 def test_a_box_that_vanished_after_all_was_verified(verified: HostStack) -> None:
     """`up` makes no box there: no cell is left, and what was verified stays so."""
     verified.vanish("box-0")

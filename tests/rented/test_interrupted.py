@@ -98,7 +98,7 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     finish(vast)
 
 
-@pytest.mark.proof  # tests/engine/test_vanished.py; each adapter: tests/conformance/test_platforms.py
+@pytest.mark.proof  # tests/unit/provider/test_box_end.py; each adapter: tests/conformance/test_platforms.py
 def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: World) -> None:
     """Verified cells come from the evidence; what was on the box alone is run again; nothing is rented twice."""
     grid(vast, lr=[0.1], seed=[0, 1])

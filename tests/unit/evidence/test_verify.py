@@ -234,6 +234,7 @@ def _nan(array: np.ndarray) -> np.ndarray:
 def test_what_was_bad_when_it_was_sealed_is_damaged(
     world: World, path: str, make: Callable[[bytes], bytes], reason: str
 ) -> None:
+    """A02: it is there, its digest is right, and it does not load, or holds no good numbers."""
     world.run()
     files = outputs(world.folder, 1)
     files[path] = make(files[path])
@@ -468,6 +469,7 @@ def test_another_config_than_the_rosters_does_not_count(world: World) -> None:
 
 
 def test_an_empty_roster_is_never_verified(world: World) -> None:
+    """A06: zero of zero is no yes."""
     world.cells = ()
     outcome = world.verify()
     assert not outcome.ok
