@@ -1,7 +1,8 @@
 """Makes the golden sweep of an issue: `python -m tests.golden F`, about a minute. Those that are there stay.
 
 The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
-dropped, one that runs twice; pulled, verified, approved, and ended. Since K2 under a policy, which its state has.
+dropped, one that runs twice; pulled, verified, approved, and ended. Since K2 under a policy, which its state has. Since
+K4 the one that runs twice fails with a checkpoint, is asked for again by the stack file, and goes on in new code.
 `python -m tests.golden F host` has one box, behind a real sshd, `… F slurm` one with two workers on a real cluster.
 """
 
@@ -34,15 +35,22 @@ def make(base: Path, kind: str = "") -> dict[str, bytes]:
     try:
         stack.write_config()
         stack.edit_config(lambda sweep: sweep["cells"].update(drop={"seed3": "not needed"}))
+        saves = "echo 1 > {checkpoints}/step-1 && "
+        across = {"resume": "across-code", "mixing": "allow", "retries": 0}
+        stack.edit_config(lambda sweep: sweep["job"].update(across, run=saves + sweep["job"]["run"]))
         stack.init()
         (stack.checkout / "policy.yaml").write_text("max_expiry: 72h\n")
+        stack.tell("fail", "seed0")
         stack.tell("fail", "seed2")
-        ok(stack.up())
-        stack.wait_for(lambda: {"seed0", "seed1"} <= stack.sealed(), "two to be sealed")
+        stack.up()  # says that cells failed
+        stack.wait_for(lambda: "seed1" in stack.sealed(), "one to be sealed")
         stack.wait_idle()
-        ok(stack.sweepctl("retry", "seed0", "--reason", "once more"))
+        (stack.control / "fail-seed0").unlink()
+        code = stack.job / "train.py"
+        code.write_text(code.read_text() + "# the bug is gone\n")
+        stack.edit_config(lambda sweep: sweep["cells"].update(retry={"seed0": 1}))
         ok(stack.up())
-        stack.wait_for(lambda: stack.started().count("seed0") == 2, "seed0 to run again")
+        stack.wait_for(lambda: {"seed0", "seed1"} <= stack.sealed(), "seed0 to run again")
         stack.wait_idle()
         kept["locked.json"] = ok(stack.pulumi("stack", "export")).out.encode()
         ok(stack.sweepctl("pull"))

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.records import Manifest
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
@@ -123,6 +125,21 @@ def test_its_records_are_read_whole(golden: Path) -> None:
     assert {name: retry.retry for name, retry in on_record(store).items()} == {"seed0": 1}
     for code in store.codes():
         assert store.read_code(code)
+
+
+def test_what_went_on_in_new_code_is_on_record() -> None:
+    """What K4 put there: a failure with a checkpoint, a seal across code, and a retry that the stack file asks for."""
+    (path,) = (path for path in GOLDEN if path.name.endswith("-K4.tar.xz"))
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["tar", "--extract", "--file", path, "--directory", folder], check=True)
+        store = evidence(Path(folder))
+        seal = Manifest.model_validate_json(store.copies.manifest("seed0") or b"")
+        assert (len(store.codes()), len(seal.checkpoints_of)) == (2, 1)
+        assert {seal.code, *seal.checkpoints_of} == set(store.codes())
+        journals = (Path(folder) / "evidence" / "journals").glob("*.jsonl")
+        lines = [json.loads(line) for journal in journals for line in journal.read_text().splitlines()]
+        assert {line["checkpoints"] for line in lines if line["event"] == "cell-failed"} == {True}
+        assert StackFile(Path(folder) / "stack.yaml", "stack.yaml").sweep()["cells"]["retry"] == {"seed0": 1}
 
 
 def test_its_policy_is_the_one_that_its_records_name(golden: Path) -> None:
