@@ -119,6 +119,7 @@ def test_u22_a_card_of_another_customer_is_no_alarm(tools: Tools) -> None:
     own = LOG.format(where="5e:00", number=79, words="GPU has fallen off the bus.")
     (said,) = health.look(cards(0), tools(bus="exit 1", log=f'echo "{theirs}\n{own}"'))
     assert "0000:5e:00" in said
+    assert health.look([], tools(bus="exit 1", log=f'echo "{own}"')) == [said], "the tool lists no card that is lost"
 
 
 def test_a_log_that_may_not_be_read_says_nothing(tools: Tools) -> None:

@@ -109,43 +109,50 @@ def held(memory: int | None, *gpus: int, own: bool = True) -> dict[str, object]:
 
 
 def test_the_words_say_how_much_who_and_what_to_do() -> None:
-    (said,) = holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [])
+    (said,) = holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [], {})
     assert said == (
         "GPU 0: 32.2 of 42.9 GB are held by pid 4711 (ann, python old.py, for 2.0 h), no cell at work; "
         "`kill 4711` there ends it, if it is not needed"
     )
-    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"])
+    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"], {})
     assert said.startswith("GPU 0: 2.1 of 42.9 GB are held by pid 4711 ")
     assert said.endswith("it is ann's to end")
 
 
 def test_memory_that_nobody_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
-    assert holders.alarms([gpu(0, 30 * GB)], [], []) == [
-        "GPU 0: 32.2 of 42.9 GB are held by no process that can be seen on this box"
-    ]
-    assert holders.alarms([gpu(0, 30 * GB)], [], ["0"]) == []
+    (said,) = holders.alarms([gpu(0, 30 * GB)], [], [], {})
+    assert said.startswith("GPU 0: 32.2 of 42.9 GB are held, by no process that can be seen on this box: ")
+    assert "`fuser -v /dev/nvidia0` as root" in said
+    assert holders.alarms([gpu(0, 30 * GB)], [], ["0"], {"0": 0}) == []
+    (said,) = holders.alarms([gpu(0, 38 * GB)], [], ["0"], {"0": 30 * GB})
+    assert said.startswith("GPU 0: 32.2 of 42.9 GB were held before its cell began, by no process ")
 
 
 @pytest.mark.parametrize(("used", "memory"), [(GB - 1, None), (30 * GB, GB - 1), (None, None)])
 def test_a_desktop_is_no_alarm(used: int | None, memory: int | None) -> None:
-    assert holders.alarms([gpu(0, used)], [held(memory, 0)], []) == []
+    assert holders.alarms([gpu(0, used)], [held(memory, 0)], [], {}) == []
 
 
 def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path) -> None:
     pid = hold(0)
-    box.show_gpus(1, QUERY.format(used=30_000))
-    box.set(gpus=1, patrol_seconds=0.2)
+    rows = [f"{number}{QUERY.format(used=30_000)[1:]}" for number in range(2)]
+    box.show_gpus(2, "\n".join(rows))
+    box.set(gpus=2, patrol_seconds=0.2)
     box.add("a", "echo; sleep 600")
     change = f"""
-        import re
-        from sweepstack.onbox.runner import holders
+        import re, time
+        from sweepstack.onbox.runner import holders, patrol
+        seen = patrol.gpus
+        patrol.gpus = lambda: time.sleep(1) or seen()  # else the probe of the job is slower by itself
         holders.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
         holders.YOUNG_SECONDS = 0.0"""
     runner = box.start(script=around(box, change))
-    wait_for(lambda: any(line["holders"] for line in box.patrol()), box.log)
-    line = next(line for line in box.patrol() if line["holders"])
+    wait_for(lambda: any(line["running"] for line in box.patrol()), box.log)
+    assert not box.patrol()[0]["running"], "what is held already is seen before the first cell begins"
+    line = next(line for line in box.patrol() if line["running"])
     assert [one["pid"] for one in line["holders"]] == [pid]
     assert any(f"are held by pid {pid} (" in alarm for alarm in line["alarms"])
+    assert any(alarm.startswith("GPU 1: 31.5 of 42.9 GB were held before its cell") for alarm in line["alarms"]), line
     os.kill(pid, 0)
     os.kill(runner.pid, signal.SIGTERM)
     assert runner.ended() == 143

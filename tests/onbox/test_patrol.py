@@ -96,9 +96,11 @@ def test_line_says_what_is_left_of_the_box(box: Box) -> None:
         (0, 97, 39000 << 20, 600),
         (1, None, 3 << 20, 210),
     ]
-    assert line["alarms"] == ["GPU 0 is slowed down by its heat: 85 degrees"]
+    heat, held = line["alarms"]
+    assert heat == "GPU 0 is slowed down by its heat: 85 degrees"
+    assert "held before its cell began" in held
     box.show_gpus(1, query.split("\\n")[1])
-    wait_for(lambda: "1 GPUs are not seen any more" in box.patrol()[-1]["alarms"], box.log)
+    wait_for(lambda: "1 GPUs are not seen any more" in " ".join(box.patrol()[-1]["alarms"]), box.log)
     os.kill(runner.pid, signal.SIGTERM)
     assert runner.ended() == 143
 

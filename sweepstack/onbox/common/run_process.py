@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.processes import signal_group
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS, KILL_SECONDS = 0.2, 10.0
 
 
 @dataclass(frozen=True)
@@ -74,4 +74,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         if pipe:
             with contextlib.suppress(OSError):
                 pipe.close()
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel ends upon no signal
+        process.wait(KILL_SECONDS)

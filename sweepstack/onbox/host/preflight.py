@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sweepstack.onbox.common.cgroup import memory
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused
+from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.host.offers import GB, Constraints, same_gpu
 from sweepstack.onbox.host.platform import BoxRequest
 
@@ -157,16 +158,12 @@ def driver_cuda() -> str | None:
 
 
 def _driver(*arguments: str) -> str:
-    command = ["nvidia-smi", *arguments]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=DRIVER_SECONDS, check=True
-        )
+        return says("nvidia-smi", *arguments, seconds=DRIVER_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         raise PlatformError(
             f"nvidia-smi is there and does not answer: {error}. Run it on the host; nothing was made there"
         ) from error
-    return done.stdout.decode("utf-8", "replace")
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner.code import CodeCheck
 
 TOOL_SECONDS, TORCH_SECONDS = 60.0, 120.0
@@ -135,10 +136,7 @@ def _infiniband() -> list[str]:
 
 def _said(*argv: str, check: bool = True) -> list[str]:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=TOOL_SECONDS, check=check
-        )
-        return done.stdout.decode("utf-8", "replace").splitlines()
+        return says(*argv, seconds=TOOL_SECONDS, check=check).splitlines()
     return []
 
 

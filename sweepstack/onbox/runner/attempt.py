@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +20,7 @@ from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomically
 from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
+from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import Found, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
@@ -374,9 +374,7 @@ def describe(python: str) -> Environment:
         found["distributions"] = digest_of(distributions)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         found["problem"] = f"{python}: {type(error).__name__}"
-    if shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            listing = subprocess.run(query, stdout=subprocess.PIPE, timeout=DESCRIBE_SECONDS, check=True).stdout
-            found["gpus"] = listing.decode("utf-8", "replace").strip().splitlines()
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        found["gpus"] = says(*query, seconds=DESCRIBE_SECONDS).strip().splitlines()
     return Environment(found, distributions, _times(folders))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner.resources import driver_rows
 
 POWER = ("index", "power.draw", "power.limit")
@@ -49,8 +49,8 @@ class GpuHealth:
         """Adds `power`, `power_limit` (watts) and `uncorrected` (memory errors since the driver's start) to the values
         of each card, where the driver says them. Returns what a person has to know. Blocks for seconds."""
         cards = {int(gpu["index"]): gpu for gpu in gpus if gpu.get("index") is not None}
-        if not cards:
-            return []
+        if not cards:  # the only one may have fallen off the bus
+            return self._reports(path) if self._ours else []
         alarms: list[str] = []
         if len(self._ours) < len(cards):  # kept: one that has fallen off the bus is not listed any more
             found = driver_rows("gpu", ["index", "pci.bus_id"], path)
@@ -106,19 +106,8 @@ class GpuHealth:
 def xids(path: str | None = None) -> dict[tuple[str, int], int]:
     """(PCI address, Xid) → how often it is in the kernel's log; empty where this user may not read the log."""
     found: dict[tuple[str, int], int] = {}
-    tool = shutil.which("dmesg", path=path)
-    if not tool:
-        return found
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            [tool],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=KERNEL_SECONDS,
-            check=True,
-        )
-        for match in XID.finditer(done.stdout.decode("utf-8", "replace")):
+        for match in XID.finditer(says("dmesg", seconds=KERNEL_SECONDS, path=path)):
             report = match.group(1), int(match.group(2))
             found[report] = found.get(report, 0) + 1
     return found

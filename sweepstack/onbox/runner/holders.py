@@ -74,20 +74,33 @@ def holders(
 
 
 def alarms(
-    gpus: Collection[Mapping[str, Any]], found: Collection[Mapping[str, Any]], taken: Collection[str]
+    gpus: Collection[Mapping[str, Any]],
+    found: Collection[Mapping[str, Any]],
+    taken: Collection[str],
+    before: Mapping[str, int],
 ) -> list[str]:
-    """A sentence for each GPU whose memory other processes hold. `taken`: indexes of the GPUs of running cells."""
+    """A sentence for each GPU whose memory other processes hold. `taken`: indexes of the GPUs of running cells;
+    `before`: what was used of a GPU when it was last seen without one."""
     said = []
     for gpu in gpus:
         used, total = gpu["memory_used"], gpu["memory_total"]
         theirs = [one for one in found if gpu["index"] in one["gpus"]]
         known = [one["memory"] for one in theirs if one["memory"] is not None]
         held = sum(known) if len(known) == len(theirs) and theirs else used
-        if held is None or held < FEW_BYTES or (not theirs and str(gpu["index"]) in taken):
+        begun = not theirs and str(gpu["index"]) in taken
+        if begun and held is not None:  # the rest is the cell's own
+            held = min(held, before.get(str(gpu["index"]), 0))
+        if held is None or held < FEW_BYTES:
             continue
         share = f"{held / 1e9:.1f} of {total / 1e9:.1f} GB" if total else f"{held / 1e9:.1f} GB"
         if not theirs:
-            said.append(f"GPU {gpu['index']}: {share} are held by no process that can be seen on this box")
+            when = "were held before its cell began" if begun else "are held"
+            at = gpu["index"]
+            said.append(
+                f"GPU {at}: {share} {when}, by no process that can be seen on this box: it is another user's, another "
+                f"container's, or gone. `fuser -v /dev/nvidia{at}` as root on the machine shows which; "
+                f"`nvidia-smi --gpu-reset -i {at}` there frees what a process left that is gone"
+            )
             continue
         one = theirs[0]
         more = f" and {len(theirs) - 1} more" if len(theirs) > 1 else ""

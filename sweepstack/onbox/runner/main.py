@@ -54,6 +54,7 @@ from sweepstack.onbox.runner.limits import limit, mark_ended
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import Patrol
 from sweepstack.onbox.runner.place import must_be_the_place
+from sweepstack.onbox.runner.probe import gpus_asked
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Entry, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.remains import Children
 from sweepstack.onbox.runner.schedule import Schedule
@@ -103,7 +104,7 @@ class Runner:
         self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"], left)
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
-        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended)
+        self.stop, self.signals, self.patrol = 0, 0, Patrol(home, self.folder, self.journal.ended, self._wake)
         self.standstill, self.lease_over = Standstill(home), ""
         self.not_copied: dict[str, Any] = {}
         self.drained_at = 0  # the length of the queue file, in bytes, when all of it was done
@@ -299,6 +300,8 @@ class Runner:
         used |= {attempt.slot for attempt, _ in self.finishing.values() if attempt.holds_slot}
         free = [slot for slot in range(slots) if slot not in used]
         if not self.schedule.ready or self.schedule.settled or not free or self.stop:
+            return False
+        if gpus_asked(spec) and not self.patrol.has_looked():
             return False
         if len(self.finishing) >= slots + SEALERS or not self.gate.is_open(spec, len(self.running)):
             return False

@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from sweepstack.onbox.runner.resources import Usage, gpus, usage
 
 PATROL = "patrol.jsonl"
 PATROL_SECONDS, STALL_SECONDS = 30.0, 600.0
+FIRST_SECONDS = 60.0
 SETTLE_SECONDS = 5.0
 """A start or an end gives a new line at once, but not sooner than this after the last line."""
 IDLE_CPU, IDLE_GPU = 0.03, 5
@@ -65,10 +66,16 @@ class Patrol:
     """Writes patrol.jsonl. `due`: when the next line is due (monotonic). It looks in a thread of its own: a network
     mount that hangs must not block the queue."""
 
-    def __init__(self, home: Path, folder: Path | None = None, ended: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        home: Path,
+        folder: Path | None = None,
+        ended: Container[str] = (),
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         """`folder`: where the file is; `home` unless it is of one worker of several. `ended`: those whose end is known,
-        now and later."""
-        self.due, self._ended = 0.0, ended
+        now and later. `wake`: called when the first line is there."""
+        self.due, self._ended, self._wake = 0.0, ended, wake
         self._home, self._path = home, (folder or home) / PATROL
         self._pool = ThreadPoolExecutor(1)
         self._line: Future[None] | None = None
@@ -77,9 +84,15 @@ class Patrol:
         self._growth: dict[tuple[str, int], Growth] = {}
         self._kills: int | None = None
         self._gpus = 0
+        self._before: dict[str, int] = {}  # what was used of a GPU when no cell was on it
         self._health, self._use = GpuHealth(), DiskUse(home)
         self._trends = {"disk": Trend(), "inodes": Trend()}
         self._hung: dict[tuple[str, int], tuple[str, float]] = {}
+
+    def has_looked(self) -> bool:
+        """Whether there is a first line, or was time enough for it: what a GPU holds can be told from what its first
+        cell takes only by a look before that."""
+        return self._line is not None and (self._line.done() or time.monotonic() > self._last + FIRST_SECONDS)
 
     def hung(self, attempt: Attempt) -> tuple[str, float]:
         """Why the last line calls an attempt hung ("" if it does not), and for how many seconds it showed no
@@ -104,8 +117,10 @@ class Patrol:
         self.due = at + max(0.1, min(float(spec.get("patrol_seconds", PATROL_SECONDS)), stall))
         if self._line is not None and not self._line.done():
             return
-        self._last, self._names = at, names
+        first, self._last, self._names = self._line is None, at, names
         self._line = self._pool.submit(self._write, dict(running), dict(spec), stall, blocked, uploads)
+        if first:
+            self._line.add_done_callback(lambda _: self._wake())
 
     # -- in the thread
 
@@ -150,7 +165,10 @@ class Patrol:
         groups = [attempt.process.pid for attempt in running.values()]
         others = holders(groups, running, ended=self._ended) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}
-        alarms += held_by_others(found, others, taken)
+        self._before.update(
+            {str(gpu["index"]): gpu["memory_used"] or 0 for gpu in found if str(gpu["index"]) not in taken}
+        )
+        alarms += held_by_others(found, others, taken, self._before)
         if uploads and uploads["why"]:
             count = len(uploads["cells"])
             alarms.append(f"{count} cells ({uploads['bytes'] / 1e9:.2f} GB) wait for the bucket: {uploads['why']}")
@@ -227,7 +245,10 @@ class Patrol:
             alarms.append(f"the kernel killed {kills - self._kills} processes for want of memory")
         self._kills = kills
         if len(found) < self._gpus:
-            alarms.append(f"{self._gpus - len(found)} GPUs are not seen any more")
+            alarms.append(
+                f"{self._gpus - len(found)} GPUs are not seen any more: `nvidia-smi` on the box says why, or hangs; "
+                "where one is lost, the machine is to be restarted, or another one rented"
+            )
         self._gpus = max(self._gpus, len(found))
         for gpu in found:
             hot = (gpu["temperature"] or 0) >= HOT

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner.torch_probe import torch_problem
 
 PROBE_SECONDS = 60.0
@@ -124,12 +125,9 @@ def _gpus(env: Mapping[str, str], asked: int) -> str:
 
 def gpus_seen(env: Mapping[str, str]) -> list[str]:
     """The lines of `nvidia-smi -L`, one for each GPU; empty without this program."""
-    tool = shutil.which("nvidia-smi", path=env.get("PATH"))
-    if not tool:
-        return []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([tool, "-L"], stdout=subprocess.PIPE, timeout=PROBE_SECONDS, check=True)
-        return [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("GPU ")]
+        said = says("nvidia-smi", "-L", seconds=PROBE_SECONDS, path=env.get("PATH"))
+        return [line for line in said.splitlines() if line.startswith("GPU ")]
     return []
 
 

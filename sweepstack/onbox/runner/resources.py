@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.processes import stat_fields
+from sweepstack.onbox.common.tools import says
 
 GPU_SECONDS = 20.0
 GPU_FIELDS = {
@@ -53,21 +53,12 @@ def gpus(path: str | None = None) -> list[dict[str, Any]]:
 def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> list[list[str]]:
     """The rows of `nvidia-smi --query-<what>`, each with one text for each of `fields`; empty without a driver, and
     when it fails. Blocks for GPU_SECONDS at most."""
-    tool = shutil.which("nvidia-smi", path=path)
-    if not tool:
-        return []
+    query = [f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(
-            [tool, f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=GPU_SECONDS,
-            check=True,
-        )
+        said = says("nvidia-smi", *query, seconds=GPU_SECONDS, path=path)
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = [[word.strip() for word in line.split(",")] for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    rows = [[word.strip() for word in line.split(",")] for line in said.splitlines()]
     return [row for row in rows if len(row) == len(fields)]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.common.processes import signal_group
+from sweepstack.onbox.common.tools import says
 
 TORCH_SECONDS = 120.0
 SWITCH = "SWEEPSTACK_CHECK_TORCH"
@@ -83,10 +83,8 @@ def _asked(python: str, env: Mapping[str, str], running: set[int]) -> dict[str, 
 
 
 def _driver_cuda(env: Mapping[str, str]) -> str:
-    tool = shutil.which("nvidia-smi", path=env.get("PATH"))
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if tool:
-            said = subprocess.run([tool, "-q"], stdout=subprocess.PIPE, timeout=TORCH_SECONDS, check=True).stdout
-            match = re.search(rb"CUDA Version\s*:\s*([0-9]+\.[0-9]+)", said)
-            return match[1].decode() if match else ""
+        said = says("nvidia-smi", "-q", seconds=TORCH_SECONDS, path=env.get("PATH"))
+        match = re.search(r"CUDA Version\s*:\s*([0-9]+\.[0-9]+)", said)
+        return match[1] if match else ""
     return ""
