@@ -29,6 +29,10 @@ class NeverUp(Unsure):
     """Neither the backend nor any record knows the stack."""
 
 
+class NoProject(Unsure, ConfigError):
+    """No Pulumi.yaml at or above the working folder, and no stack files."""
+
+
 @dataclass(frozen=True)
 class Target:
     """One stack of one project."""
@@ -43,7 +47,7 @@ class Target:
     def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
         """The stack, in the project at or above the working folder.
 
-        Raises Unsure: no stack named, or only its Pulumi.yaml is gone; ConfigError: no project.
+        Raises Unsure: no stack named, or only its Pulumi.yaml is gone; NoProject.
         """
         root = project_root(stack, start)
         if not stack:
@@ -180,7 +184,7 @@ class Target:
 def project_root(stack: str | None = None, start: Path | None = None) -> Path:
     """The project's folder, at or above the working folder. `stack`: the one that was named, if any.
 
-    Raises Unsure: only its Pulumi.yaml is gone, with what brings it back; ConfigError: no project.
+    Raises Unsure: only its Pulumi.yaml is gone, with what brings it back; NoProject, with what to type.
     """
     start = (start or Path.cwd()).resolve()
     try:
@@ -224,7 +228,9 @@ def _without_project(start: Path, stack: str | None, error: ConfigError) -> Swee
     """The error where no Pulumi.yaml is found: with what brings it back, where stack files say that one was here."""
     folder = next((one for one in (start, *start.parents) if stacks_in(one) or stacks_in(one / STACKS)), None)
     if folder is None:
-        return error
+        near = sorted(one.parent.name for one in start.glob("*/Pulumi.yaml"))
+        into = " or ".join(near[:3]) or "FOLDER"
+        return NoProject(str(error), [f"cd {into}    (your project)", "sweepctl init    (makes one here)"])
     name = _project_on_record(stack) if stack else ""
     what = f"; its name has to be {name} again" if name else ""
     back = f"git -C {_path(str(folder))} checkout -- Pulumi.yaml    (or from a backup{what})"

@@ -23,6 +23,10 @@ _COMMON = frozenset(
 NEAR, LEAST, FEWEST = 0.5, 4, 3
 """So much of the shorter one's words has the other one, too, and so many: they may be one. Of one that has no more than
 `FEWEST`: all."""
+_THING = re.compile(r"[a-z][a-z./-]*[0-9_][a-z0-9_./-]*")
+"""A thing's own name, with a digit or an underscore: `docker0`, `nccl_socket_ifname`."""
+RARE = 2
+"""Two things in common, which so many gotchas have at most: they may be one, however else each is told."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,14 @@ def next_id(letters: str, pages: Iterable[str]) -> str:
 
 
 def near(text: str, others: Sequence[Known]) -> list[Known]:
-    """Those that say much the same, the nearest first."""
-    words = _words(text)
-    rated = [(_shared(words, _words(other.text)), other) for other in others]
+    """Those that say much the same, or are about the same things, the nearest first."""
+    words, theirs = _words(text), [_words(other.text) for other in others]
+    seen = Counter(word for each in theirs for word in each)
+    things = {word for word in words if _THING.fullmatch(word) and seen[word] <= RARE}
+    rated = [
+        (max(_shared(words, each), NEAR if len(things & each) > 1 else 0.0), other)
+        for each, other in zip(theirs, others, strict=True)
+    ]
     return [other for rate, other in sorted(rated, key=lambda pair: -pair[0]) if rate >= NEAR]
 
 

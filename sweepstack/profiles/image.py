@@ -17,6 +17,5 @@ def image_words(config: StackConfig, profile: Profile) -> tuple[str, ...]:
     name = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
     return (
         f"job.image: {image} is a tag, which may be another image for a box that is rented later. Pin it: "
-        f"docker buildx imagetools inspect {name} shows the digest, and job.image is "
-        f"{name.rpartition(':')[0]}{DIGEST}…",
+        f"docker buildx imagetools inspect {name} shows the digest, and job.image is {name}{DIGEST}…",
     )

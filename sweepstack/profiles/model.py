@@ -8,7 +8,7 @@ grace because there is no spot); null and listed under `unknown` means *unknown*
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
@@ -58,7 +58,9 @@ def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
             return None
         match = pattern.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            raise PydanticCustomError("quantity", "{text}", {"text": f"expected a number of {unit}, or null"})
+            raise PydanticCustomError(
+                "quantity", "{text}", {"text": f"expected a number of {unit}, or null where there is none"}
+            )
         return float(match[1])
 
     return BeforeValidator(read)
@@ -66,6 +68,20 @@ def _quantity(pattern: re.Pattern[str], unit: str) -> BeforeValidator:
 
 Seconds = Annotated[float | None, _quantity(_SECONDS, "seconds, such as 5 s")]
 Days = Annotated[float | None, _quantity(_DAYS, "days, such as 15 d")]
+
+
+def _of_the_two(value: Any) -> Any:
+    """Another word than these two: mostly the vendor's own (`terminate`, Chinese), which `native` of the verb holds."""
+    if isinstance(value, str) and value not in get_args(Verb):
+        raise PydanticCustomError(
+            "verb",
+            "{text}",
+            {
+                "text": 'expected "stop" or "destroy": stop where meter_stop_irreversible is false, destroy where '
+                "it is true. The vendor's own word belongs in verbs.stop.native or verbs.destroy.native"
+            },
+        )
+    return value
 
 
 class Clock(Fact):
@@ -142,7 +158,7 @@ class Profile(Fact):
 
     platform: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     kind: Literal["ssh-rental", "cloud-api", "kubernetes", "slurm", "ssh", "notebook", "workstation"]
-    meter_stop_verb: Verb
+    meter_stop_verb: Annotated[Verb, BeforeValidator(_of_the_two)]
     meter_stop_irreversible: StrictBool
     spot_available: StrictBool | None
     spot_grace: Seconds

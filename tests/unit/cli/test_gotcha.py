@@ -99,6 +99,18 @@ def test_a_known_one_of_few_words_is_named(world: World) -> None:
     assert "AD7 (autodl) says much the same" in " ".join(done.err.split())
 
 
+def test_a_known_one_in_other_words_is_named_by_its_things(world: World) -> None:
+    again = {
+        "symptom": "Inter-node bandwidth is a tenth of what it should be, allreduce dominates each step",
+        "cause": "NCCL binds to docker0, which carries nothing between the nodes",
+        "fix": "set NCCL_SOCKET_IFNAME to the fast interface on all ranks",
+        "reproduction": "$ NCCL_DEBUG=INFO torchrun train.py",
+    }
+    done = propose(world, platform="universal", **again)
+    assert done.code == 1
+    assert "MN2 (universal) says much the same" in " ".join(done.err.split())
+
+
 def test_no_secret_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_TOKEN", "violet-umbrella-77")
     token = "hf_" + "aB3" * 12

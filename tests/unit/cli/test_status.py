@@ -625,10 +625,16 @@ def test_the_engines_own_words_when_the_state_cannot_be_read(world: World) -> No
 
 
 def test_outside_a_project(world: World, tmp_path: Any) -> None:
-    world.monkeypatch.chdir(tmp_path)
-    result = world.run("status")
-    assert result.code == 2
-    assert "no Pulumi.yaml" in result.err
+    """Each command that needs one says what to type: into the project below, or a new one."""
+    below = tmp_path / "outside" / "mine"
+    below.mkdir(parents=True)
+    (below / "Pulumi.yaml").write_text("name: mine\n")
+    world.monkeypatch.chdir(below.parent)
+    for words in (["status"], ["drop", "a"], ["audit"], ["profile", "new", "some-cloud"]):
+        result = world.run(*words, stack=None)
+        assert result.code == 2
+        assert "no Pulumi.yaml" in result.err
+        assert "next   cd mine    (your project)\nnext   sweepctl init    (makes one here)" in result.err
 
 
 def test_a_project_without_its_pulumi_yaml_says_what_brings_it_back(world: World) -> None:

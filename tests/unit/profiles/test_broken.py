@@ -55,6 +55,8 @@ TYPES = [
     Case(
         L, "spot_grace: null", "spot_grace: 5s", 'spot_grace: "5s"', "write a number of seconds, such as 5 s, or null"
     ),
+    Case(L, "spot_grace: null", "spot_grace: n/a", "spot_grace", "or null where there is none"),
+    Case(A, "meter_stop_verb: stop", "meter_stop_verb: 关机", "meter_stop_verb", "word belongs in verbs.stop.native"),
     Case(L, "spot_grace: null", "spot_grace: -5 s", "spot_grace", "such as 5 s, or null"),
     Case(L, "spot_grace: null", "spot_grace: 5", "spot_grace: 5", "such as 5 s, or null"),
     Case(L, "free_egress: true", 'free_egress: "no"', 'free_egress: "no"', "write true or false, or null"),

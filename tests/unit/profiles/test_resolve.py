@@ -299,8 +299,8 @@ def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("image", "pin"),
     [
-        ("pytorch/pytorch:2.8.0-cuda12.8", "pytorch/pytorch@sha256:…"),
-        ("lab.org:5000/train", "lab.org:5000/train@sha256:…"),
+        ("pytorch/pytorch:2.8.0-cuda12.8", "pytorch/pytorch:2.8.0-cuda12.8@sha256:…"),
+        ("lab.org:5000/train", "lab.org:5000/train:latest@sha256:…"),
     ],
 )
 def test_u30_a_tag_is_told_with_how_to_pin_it(tmp_path: Path, image: str, pin: str) -> None:
