@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Hypothesis tries the same examples every time; `pytest tests/fuzz --hypothesis-profile=deep` looks for new ones. A
     test keeps the profile that was in force while its module was imported: so it is loaded before any of them.
     """
+    gc.disable()  # until all is collected
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("suite")
@@ -84,6 +85,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the garbage collector need not look through it each time. And
     it looks less often: reading all of the code as syntax trees takes a quarter of the time then."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 25, 25)
 
 

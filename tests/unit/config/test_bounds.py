@@ -84,13 +84,13 @@ def test_a_matrix_is_counted_before_it_is_made(tmp_path: Path, new: str, said: s
 
 
 def test_thousands_of_mistakes_are_told_in_seconds(tmp_path: Path) -> None:
-    many = "".join(f"      key{i}: 1\n" for i in range(55_000))
-    top = "".join(f"top{i}: 1\n" for i in range(5_000))
+    many = "".join(f"      key{i}: 1\n" for i in range(11_000))
+    top = "".join(f"top{i}: 1\n" for i in range(1_000))
     before = time.process_time()
     said = refusal(tmp_path, broken("    job:\n", f"    job:\n{many}") + top)
-    assert "has 60000 mistakes" in said
+    assert "has 12000 mistakes" in said
     assert "job.key0" in said
-    assert time.process_time() - before < 8
+    assert time.process_time() - before < 3
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ MOST = 4
 """Lists of any verb that does not wait for something. One takes a second of the pace that vast.ai allows."""
 
 
-@pytest.fixture(params=[500, 5000])
+@pytest.fixture(params=[500, pytest.param(5000, marks=pytest.mark.proof)])  # 500 have 20 pages, and MOST is 4 lists
 def sim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[VastSimulator]:
     sim = VastSimulator(clock=VirtualClock(scale=1.0))
     key = sim.add_account("ann").key
