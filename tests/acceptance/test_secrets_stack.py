@@ -63,6 +63,7 @@ def test_secret_scan(make_stack: Callable[..., Stack]) -> None:
         assert value not in result.text, result.argv
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_secret_that_is_not_set_is_refused_before_anything_is_rented(make_stack: Callable[..., Stack]) -> None:
     """By its name, with the fix; nothing exists then."""
     stack = make_stack(cells=("seed0",), boxes=("box-0",))

@@ -44,7 +44,7 @@ def silent(result: Result, value: str = VALUE) -> Result:
     return result
 
 
-@pytest.mark.proof  # the same: tests/acceptance/test_secrets_stack.py
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_queue.py
 def test_a_secret_that_is_not_set_is_refused_before_anything_is_rented(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("unset", cells=("seed0",), boxes=("box-0",))
     with_secret(stack)
@@ -56,7 +56,7 @@ def test_a_secret_that_is_not_set_is_refused_before_anything_is_rented(make_stac
     assert stack.births() == []
 
 
-@pytest.mark.proof  # the scan: tests/acceptance/test_secrets_stack.py; a new value: unit/provider/test_queue.py
+@pytest.mark.proof  # on a box: tests/onbox/test_setup.py; a new value: unit/provider/test_queue.py
 def test_the_job_has_the_secret_and_nothing_else_does(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("secret", cells=("seed0", "seed1", "seed2"), boxes=("box-0",))
     with_secret(stack)
@@ -95,7 +95,7 @@ def test_the_job_has_the_secret_and_nothing_else_does(make_stack: Callable[..., 
     assert holders(stack, other["DRILL_SECRET"]) == []
 
 
-@pytest.mark.proof  # a job that prints it and fails: tests/acceptance/test_secrets_stack.py
+@pytest.mark.proof  # on a box: tests/onbox/test_setup.py; its words: tests/unit/launch/test_launch.py
 def test_a_job_that_prints_its_secret_and_fails_does_not_show_it(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("printed", cells=("seed0",), boxes=("box-0",))
     with_secret(stack)

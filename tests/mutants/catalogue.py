@@ -70,7 +70,7 @@ MUTANTS = (
         ),
         (
             "tests/unit/provider/test_box_end.py::test_a_state_with_another_id_closes_no_records",
-            "tests/rented/test_hosts_bypass.py::test_a_state_that_was_edited_to_another_id",
+            "tests/engine/test_by_state.py::test_state_edited_to_another_id",
         ),
     ),
     Mutant(
@@ -108,7 +108,10 @@ MUTANTS = (
                 '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n        facts = ',
             ),
         ),
-        ("tests/engine/test_by_state.py::test_state_edited_to_cleared",),
+        (
+            "tests/unit/provider/test_box_end.py::test_a_state_that_only_looks_cleared_is_refused",
+            "tests/engine/test_by_state.py::test_state_edited_to_cleared",
+        ),
     ),
     Mutant(
         "ignore the expiry",

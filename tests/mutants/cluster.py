@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 
-BYPASS, HELD, LONG = (
-    "tests/rented/test_cluster_bypass.py",
-    "tests/slurm/test_must_hold.py",
-    "tests/slurm/test_long_runs.py",
-)
+HELD, LONG = "tests/slurm/test_must_hold.py", "tests/slurm/test_long_runs.py"
 ANY_END = Patch(
     "sweepstack/provider/resources/teardown.py",
     "    if not judgement.verdict.allowed:\n        facts = with_costs(",
@@ -35,38 +31,15 @@ def _mutant(name: str, caught_by: str, *patches: Patch) -> Mutant:
 
 
 CLUSTER = (
-    # tests/rented/test_cluster_bypass.py. One test each: what one of them destroys, the next would miss.
-    *(
-        _mutant(f"a box ends without a clearance ({what})", f"{BYPASS}::{test}", ANY_END)
-        for what, test in (
-            ("row 1", "test_row_1_destroy_and_what_protects_it"),
-            ("rows 2 to 5", "test_rows_2_to_5_parts_of_a_destroy"),
-            ("want: gone", "test_want_gone_without_a_clearance"),
-            ("row 16, --replace", "test_rows_16_and_18_replace[--replace]"),
-            ("row 18, --target-replace", "test_rows_16_and_18_replace[--target-replace]"),
-            ("row 16, taint", "test_row_16_taint"),
-            ("row 20", "test_row_20_gate_and_queue_deleted_from_the_state"),
-            ("jobs cancelled from outside", "test_jobs_cancelled_from_outside_open_nothing"),
-        )
-    ),
-    _mutant(
-        "the flag in the state is believed",
-        f"{BYPASS}::test_a_state_that_was_edited_to_cleared",
-        Patch(
-            "sweepstack/provider/resources/teardown.py",
-            "    if not judgement.verdict.allowed:\n        facts = ",
-            '    flag = getattr(state, "clearance", "cleared")\n'
-            '    if not judgement.verdict.allowed and not flag.startswith("cleared"):\n        facts = ',
-        ),
-    ),
+    # What cluster and host share is above the adapter: tests/unit/provider.
     _mutant(
         "another box is made beside one that the stack file names no more",
-        f"{BYPASS}::test_row_6_another_box_in_its_place",
+        "tests/unit/provider/test_leftover.py::test_a_renamed_box_is_not_rented_while_the_old_one_is_locked",
         Patch("sweepstack/provider/resources/unnamed_boxes.py", "    if not locked:\n", "    if True:\n"),
     ),
     _mutant(
         "a box moves to any address that is written",
-        f"{BYPASS}::test_another_folder_or_login_node_in_the_config",
+        "tests/unit/provider/test_box_address.py::test_another_machine_is_refused_in_the_preview_and_by_the_update",
         Patch(
             "sweepstack/provider/resources/host_address_change.py",
             "    return before != after and at_addresses(before, after)\n",
@@ -74,31 +47,8 @@ CLUSTER = (
         ),
     ),
     _mutant(
-        "an up submits workers beside those that are there",
-        f"{BYPASS}::test_rows_21_and_22_a_box_that_the_state_forgot",
-        Patch(
-            "sweepstack/onbox/slurm/platform.py",
-            "missing = wanted - len(found.at_work) - len",
-            "missing = wanted - len",
-        ),
-    ),
-    _mutant(
-        "an answer of squeue that failed is an empty queue (by the engine)",
-        f"{BYPASS}::test_a_controller_that_does_not_answer_is_no_empty_queue",
-        Patch("sweepstack/onbox/slurm/commands.py", "    if done.returncode != 0:\n", "    if False:\n"),
-    ),
-    _mutant(
-        "a login node that is down has no box",
-        f"{BYPASS}::test_a_login_node_that_is_down_is_unknown",
-        Patch(
-            "sweepstack/operations/observe.py",
-            "        return Observation(Existence.UNKNOWN, note=of_box(str(error), box.name)), None",
-            "        return Observation(Existence.GONE), None",
-        ),
-    ),
-    _mutant(
         "what workers ask for is a property of the box",
-        f"{BYPASS}::test_a_change_that_would_replace_the_box",
+        "tests/unit/profiles/test_clusters.py::test_what_its_workers_ask_for_is_no_property_of_the_box",
         Patch(
             "sweepstack/profiles/resolve.py",
             "resources.as_inputs() if not profile.scheduled else {},",

@@ -13,6 +13,10 @@ from tests.engine.looking import tree
 from tests.engine.test_pull import test_copies_survive_rm_rf  # noqa: F401
 from tests.rented.host_stack import NAMES, HostStack
 
+pytestmark = pytest.mark.proof
+"""Names by both channels: tests/unit/channel/test_contract.py; a pull by ssh: tests/unit/launch/test_launch_ssh.py;
+what is declared once all is verified: tests/unit/launch/test_shares.py."""
+
 
 def test_files_of_any_name_come_home(verified: HostStack) -> None:
     for cell in verified.cells:
@@ -23,7 +27,6 @@ def test_files_of_any_name_come_home(verified: HostStack) -> None:
         }
 
 
-@pytest.mark.proof  # on the handlers: tests/unit/provider/test_sharing.py, test_box_end.py
 def test_a_box_that_vanished_after_all_was_verified(verified: HostStack) -> None:
     """`up` makes no box there: no cell is left, and what was verified stays so."""
     verified.vanish("box-0")

@@ -3,7 +3,7 @@
 The rows of tests/engine/test_by_program.py on the bare resources, with a box of its own for each: all lie on one host,
 and a command attacks all of them at once, since each costs seconds. One cell is training on each box. Whatever the
 program says, the boxes, their tiers, their runners and their processes stay as they are, and each of them is named.
-Replaces are forced: a changed input is refused by the box's own check before any order matters (test_hosts_bypass.py).
+Replaces are forced: a changed input is refused by the box's own check before any order matters (tests/engine).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tests.unit.provider.test_imports import HEAVY, imported, sdk_of
 FIRST, *OTHERS = whole_rentals()
 
 
+@pytest.mark.proof  # on the handlers: tests/unit/provider/test_imports.py
 # Each adapter's imports: tests/unit/provider/test_imports.py.
 @pytest.mark.parametrize("platform", [FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def test_a_preview_brings_no_other_platforms_sdk(platform: str, tmp_path: Path) -> None:

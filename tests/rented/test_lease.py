@@ -153,6 +153,7 @@ def left(
 # A platform whose boxes hold a key
 
 
+@pytest.mark.proof  # on a rented box: test_start_lease.py; its runner: tests/onbox/test_lease.py
 @pytest.mark.parametrize("platform", OTHER_THAN_THE_LOOP)
 def test_a_laptop_that_is_gone_for_a_month(platform: str, tmp_path: Path) -> None:
     """It stops itself once its cell is sealed and the lease is over; the journal has that before the platform does."""

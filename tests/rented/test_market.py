@@ -46,6 +46,7 @@ def test_up_takes_nothing_dearer_than_the_preview_showed(world: World) -> None:
     assert (writes(world), world.rentals()) == (0, set())
 
 
+@pytest.mark.proof  # tests/unit/cli/test_place_wait.py
 def test_a_wait_takes_what_comes_below_the_ceiling_and_rents_nothing_itself(world: World, tmp_path: Path) -> None:
     """All that fits is above the ceiling; then the market is down for some looks; then one machine gets cheaper."""
     world.stack.edit_config(lambda sweep: sweep.update(max_price=0.50))
@@ -110,6 +111,7 @@ def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
     assert shown["changed"] is False
 
 
+@pytest.mark.proof  # tests/conformance/test_faults.py; the adapter: unit/platforms/test_vastai_platform.py
 def test_no_money_is_no_reason_to_try_the_next_offer(world: World) -> None:
     world.sim.faults.add("lacks_credit", "PUT */asks/*", times=None)
     refused = world.stack.up(timeout=180)
@@ -119,6 +121,7 @@ def test_no_money_is_no_reason_to_try_the_next_offer(world: World) -> None:
     assert world.rentals() == set()
 
 
+@pytest.mark.proof  # the command: tests/unit/cli/test_doctor_platforms.py, test_doctor.py
 def test_without_a_key_it_says_where_one_is_looked_for(world: World) -> None:
     refused = world.stack.up(env={"VAST_API_KEY": ""}, timeout=180)
     assert refused.rc != 0

@@ -17,7 +17,11 @@ def left(world: World, usd: float) -> None:
     account.credit = world.sim.ledger.spent(account.id) + usd
 
 
-@pytest.mark.parametrize("platform", whole_rentals())
+FIRST, *OTHERS = whole_rentals()
+
+
+# On the handlers: tests/unit/provider/test_balance.py.
+@pytest.mark.parametrize("platform", [FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
 def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: Path) -> None:
     with rented(platform, tmp_path, stack_of(platform), machines=False) as world:
         stack = world.stack
@@ -33,7 +37,7 @@ def test_what_the_balance_does_not_carry_is_not_rented(platform: str, tmp_path: 
         asked = [f"{call.method} {call.route}" for call in world.sim.calls]
         # An answer about the account counts for seconds alone: on a busy machine it is asked once more.
         assert len(asked) <= 4, f"the market, the balance, and one more for what bills on the account: {asked}"
-        if platform == whole_rentals()[0]:
+        if platform == FIRST:
             place = stack.sweepctl("place", timeout=120)
             assert place.rc == 1, str(place)
             assert "the balance does not carry" in place.text

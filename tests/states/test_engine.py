@@ -1,4 +1,4 @@
-"""The same states on the real engine: each loss alone, and a fixed sample of the pairs."""
+"""The same states on the real engine: each loss alone, and a fixed sample of the pairs. test_handlers.py stays."""
 
 from __future__ import annotations
 
@@ -11,17 +11,9 @@ from tests.states.conftest import At
 from tests.states.test_handlers import PAIRS
 from tests.states.walking import leads_out, rows
 
-SAMPLE = (("finished", "marker: torn"),)
-"""In `make test`."""
 STARTS = ("finished", "cleared")
 ALONE = [(start, name) for start in STARTS for name in losses.ALL]
 SOME_PAIRS = random.Random(15).sample(PAIRS, 40)
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(("start", "names"), rows(*SAMPLE))
-def test_sample(start: str, names: tuple[str, ...], real_at: At) -> None:
-    leads_out(real_at(start), start, names)
 
 
 @pytest.mark.engine

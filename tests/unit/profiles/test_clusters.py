@@ -53,6 +53,12 @@ def test_a_cluster_of_your_own_ends_without_a_person(tmp_path: Path) -> None:
     assert (ends.stop.price_per_hour, ends.stop.bills_after) == (0, ())
 
 
+def test_what_its_workers_ask_for_is_no_property_of_the_box(tmp_path: Path) -> None:
+    """So a change of it replaces nothing."""
+    (box,) = plan(tmp_path, OWN).boxes
+    assert box.resources == {}
+
+
 def test_what_its_boxes_run_at_once_counts_all_workers(tmp_path: Path) -> None:
     """Two cells a worker: by it the cells are shared out, and the budget's forecast is made."""
     workers = '      a: {host: "ann@login.lab/scratch/ann", workers: 4}\n'
