@@ -9,7 +9,8 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-from sweepstack.core.paths import PACKAGE, installed
+from sweepstack.core.adapters import module_of
+from sweepstack.core.paths import installed
 
 MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryptography"}
 """Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module."""
@@ -18,7 +19,7 @@ MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryp
 def of_platform(platform: str) -> str:
     """The extra that a platform needs; "" where its adapter needs no SDK of the vendor."""
     adapter = platform.replace("-", "_")
-    return adapter if (PACKAGE / "platforms" / adapter / "sdk.py").is_file() else ""
+    return adapter if module_of(adapter, "sdk") is not None else ""
 
 
 def lacks(extra: str) -> str:

@@ -1,14 +1,12 @@
-"""Finds the adapter of a platform by its name: the folder of this package that is called so."""
+"""Loads the adapter of a platform by its name: the folder of that name, here or among the extensions."""
 
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import sweepstack.platforms
+from sweepstack.core.adapters import adapters, module_of
 from sweepstack.core.box_end import Moves
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
@@ -26,7 +24,6 @@ from sweepstack.onbox.host.capabilities import (
 )
 from sweepstack.onbox.host.platform import Platform
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LACKS: dict[type, str] = {
     CanStop: "{name} has no stop: its boxes run until they are destroyed",
     HasMarket: "{name} has no market: its boxes are all alike, at the price that the config names",
@@ -44,14 +41,8 @@ _LOADED: dict[str, Any] = {}
 """Adapter name → its module. One command asks for the same adapter many times: the folder is listed once."""
 
 
-def adapters() -> list[str]:
-    """The names of all adapters that are installed, sorted. Imports none of them."""
-    folder = Path(sweepstack.platforms.__path__[0])
-    return sorted(found.parent.name for found in folder.glob("*/platform.py"))
-
-
 def load_platform(adapter: str, moves: Moves | None = None) -> Platform:
-    """The platform behind `adapter`: the result of `connect()` in `sweepstack/platforms/<adapter>/platform.py`; for
+    """The platform behind `adapter`: the result of `connect()` in `platform.py` of the adapter's folder; for
     `<adapter>:<address>`, as the user's own hosts are named, the result of `connect_to(address)`. `moves`: when that
     address changes, where it is known: where a host moves, its address is looked up again before a command gives up.
 
@@ -75,8 +66,7 @@ def payer(adapter: str, platform: str = "") -> str:
 
 def has_wallet(platform: str) -> bool:
     """Whether the account of this platform can be asked what is left, although no adapter rents its machines."""
-    name = platform.replace("-", "_")
-    return bool(_NAME.fullmatch(name)) and (Path(sweepstack.platforms.__path__[0]) / name / "wallet.py").is_file()
+    return module_of(platform.replace("-", "_"), "wallet") is not None
 
 
 def load_wallet(platform: str) -> Wallet | None:
@@ -91,7 +81,9 @@ def wallet_key(platform: str) -> str:
 
 
 def _wallet_module(platform: str) -> Any:
-    return importlib.import_module(f"sweepstack.platforms.{platform.replace('-', '_')}.wallet")
+    module = module_of(platform.replace("-", "_"), "wallet")
+    assert module is not None, f"{platform} has no wallet"
+    return importlib.import_module(module)
 
 
 def need(platform: Platform, able: type[Able], **words: str) -> Able:
@@ -152,7 +144,8 @@ def _module(adapter: str) -> Any:
     name = adapter.partition(":")[0]
     if (loaded := _LOADED.get(name)) is not None:
         return loaded
-    if not _NAME.fullmatch(name) or name not in adapters():
+    module = module_of(name)
+    if module is None:
         raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
-    _LOADED[name] = importlib.import_module(f"sweepstack.platforms.{name}.platform")
+    _LOADED[name] = importlib.import_module(module)
     return _LOADED[name]

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from sweepstack.config.file import parse_document
 from sweepstack.config.yaml_bounds import read_text
-from sweepstack.core.paths import PACKAGE, profiles_folder
+from sweepstack.core.adapters import module_of
+from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.mistakes import Mistake, NotHeld, of_error, of_flaw, of_sentence, unreadable
@@ -20,7 +21,6 @@ from sweepstack.profiles.model import Profile
 from sweepstack.profiles.prose import read_prose
 
 FOLDER = profiles_folder()
-ADAPTERS = PACKAGE / "platforms"
 _FENCE = "---"
 _ADAPTER = re.compile(r"^adapter: (\w+)$", re.MULTILINE)
 
@@ -83,15 +83,13 @@ def load_profiles(names: Iterable[str], folder: Path = FOLDER) -> dict[str, Prof
 
 def _unavailable(adapter: Any, folder: Path) -> str:
     """Why nothing can be had through `adapter`; looks for its module and imports none: the program knows no API."""
-    if not isinstance(adapter, str) or (ADAPTERS / adapter / "platform.py").is_file():
+    if not isinstance(adapter, str) or module_of(adapter) is not None:
         return ""
     found = {
         name: _ADAPTER.search((folder / f"{name}.md").read_text(encoding="utf-8", errors="replace"))
         for name in platforms(folder)
     }
-    there = [
-        name for name, said in found.items() if said is not None and (ADAPTERS / said[1] / "platform.py").is_file()
-    ]
+    there = [name for name, said in found.items() if said is not None and module_of(said[1]) is not None]
     return (
         f"its boxes are reached through the adapter {adapter}, which is not available yet in this version; "
         f"candidates that are: {', '.join(there) or 'none'}"

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.adapters import adapters
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.onbox.host.platform import Phase, Platform
-from sweepstack.platforms.registry import adapters, load_platform
+from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import WIRE, harness_class, variants
 from tests.conformance.suite import Renter
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from sweepstack.extensions.lambda_api import power
+from sweepstack.extensions.lambda_api.api import FRESH_SECONDS
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.lambda_api import power
-from sweepstack.platforms.lambda_api.api import FRESH_SECONDS
 from tests.conformance.rental_harness import KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.lambda_api import (
@@ -60,7 +60,7 @@ class Harness(RentalHarness):
     at_once: ClassVar = {"preempted": "preempt", "vanished": "vanish"}
     fresh = FRESH_SECONDS
     limits = ((power, "GONE_SECONDS", 100.0),)  # at the pace of tests a second: some ends never come
-    cache = "sweepstack.platforms.lambda_api.api:SESSIONS.forget"
+    cache = "sweepstack.extensions.lambda_api.api:SESSIONS.forget"
 
     def simulator(self, state: Path, machines: bool) -> LambdaSim:
         sim = LambdaSim(clock=VirtualClock(scale=1.0), times=AT_ONCE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from sweepstack.extensions.paperspace_api import power
+from sweepstack.extensions.paperspace_api.api import FRESH_SECONDS
 from sweepstack.onbox.host.platform import BoxRequest
-from sweepstack.platforms.paperspace_api import power
-from sweepstack.platforms.paperspace_api.api import FRESH_SECONDS
 from tests.conformance.rental_harness import KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (
@@ -90,7 +90,7 @@ class Harness(RentalHarness):
     at_once: ClassVar = {"preempted": "power_off", "vanished": "vanish"}
     fresh = FRESH_SECONDS
     limits = ((power, "GONE_SECONDS", 100.0),)  # at the pace of tests a second: some ends never come
-    cache = "sweepstack.platforms.paperspace_api.api:SESSIONS.forget"
+    cache = "sweepstack.extensions.paperspace_api.api:SESSIONS.forget"
 
     def simulator(self, state: Path, machines: bool) -> PaperspaceSim:
         return PaperspaceSim(clock=VirtualClock(scale=1.0), times=AT_ONCE)

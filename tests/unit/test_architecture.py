@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import graphlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +49,8 @@ PLATFORM_NAMES = re.compile(
     r"|vast\.?ai|vast|lambda[ _-]?labs|slurm|kubernetes|k8s)(?-i:(?![a-z]|\.json))",
     re.IGNORECASE,
 )
-PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "components/platforms", "sweepstack/onbox/slurm")
+PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "sweepstack/extensions", "components/platforms")
+PLATFORM_PLACES += ("sweepstack/onbox/slurm",)
 INSTALLS = "scripts/lib"
 """Set-up names what it installs for the tests."""
 UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)
@@ -67,6 +69,7 @@ BELOW = {layer: set(LAYERS[index:]) for index, layer in enumerate(LAYERS)}
 MAY_IMPORT = {
     **BELOW,
     "cli": BELOW["cli"] - {"provider"},
+    "extensions": BELOW["extensions"] - {"provider"},
     COMPONENTS: {COMPONENTS, "profiles", *(BELOW["config"])},
     PROGRAM: {COMPONENTS},
     SETUP: {SETUP},
@@ -134,6 +137,34 @@ def wrong_way_imports(root: Path) -> list[str]:
             if other is not None and other not in MAY_IMPORT[layer]:
                 complaints.append(f"{path.relative_to(root)}:{line}: {layer} code imports {target} ({other})")
     return complaints
+
+
+def crossed_extensions(root: Path) -> list[str]:
+    """Extensions that import another which their `REQUIRES` does not name, and those that need each other."""
+    ours = [(name.split("."), path, tree) for name, path, tree in modules(root)]
+    ours = [(parts[2], path, tree) for parts, path, tree in ours if parts[1:2] == ["extensions"] and parts[2:]]
+    needs = {own: _required(tree) for own, path, tree in ours if path.parent.name == own and path.stem == "__init__"}
+    complaints = [
+        f"{path.relative_to(root)}:{line}: {own} imports {target}, and its REQUIRES does not name that"
+        for own, path, tree in ours
+        for line, target in imports(".".join(path.relative_to(root).with_suffix("").parts), path, tree)
+        if target.startswith("sweepstack.extensions.") and target.split(".")[2] not in {own, *needs.get(own, ())}
+    ]
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        complaints.append(f"extensions need each other: {' → '.join(error.args[1])}")
+    return complaints
+
+
+def _required(tree: ast.Module) -> set[str]:
+    """The extensions that an `__init__.py` names in REQUIRES."""
+    return {
+        name
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REQUIRES"
+        for name in ast.literal_eval(node.value)
+    }
 
 
 def import_circles(root: Path) -> list[str]:
@@ -259,6 +290,7 @@ def second_digest_forms(root: Path) -> list[str]:
 
 RULES = [
     wrong_way_imports,
+    crossed_extensions,
     import_circles,
     strange_engine,
     stray_platform_names,
@@ -370,6 +402,19 @@ def test_import_circle_is_seen(tree: Callable[[str, str], Path], text: str) -> N
     box.write_text(box.read_text() + "from sweepstack.core import view\n")
     complaints = import_circles(root)
     assert [complaint.partition(":")[0] for complaint in complaints] == ["sweepstack.core.box", "sweepstack.core.view"]
+
+
+def test_crossed_extensions_are_seen(tree: Callable[[str, str], Path]) -> None:
+    root = tree("sweepstack/extensions/one/view.py", "def late():\n    from sweepstack.extensions.two import api\n")
+    first, other = (root / "sweepstack" / "extensions" / name / "__init__.py" for name in ("one", "two"))
+    other.parent.mkdir()
+    for path in (first, other):
+        path.write_text('"""One."""\n')
+    assert len(crossed_extensions(root)) == 1
+    first.write_text('REQUIRES = ("two",)\n')
+    assert crossed_extensions(root) == []
+    other.write_text('REQUIRES = ("one",)\n')
+    assert "need each other" in crossed_extensions(root)[0]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.extensions.lambda_api import same_account
 from sweepstack.onbox import bootstrap
 from sweepstack.onbox.common.xdg import cache_folder, data_folder
 from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.platforms.common import tag_lock
-from sweepstack.platforms.lambda_api import same_account
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from sweepstack.extensions.lambda_api import channel as lambda_api
+from sweepstack.extensions.paperspace_api import channel as paperspace_api
+from sweepstack.extensions.paperspace_api.login_script import login_script
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.lambda_api import channel as lambda_api
-from sweepstack.platforms.paperspace_api import channel as paperspace_api
-from sweepstack.platforms.paperspace_api.login_script import login_script
 from tests.simulators.machines import Machine
 
 TIERS = ("data", "scratch", "mnt/durable")

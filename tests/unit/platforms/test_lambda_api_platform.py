@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.extensions.lambda_api import api, same_account
+from sweepstack.extensions.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
@@ -25,8 +27,6 @@ from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Platform, Wait
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE, QuotaUsedUp
-from sweepstack.platforms.lambda_api import api, same_account
-from sweepstack.platforms.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.platforms.registry import load_platform
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.lambda_api import AT_ONCE, KEY, LAUNCH, LIST, OTHER_KEY, TERMINATE, LambdaSim
@@ -446,7 +446,7 @@ def test_the_types_that_fit_are_offered_cheapest_first(
 
 def test_one_list_serves_many_reads(sim: LambdaSim, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = [platform.create(replace(REQUEST, tag=f"{TAG}{number}"), wait=Wait(60)) for number in range(3)]
-    monkeypatch.setattr("sweepstack.platforms.lambda_api.lookup.FRESH_SECONDS", 1e6)
+    monkeypatch.setattr("sweepstack.extensions.lambda_api.lookup.FRESH_SECONDS", 1e6)
     sim.calls.clear()
     for box in boxes:
         assert platform.get(box.native_id, box.account) == box

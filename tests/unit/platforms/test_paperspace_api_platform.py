@@ -14,6 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
+from sweepstack.extensions.paperspace_api import api
+from sweepstack.extensions.paperspace_api.login_script import login_script
+from sweepstack.extensions.paperspace_api.machine_types import disk_gb, fitting, must_be_possible
+from sweepstack.extensions.paperspace_api.platform import PaperspacePlatform
+from sweepstack.extensions.paperspace_api.states import record_of
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
@@ -27,11 +32,6 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.paperspace_api import api
-from sweepstack.platforms.paperspace_api.login_script import login_script
-from sweepstack.platforms.paperspace_api.machine_types import disk_gb, fitting, must_be_possible
-from sweepstack.platforms.paperspace_api.platform import PaperspacePlatform
-from sweepstack.platforms.paperspace_api.states import record_of
 from sweepstack.platforms.registry import load_platform
 from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (
@@ -503,7 +503,7 @@ def test_an_accepted_delete_is_no_proof(
     with pytest.raises(NotYetGone, match="may bill until it is proved gone"):
         platform.destroy(box.native_id, box.account)
     assert platform.get(box.native_id, box.account).phase is not Phase.GONE
-    monkeypatch.setattr("sweepstack.platforms.paperspace_api.power.GONE_SECONDS", 1000.0)
+    monkeypatch.setattr("sweepstack.extensions.paperspace_api.power.GONE_SECONDS", 1000.0)
     platform.destroy(box.native_id, box.account)
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
 
@@ -512,7 +512,7 @@ def test_one_list_serves_many_reads(
     sim: PaperspaceSim, platform: PaperspacePlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes = [platform.create(replace(REQUEST, tag=f"{TAG}{number}"), wait=Wait(60)) for number in range(3)]
-    monkeypatch.setattr("sweepstack.platforms.paperspace_api.lookup.FRESH_SECONDS", 1e6)
+    monkeypatch.setattr("sweepstack.extensions.paperspace_api.lookup.FRESH_SECONDS", 1e6)
     sim.calls.clear()
     for box in boxes:
         assert platform.get(box.native_id, box.account).phase is Phase.RUNNING

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.core import adapters as found_adapters
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.platforms import registry
-from sweepstack.profiles import load
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
 
@@ -69,18 +68,20 @@ def test_nothing_that_the_scaffold_asks_for_is_left_open(name: str) -> None:
     """`sweepctl profile new` marks what a person has to write: the profile, its adapter, harness and tests are done
     when no such mark is left."""
     root, adapter = FOLDER.parent, load_profile(name).adapter
-    files = [FOLDER / f"{name}.md", *(root / "sweepstack/platforms" / adapter).glob("*.py")]
+    files = [FOLDER / f"{name}.md", *(root / "sweepstack").glob(f"*/{adapter}/*.py")]
     files += [*(root / "tests").rglob(f"harness_{adapter}.py"), *(root / "tests").rglob(f"test_{adapter}_*.py")]
     assert [file.relative_to(root).as_posix() for file in files if "TODO of " in file.read_text("utf-8")] == []
 
 
 def test_a_profile_whose_adapter_is_not_there_says_so_and_no_list_names_platforms() -> None:
-    adapters = FOLDER.parent / "sweepstack" / "platforms"
+    package = FOLDER.parent / "sweepstack"
     for name in platforms():
         profile = load_profile(name)
-        there = (adapters / profile.adapter / "platform.py").is_file()
+        there = any(
+            (package / place / profile.adapter / "platform.py").is_file() for place in ("platforms", "extensions")
+        )
         assert there == (profile.unavailable == ""), name
-        assert there == (profile.adapter in registry.adapters()), name
+        assert there == (profile.adapter in found_adapters.adapters()), name
         assert there or f"the adapter {profile.adapter}, which is not available yet" in profile.unavailable
 
 
@@ -89,7 +90,7 @@ def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypat
     adapters, folder = tmp_path / "adapters", tmp_path / "profiles"
     adapters.mkdir()
     shutil.copytree(FOLDER, folder)
-    monkeypatch.setattr(load, "ADAPTERS", adapters)
+    monkeypatch.setattr(found_adapters, "ROOTS", {"some.package": adapters})
     assert "candidates that are: none" in load_profile("autodl", folder).unavailable
     (adapters / "ssh").mkdir()
     (adapters / "ssh" / "platform.py").touch()

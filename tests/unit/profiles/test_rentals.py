@@ -21,10 +21,10 @@ from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import adapters_of
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
+from sweepstack.core.adapters import adapters
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.platforms.registry import adapters
 from sweepstack.profiles.load import load_profile, load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan

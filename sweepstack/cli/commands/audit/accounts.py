@@ -20,6 +20,7 @@ from sweepstack.cli.commands.audit.tell import tell
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
+from sweepstack.core.adapters import adapters
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
@@ -35,7 +36,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.platforms.registry import adapters, has_address, load_platform
+from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.refusal import seen_ended
 

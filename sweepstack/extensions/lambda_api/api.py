@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.extensions.lambda_api.errors import NO_SUCH_THING, code_of, refused
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,
@@ -27,7 +28,6 @@ from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.lambda_api.errors import NO_SUCH_THING, code_of, refused
 
 BASE_VARIABLE, BASE_URL = "LAMBDA_API_BASE_URL", "https://cloud.lambda.ai/api/v1"
 KEY_VARIABLE = "LAMBDA_API_KEY"

@@ -5,6 +5,10 @@ A machine is deleted only when it is off, so a destroy stops it first.
 
 from __future__ import annotations
 
+from sweepstack.extensions.paperspace_api.api import POLL_SECONDS, Session
+from sweepstack.extensions.paperspace_api.lookup import get
+from sweepstack.extensions.paperspace_api.ready import begin, until_ready
+from sweepstack.extensions.paperspace_api.states import BILLS
 from sweepstack.onbox.common.errors import (
     NotYetGone,
     NotYetStopped,
@@ -16,10 +20,6 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session
-from sweepstack.platforms.paperspace_api.lookup import get
-from sweepstack.platforms.paperspace_api.ready import begin, until_ready
-from sweepstack.platforms.paperspace_api.states import BILLS
 
 STOP_SECONDS, GONE_SECONDS = 120.0, 30.0
 """For so long a stop waits until the machine is off, and a delete until it is gone; then the caller asks again."""

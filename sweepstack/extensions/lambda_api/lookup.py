@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sweepstack.extensions.lambda_api import same_account
+from sweepstack.extensions.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, NAMES, Session, checked_id
+from sweepstack.extensions.lambda_api.states import carries, gone, record_of
 from sweepstack.onbox.common.errors import WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.listed import first_of
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.lambda_api import same_account
-from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, KEY_VARIABLE, NAMES, Session, checked_id
-from sweepstack.platforms.lambda_api.states import carries, gone, record_of
 
 
 def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:

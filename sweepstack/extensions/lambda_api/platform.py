@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from sweepstack.extensions.lambda_api import offers as market
+from sweepstack.extensions.lambda_api import power
+from sweepstack.extensions.lambda_api.api import FRESH_SECONDS, session
+from sweepstack.extensions.lambda_api.channel import channel_to
+from sweepstack.extensions.lambda_api.create import create
+from sweepstack.extensions.lambda_api.lookup import by_tag, get, listed
 from sweepstack.onbox.host.capabilities import CanStop, HasMarket, HasVolumes
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.lambda_api import offers as market
-from sweepstack.platforms.lambda_api import power
-from sweepstack.platforms.lambda_api.api import FRESH_SECONDS, session
-from sweepstack.platforms.lambda_api.channel import channel_to
-from sweepstack.platforms.lambda_api.create import create
-from sweepstack.platforms.lambda_api.lookup import by_tag, get, listed
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel

@@ -11,6 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from sweepstack.extensions.paperspace_api.api import Session, session
+from sweepstack.extensions.paperspace_api.errors import refused
+from sweepstack.extensions.paperspace_api.lookup import by_id, by_tag
+from sweepstack.extensions.paperspace_api.machine_types import Kind, disk_gb, fitting, must_be_possible, regions
+from sweepstack.extensions.paperspace_api.ready import begin, until_ready
+from sweepstack.extensions.paperspace_api.states import BILLS, TAG, record_of
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
@@ -26,12 +32,6 @@ from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.renting import CENT_OF_A_CENT, Tagged, Try, first_granted, rented
 from sweepstack.platforms.common.tag_memory import Memory
-from sweepstack.platforms.paperspace_api.api import Session, session
-from sweepstack.platforms.paperspace_api.errors import refused
-from sweepstack.platforms.paperspace_api.lookup import by_id, by_tag
-from sweepstack.platforms.paperspace_api.machine_types import Kind, disk_gb, fitting, must_be_possible, regions
-from sweepstack.platforms.paperspace_api.ready import begin, until_ready
-from sweepstack.platforms.paperspace_api.states import BILLS, TAG, record_of
 
 _STARTS = ("start", "restart")
 

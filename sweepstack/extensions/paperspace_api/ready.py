@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.extensions.paperspace_api.api import POLL_SECONDS, Session
+from sweepstack.extensions.paperspace_api.channel import why_silent
+from sweepstack.extensions.paperspace_api.errors import refused
+from sweepstack.extensions.paperspace_api.lookup import recorded
+from sweepstack.extensions.paperspace_api.states import BILLS, gone
 from sweepstack.onbox.common.errors import (
     NoCapacity,
     OutcomeUnknown,
@@ -19,11 +24,6 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import POLL_SECONDS, Session
-from sweepstack.platforms.paperspace_api.channel import why_silent
-from sweepstack.platforms.paperspace_api.errors import refused
-from sweepstack.platforms.paperspace_api.lookup import recorded
-from sweepstack.platforms.paperspace_api.states import BILLS, gone
 
 OFF_SECONDS = 60.0
 """A machine that is off at every look for so long did not start, unless Paperspace still has a start of it to do."""

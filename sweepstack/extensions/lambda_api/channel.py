@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweepstack.extensions.lambda_api.states import USER
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import probe
-from sweepstack.platforms.lambda_api.states import USER
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.extensions.paperspace_api.errors import NO_SUCH_THING, code_of, refused
+from sweepstack.extensions.paperspace_api.login_script import login_script
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,
@@ -28,8 +30,6 @@ from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.paperspace_api.errors import NO_SUCH_THING, code_of, refused
-from sweepstack.platforms.paperspace_api.login_script import login_script
 
 BASE_VARIABLE, BASE_URL = "PAPERSPACE_API_BASE_URL", "https://api.paperspace.com/v1"
 KEY_VARIABLE = "PAPERSPACE_API_KEY"

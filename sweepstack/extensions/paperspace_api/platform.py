@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from sweepstack.extensions.paperspace_api import power
+from sweepstack.extensions.paperspace_api.api import session
+from sweepstack.extensions.paperspace_api.channel import channel_to
+from sweepstack.extensions.paperspace_api.create import create
+from sweepstack.extensions.paperspace_api.lookup import by_tag, get, listed
 from sweepstack.onbox.host.capabilities import CanStop, HasBalance, HasMarket, HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
-from sweepstack.platforms.paperspace_api import power
-from sweepstack.platforms.paperspace_api.api import session
-from sweepstack.platforms.paperspace_api.channel import channel_to
-from sweepstack.platforms.paperspace_api.create import create
-from sweepstack.platforms.paperspace_api.lookup import by_tag, get, listed
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel

@@ -5,14 +5,14 @@ There is no stop.
 
 from __future__ import annotations
 
+from sweepstack.extensions.lambda_api.api import POLL_SECONDS, Session
+from sweepstack.extensions.lambda_api.errors import refused
+from sweepstack.extensions.lambda_api.lookup import get
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session
-from sweepstack.platforms.lambda_api.errors import refused
-from sweepstack.platforms.lambda_api.lookup import get
 
 GONE_SECONDS = 30.0
 """For so long a terminate waits for the end of an instance; then its caller polls."""

@@ -6,6 +6,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from sweepstack.extensions.lambda_api.api import POLL_SECONDS, Session, session
+from sweepstack.extensions.lambda_api.channel import FIRST_BOOT, why_silent
+from sweepstack.extensions.lambda_api.errors import refused
+from sweepstack.extensions.lambda_api.lookup import by_id, by_tag, recorded
+from sweepstack.extensions.lambda_api.offers import fitting, must_be_possible
+from sweepstack.extensions.lambda_api.states import ASKED_KEY, BILLS, MOST_NAME, TAG, TAG_KEY, UNHEALTHY
 from sweepstack.onbox.common.errors import (
     NoCapacity,
     NotYetGone,
@@ -26,12 +32,6 @@ from sweepstack.platforms.common.renting import (
     until_ready,
 )
 from sweepstack.platforms.common.tag_memory import Memory
-from sweepstack.platforms.lambda_api.api import POLL_SECONDS, Session, session
-from sweepstack.platforms.lambda_api.channel import FIRST_BOOT, why_silent
-from sweepstack.platforms.lambda_api.errors import refused
-from sweepstack.platforms.lambda_api.lookup import by_id, by_tag, recorded
-from sweepstack.platforms.lambda_api.offers import fitting, must_be_possible
-from sweepstack.platforms.lambda_api.states import ASKED_KEY, BILLS, MOST_NAME, TAG, TAG_KEY, UNHEALTHY
 
 
 def create(request: BoxRequest, wait: Wait) -> BoxRecord:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sweepstack.extensions.paperspace_api.api import FRESH_SECONDS, NAMES, Session, checked_id
+from sweepstack.extensions.paperspace_api.states import carries, gone, is_deleted, record_of
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.listed import first_of
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.paperspace_api.api import FRESH_SECONDS, NAMES, Session, checked_id
-from sweepstack.platforms.paperspace_api.states import carries, gone, is_deleted, record_of
 
 
 def get(session: Session, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
