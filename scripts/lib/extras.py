@@ -9,7 +9,12 @@ from pathlib import Path
 
 from scripts.lib.errors import SetupError
 
-ASKED_FOR = {"parquet": r"\bload:\s*[\"']?parquet\b", "s3": r"s3://", "vastai": r"\bvastai\b"}
+ASKED_FOR = {
+    "parquet": r"\bload:\s*[\"']?parquet\b",
+    "runpod": r"\brunpod\b",
+    "s3": r"s3://",
+    "vastai": r"\bvastai\b",
+}
 """Extra → what stands in a stack file that needs it. One too many is installed in vain; one too few is refused by
 `pulumi up`, which names the command."""
 _COMMENT = re.compile(r"(?:^|\s)#.*")

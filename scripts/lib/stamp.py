@@ -20,6 +20,7 @@ SCHEMA = 1
 PROOF = {
     "[parquet]": "pyarrow",
     "[report]": "bokeh",
+    "[runpod]": "runpod",
     "[s3]": "boto3",
     "[sign]": "cryptography",
     "[vastai]": "vastai_sdk",

@@ -127,9 +127,11 @@ def test_set_up_installs_what_the_stack_files_ask_for(tmp_path: Path) -> None:
     ask = setup_extras.wanted
     assert ask(tmp_path, [one], [], every=False) == []
     assert ask(tmp_path, [one], ["sign"], every=False) == ["[sign]"]
-    assert ask(tmp_path, None, [], every=False) == ["[parquet]", "[s3]", "[vastai]"]
-    assert ask(tmp_path, [one], [], every=True) == [f"[{extra}]" for extra in EXTRAS]
-    with pytest.raises(SetupError, match="there is no extra torch; there are: parquet, report, s3, sign, vastai"):
+    assert ask(tmp_path, None, [], every=False) == ["[parquet]", "[runpod]", "[s3]", "[vastai]"]
+    assert ask(tmp_path, [one], [], every=True) == [f"[{extra}]" for extra in sorted(EXTRAS)]
+    with pytest.raises(
+        SetupError, match="there is no extra torch; there are: parquet, report, runpod, s3, sign, vastai"
+    ):
         ask(tmp_path, None, ["torch"], every=False)
     with pytest.raises(SetupError, match=r"Pulumi\.gone\.yaml can't be read"):
         ask(tmp_path, [tmp_path / "Pulumi.gone.yaml"], [], every=False)

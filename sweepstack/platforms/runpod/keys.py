@@ -1,19 +1,18 @@
 """Finds the user's RunPod key and the address of RunPod's API, and checks the account.
 
-RunPod's SDK would read the same file, and brings 60 packages for it.
+The SDK reads its key once, at import, into a module variable, and does not read `RUNPOD_API_KEY`. So we pass the key
+with each call, and neither set nor read that variable.
 """
 
 from __future__ import annotations
 
 import os
-import tomllib
-from pathlib import Path
 
 from sweepstack.onbox.common.errors import NotAuthorized, WrongAccount
 from sweepstack.platforms.common import redact, sessions
+from sweepstack.platforms.runpod import sdk
+from sweepstack.platforms.runpod.sdk import KEY_FILE
 
-KEY_FILE = "~/.runpod/config.toml"
-"""As `runpod config` writes it."""
 BASE_VARIABLE = "RUNPOD_API_BASE_URL"
 BASE_URL = "https://api.runpod.io"
 KEY_VARIABLE = "RUNPOD_API_KEY"
@@ -44,12 +43,10 @@ def require(account: str, at_hand: str, what: str) -> None:
 
 
 def _key_in_file() -> str:
+    if not os.path.exists(os.path.expanduser(KEY_FILE)):
+        return ""  # the SDK would say the same, and takes long to import
     try:
-        found = tomllib.loads(Path(KEY_FILE).expanduser().read_text(encoding="utf-8")).get("default")
-    except FileNotFoundError:
-        return ""
-    except ValueError:
-        raise NotAuthorized(f"RunPod's key file {KEY_FILE} is no TOML: fix it, or `export {KEY_VARIABLE}=…`") from None
+        found = sdk.module("cli.groups.config.functions").get_credentials("default")
     except OSError as error:
         raise NotAuthorized(
             f"RunPod's key file {KEY_FILE} can't be read ({error.strerror}): fix it, or `export {KEY_VARIABLE}=…`"
