@@ -23,6 +23,7 @@ _PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
 _SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "sbin", "sys", "usr", "var", "sweepstack")
 )
+_LONGEST_NAME = 255
 _RESERVED_FILES = frozenset({"log.txt", "manifest.json"})
 
 
@@ -133,6 +134,8 @@ def relative_file(path: str) -> str:
         raise wrong("a plain relative path, such as checkpoints/best.pt")
     if any(character in path for character in "*?"):
         raise wrong("the name of one file; patterns are not supported")
+    if any(len(part.encode(errors="surrogateescape")) > _LONGEST_NAME for part in parts):
+        raise wrong(f"names of at most {_LONGEST_NAME} bytes between the slashes: no file system takes longer ones")
     if path in _RESERVED_FILES:
         raise wrong(f"another name: {path} is written by sweepstack")
     return path

@@ -70,7 +70,9 @@ def composed(text: str, shown: str, *, first_line: int = 1) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = (mark.line if mark else 0) + first_line
-        raise ConfigError(f"{shown}, line {line}: not valid YAML: {error.problem or error.context}") from error
+        there = text.split("\n")[line - first_line : line - first_line + 1]
+        tab = "; a tab stands there, which YAML takes for no indent: write spaces" if "\t" in "".join(there) else ""
+        raise ConfigError(f"{shown}, line {line}: not valid YAML: {error.problem or error.context}{tab}") from error
     except yaml.YAMLError as error:
         at = getattr(error, "position", None)
         line = first_line + (text.count("\n", 0, at) if isinstance(at, int) else 0)

@@ -102,6 +102,7 @@ ONE = [
     ("best.pt:", "/best.pt:", "line 13 artifacts./best.pt expected a path below the cell's {out}"),
     ("best.pt:", "log.txt:", "line 13 artifacts.log.txt expected another name: log.txt is written by sweepstack"),
     ("best.pt:", '"*.pt":', "line 13 artifacts.*.pt expected the name of one file"),
+    ("best.pt:", f"{'w' * 256}:", "expected names of at most 255 bytes between the slashes"),
     (
         "best.pt:",
         '"b-{sed}.pt":',

@@ -17,6 +17,8 @@ import pytest
 from sweepstack.evidence.backend_lease import backend_name
 from tests.unit.setup.conftest import Checkout
 
+LINUX = sys.platform == "linux"
+
 
 def test_new_user_gets_a_backend_and_no_passphrase_prompt(checkout: Checkout) -> None:
     seen = checkout.seen("preview", "--stack", "sweep-a")
@@ -194,15 +196,37 @@ def test_a_lock_of_a_process_that_has_ended_here_is_taken_away(
     assert stays or f"process {pid}, which has ended, locked the state: took away {lock}" in done.stderr
 
 
-def test_what_the_engine_says_without_a_line_is_said_before_it(checkout: Checkout, tmp_path: Path) -> None:
-    """Of the stack that is named, by the commands that read its file."""
+LIST = "config:\n  sweepstack:sweep:\n    cells: {list: [" + "{lr: 1, name: one-of-the-many-cells}, " * 4000 + "]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("config:\n  sweepstack:sweep:\n\tjob: {}\n", "line 3: not valid YAML: found character that cannot start"),
+        pytest.param(
+            LIST, "line 3: it is too long for the engine: ", marks=pytest.mark.skipif(not LINUX, reason="its")
+        ),
+    ],
+    ids=["tab", "long"],
+)
+def test_what_the_engine_says_without_file_and_key_is_our_error(
+    checkout: Checkout, tmp_path: Path, text: str, why: str
+) -> None:
+    """Of the stack that is named, by the commands that run the program: the engine is not started."""
+    for name in ("pyvenv.cfg", "lib"):  # so that its Python has our reader, as that of a checkout has
+        (checkout.places.bin.parent / name).symlink_to(Path(sys.prefix) / name)
     (tmp_path / "stacks").mkdir()
-    file = tmp_path / "stacks" / "Pulumi.a.yaml"
-    file.write_text("config:\n  x: |\n    a\n\tb: 1\n" + "# long\n" * 20_000)
-    said = checkout.start("preview", "--stack", "org/project/a", cwd=tmp_path).stderr
-    assert "note: stacks/Pulumi.a.yaml, line 4 begins with a tab" in said
-    assert ("note: stacks/Pulumi.a.yaml is longer than 128 KiB" in said) is (sys.platform == "linux")
-    assert "note" not in checkout.start("stack", "ls", "--stack=a", cwd=tmp_path).stderr
-    file.write_text("config:\n  x: |\n    a\n    \tb: 1\n\t\n")
-    assert "note" not in checkout.start("up", cwd=tmp_path, PULUMI_STACK="a").stderr
-    assert "note" not in checkout.start("up", "--stack=none", cwd=tmp_path).stderr
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
+    (tmp_path / "stacks" / "Pulumi.a.yaml").write_text(text)
+    done = checkout.start("preview", "--stack", "org/project/a", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: stacks/Pulumi.a.yaml, {why}")
+    assert ("write spaces" in done.stderr) or ("most is in cells.list. Next: write the cells as grid" in done.stderr)
+    assert checkout.start("destroy", "--stack=a", cwd=tmp_path).returncode == 0, "it runs no program"
+
+
+def test_a_tab_that_yaml_takes_is_no_mistake(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.a.yaml").write_text("config:\n  x: |\n    a\n    \tb: 1\n\t\n")
+    done = checkout.start("up", cwd=tmp_path, PULUMI_STACK="a")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -19,8 +19,9 @@ from sweepstack.cli.orphans import search
 from sweepstack.cli.output import count, size
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import NeverUp, Target
+from sweepstack.config.engine_bounds import SHORTER, too_long
 from sweepstack.config.own_files import own_files
-from sweepstack.config.stack_config import PROJECT, StackConfig
+from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
 from sweepstack.evidence.backend_lease import file_folder
@@ -44,8 +45,6 @@ from pathlib import Path
 print(json.dumps(probe(Path(sys.argv[2]), sys.argv[3], dict(os.environ), 0)))
 """
 PROBE_SECONDS = 40.0
-ENGINE_TAKES = 131_000
-"""In bytes. Linux's MAX_ARG_STRLEN is 131,072, including the variable's name."""
 
 
 @dataclass
@@ -84,8 +83,8 @@ def stack_file(subject: Subject) -> list[Finding]:
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
         return [fail("stack file", f"no candidate fits: {reasons}", f"fix it in {config.file}")]
-    if too_long := _too_long(config):
-        return [too_long]
+    if refused := _too_long(config):
+        return [refused]
     cells = len(config.roster.cells)
     what = f"{count(cells, 'cell')} on {count(len(fleet.boxes), 'box')}"
     return [ok("stack file", f"{config.file}: {what}, {', '.join(fleet.platforms)}")]
@@ -100,14 +99,10 @@ def mistakes(found: list[str], target: Target) -> Finding:
 
 
 def _too_long(config: StackConfig) -> Finding | None:
-    """Fails if the config is too long: the engine passes it in one environment variable, of at most 128 KiB."""
-    inner = json.dumps(config.raw, separators=(",", ":"), ensure_ascii=False, default=str)
-    length = len(json.dumps({f"{PROJECT}:{config.key}": inner}, ensure_ascii=False).encode())
-    if sys.platform != "linux" or length < ENGINE_TAKES:
-        return None
-    found = f"{config.file} is too long for the engine: {length:,} bytes as JSON, {ENGINE_TAKES:,} at most"
-    fix = "write the cells as grid or zip, or split the sweep; pulumi says of it only: argument list too long"
-    return fail("stack file", found, fix)
+    """Fails if the config is too long for the engine."""
+    said = too_long(config.key, config.raw)
+    fix = f"{SHORTER}; an engine without our launcher says of it only: argument list too long"
+    return fail("stack file", f"{config.file} {said}", fix) if said else None
 
 
 def job(subject: Subject) -> list[Finding]:
