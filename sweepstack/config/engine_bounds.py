@@ -1,4 +1,4 @@
-"""What the engine takes of a stack file, looked at before it runs: its own words name neither file nor key.
+"""What the engine takes of a stack file, looked at before it runs, since its words name no key.
 
 `python -m sweepstack.config.engine_bounds FOLDER STACK`, for scripts/launcher: ends with `REFUSED` and an error on
 stderr where the engine would not read the file, or could not pass it on; else with 0.
