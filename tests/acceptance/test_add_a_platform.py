@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.profile import scaffold
+from sweepstack.cli.commands.profile import new
 from sweepstack.cli.output import No
 from sweepstack.onbox.host import capabilities
 from sweepstack.onbox.host.platform import Platform
@@ -252,15 +252,15 @@ def test_types_and_architecture_hold_before_and_after(copy: Path) -> None:
 def test_the_page_names_all_that_the_scaffold_writes(title: str, api: bool) -> None:
     first, *others = commands(title, CLOUD)
     assert first.split() == [".venv/bin/sweepctl", "profile", "new", CLOUD, *(["--api"] if api else [])]
-    assert others == scaffold.next_commands(CLOUD, api=api)
-    files = scaffold.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))
+    assert others == new.next_commands(CLOUD, api=api)
+    files = new.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))
     page = named(section(title), CLOUD)
     assert [path for path in files if f"`{path}`" not in page] == []
 
 
 @pytest.mark.parametrize("api", [False, True])
 def test_the_profile_that_it_writes_holds_at_once(tmp_path: Path, api: bool) -> None:
-    text = scaffold.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))[f"profiles/{CLOUD}.md"]
+    text = new.new_files(ROOT, CLOUD, api=api, day=date(2026, 11, 23))[f"profiles/{CLOUD}.md"]
     path = tmp_path / f"{CLOUD}.md"
     path.write_text(text, encoding="utf-8")
     assert [one.words for one in mistakes_in(path, path.name)] == []
@@ -286,7 +286,7 @@ def test_the_page_names_each_method_and_each_capability() -> None:
 @pytest.mark.parametrize("name", ["ace", "z9", "a-cloud-of-20-letter"])
 def test_what_it_writes_is_formatted_whatever_the_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    for path, text in scaffold.new_files(ROOT, name, api=True, day=date(2026, 11, 23)).items():
+    for path, text in new.new_files(ROOT, name, api=True, day=date(2026, 11, 23)).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     ours = 'lint.isort.known-first-party=["sweepstack", "tests"]'  # as the linter sees it where all of it is
@@ -312,16 +312,16 @@ def test_what_it_writes_is_formatted_whatever_the_name(tmp_path: Path, name: str
 )
 def test_a_name_that_will_not_do_is_refused(name: str, said: str) -> None:
     with pytest.raises(No, match=re.escape(said)):
-        scaffold.new_files(ROOT, name, api=True, day=date(2026, 11, 23))
+        new.new_files(ROOT, name, api=True, day=date(2026, 11, 23))
 
 
 def test_nothing_is_written_over_what_is_there(tmp_path: Path) -> None:
     def write() -> list[str]:
-        return scaffold.write_new(tmp_path, CLOUD, api=True, day=date(2026, 11, 23))
+        return new.write_new(tmp_path, CLOUD, api=True, day=date(2026, 11, 23))
 
     with pytest.raises(No, match="is no checkout of sweepstack"):
         write()
-    shutil.copytree(ROOT / scaffold.TEMPLATES, tmp_path / scaffold.TEMPLATES)
+    shutil.copytree(ROOT / new.TEMPLATES, tmp_path / new.TEMPLATES)
     there = tmp_path / f"tests/conformance/harness_{ADAPTER}.py"
     there.parent.mkdir(parents=True)
     there.write_text("mine")

@@ -292,7 +292,7 @@ said_to_person: list[str] = []
 
 def sweepctl(words: list[str]) -> int:
     """The real command, whose engine is this one, with a person at its terminal."""
-    import sweepstack.cli.commands.finish.sweep
+    import sweepstack.cli.commands.finish
     import sweepstack.cli.prompt
     import sweepstack.status.engine.call
     from sweepstack.cli.app import app
@@ -328,7 +328,7 @@ def sweepctl(words: list[str]) -> int:
 
     real: Any = sweepstack.status.engine.call.EngineCall
     real.__init__, real.answer = Call.__init__, Call.answer
-    sweepstack.cli.commands.finish.sweep.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
+    sweepstack.cli.commands.finish.subprocess = SimpleNamespace(run=run)  # type: ignore[attr-defined]
     write = sys.stderr.write
 
     def heard(text: str) -> int:

@@ -1,8 +1,12 @@
-"""`sweepctl ledger`: every box ever rented for a sweep: hours, rates, USD, and why it ended."""
+"""`sweepctl ledger`: every box ever rented for a sweep: hours, rates, USD, and why it ended.
+
+`sweepctl ledger --against-bill`: the ledger beside what each platform says that it billed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -10,14 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.billing.egress import Egress, copied, egress_words
-from sweepstack.billing.ledger import Bill, Spent, spent
+from sweepstack.billing.ledger import Bill, Spent, spent, without_price
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
-from sweepstack.cli import vendor_bill
+from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
 from sweepstack.cli.egress import prices
 from sweepstack.cli.forgotten_boxes import entry_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.outlived_volumes import leftovers
-from sweepstack.cli.output import UNSURE, YES, Out, Unsure, money, size
+from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, count, money, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.silent_hosts import LOOK_SECONDS
 from sweepstack.cli.sources import Sources, open_sources
@@ -27,11 +31,13 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.onbox.host.platform import Phase
+from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import HasBill
+from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
-from sweepstack.platforms.registry import load_platform
+from sweepstack.platforms.registry import load_platform, need
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
@@ -61,13 +67,13 @@ def command(
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
         billed = _pulled(sources, found, births)
-        compared = vendor_bill.against_bill(found, prefix, load_platform) if against_bill else None
+        compared = compare_with_bill(found, prefix, load_platform) if against_bill else None
     volumes = [volume.as_json() for volume in left]
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
     document["egress"] = [one.as_json() for one in billed]
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
     if compared is not None:
-        vendor_bill.render(compared, out)
+        render_vendor_bill(compared, out)
     render(found, target.stack, out, gone, left, rests, alarms, billed)
     if compared is not None and compared.code != YES:
         return compared.code
@@ -231,3 +237,103 @@ def _usd(usd: float | None) -> str:
 def _clock(moment: datetime, now: datetime) -> str:
     here, year = moment.astimezone(), now.astimezone().year
     return here.strftime("%m-%d %H:%M" if here.year == year else "%Y-%m-%d %H:%M")
+
+
+BILL_SECONDS = 60.0
+LoadPlatform = Callable[[str], Platform]
+
+
+@dataclass
+class Compared:
+    """`others`: what else is on the accounts' bills; `unknown`: what could not be compared, with why."""
+
+    lines: list[Line] = field(default_factory=list)
+    others: list[Billed] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """1 if a line differs or is missing on a side, 2 if something could not be compared, else 0."""
+        if any(line.verdict not in ("agrees", "unknown") for line in self.lines):
+            return NO
+        return UNSURE if self.unknown or any(line.verdict == "unknown" for line in self.lines) else YES
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "lines": [line.as_json() for line in self.lines],
+            "others": {"boxes": len(self.others), "usd": round(sum(one.usd for one in self.others), 6)},
+            "unknown": self.unknown,
+        }
+
+
+def compare_with_bill(found: Spent, prefix: str, load: LoadPlatform) -> Compared:
+    """Asks every platform of the ledger for its bill, side by side. Reads only; blocks for `SECONDS` at most. `load`:
+    the platform behind an adapter's name; `prefix`: the beginning of the tags of this sweep."""
+    result = Compared()
+    platforms = sorted({bill.platform for bill in found.bills if bill.begin is not None})
+    asked = {
+        name: partial(_ask, load, name, [b for b in found.bills if b.platform == name], found) for name in platforms
+    }
+    told = in_parallel(asked, BILL_SECONDS)
+    for name in platforms:
+        answer = told.get(name, f"it did not answer within {BILL_SECONDS:.0f} s")
+        if isinstance(answer, str):
+            result.unknown.append(f"the bill of {name} is not known: {answer}")
+            continue
+        lines, others = compare(found.bills, answer, found.at, name, prefix)
+        result.lines += lines
+        result.others += others
+    return result
+
+
+def _ask(load: LoadPlatform, adapter: str, bills: Sequence[Bill], found: Spent) -> list[Billed] | str:
+    begin = min(bill.begin for bill in bills if bill.begin is not None)
+    try:
+        platform = need(load(adapter), HasBill)
+        who, billed = platform.account(), platform.billed(begin, found.at)
+        shown = {one.native_id for one in billed}
+        ours = {
+            who,
+            *(bill.account for bill in bills if bill.native_id in shown),
+        }  # a box on the bill names its account
+        if other := sorted({bill.account for bill in bills} - ours):
+            raise PlatformError(f"the key at hand is of account {who}, and boxes were rented with {', '.join(other)}")
+        return billed
+    except SweepstackError as error:
+        return str(error)
+
+
+def render_vendor_bill(result: Compared, out: Out) -> None:
+    """Prints the table, what else is on the bill, and what counts as rounding."""
+    rows = [
+        (
+            line.box,
+            line.native_id,
+            line.platform,
+            f"{'≥ ' if line.unpriced and line.ours is not None else ''}{money(line.ours)}",
+            money(line.theirs),
+            money(line.traffic) if line.traffic else "",
+            "" if line.difference is None else f"{line.difference:+.2f}",
+            line.verdict,
+        )
+        for line in result.lines
+    ]
+    if rows:
+        out.table(("BOX", "ID", "WHERE", "LEDGER", "BILL", "TRAFFIC", "DIFFERENCE", ""), rows)
+    if result.others:
+        usd = sum(one.usd for one in result.others)
+        out.line(
+            f"note   also on the bill, and not of this sweep's ledger: {count(len(result.others), 'box')}, ${usd:.2f}"
+        )
+    for line in result.lines:
+        if line.unpriced and line.ours is not None:
+            least = f"at least ${line.ours:.2f}{without_price(line.unpriced)}"
+            out.line(f"note   {line.box} ({line.native_id}) has cost {least}: its bill can't be compared")
+    for why in result.unknown:
+        out.line(f"UNKNOWN {why}", style="yellow")
+    if rows:
+        out.line(
+            f"note   rounding: a cent, and {LAG_HOURS * 60:.0f} min at the box's price, since platforms post charges "
+            "later; the ledger counts no traffic"
+        )

@@ -331,7 +331,7 @@ class World:
         self.monkeypatch.delenv("PULUMI_STACK", raising=False)
         self.monkeypatch.chdir(self.root)
         self.monkeypatch.setattr("sweepstack.status.engine.call.find_engine", lambda: str(launcher))
-        self.monkeypatch.setattr("sweepstack.cli.commands.finish.sweep.find_engine", lambda: str(launcher))
+        self.monkeypatch.setattr("sweepstack.cli.commands.finish.find_engine", lambda: str(launcher))
         self.evidence = self.root / "results" / STACK
         self.uri = f"file://{socket.gethostname()}{self.evidence}"
         self.store = EvidenceStore.found(self.uri, IDENTITY, "sweepstack", STACK)

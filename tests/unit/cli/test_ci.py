@@ -14,7 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from sweepstack.cli.commands.ci import forge as forges
-from sweepstack.cli.commands.ci import gitlab_api, nightly, pipelines, post, reviewed, steps, up, verify
+from sweepstack.cli.commands.ci import nightly, pipelines, post, reviewed, steps, up, verify
 from sweepstack.cli.commands.ci.changes import last_commit, superseded, touched
 from sweepstack.cli.commands.ci.github import command as write_github
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
@@ -388,7 +388,7 @@ def test_outside_of_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_merged_results_pipeline_marks_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_COMMIT_SHA", MERGE)
     monkeypatch.setenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", HEAD)
-    assert gitlab_api.job().head == HEAD
+    assert forges.gitlab_job().head == HEAD
 
 
 # the night

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.ci import github_api, nightly, oidc, post, steps
+from sweepstack.cli.commands.ci import forge as forge_command
+from sweepstack.cli.commands.ci import nightly, oidc, post, steps
 from sweepstack.cli.commands.ci.gitlab import command as write_gitlab
 from sweepstack.cli.commands.ci.review import command as review
 from sweepstack.cli.commands.ci.steps import Result, StackResult
@@ -116,7 +117,7 @@ def test_ours_is_found_behind_many_and_behind_a_short_page(forge: Forge, tmp_pat
 
 
 def test_more_than_is_read_is_not_known(forge: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.cli.commands.ci.rest.MOST_PAGES", 1)
+    monkeypatch.setattr("sweepstack.cli.commands.ci.forge.MOST_PAGES", 1)
     forge.comments += [Thing(forge.next_id(), body="talk", of=7) for _ in range(130)]
     with pytest.raises(Unsure, match="not all were read"):
         posted(tmp_path / "r")
@@ -270,7 +271,7 @@ def test_a_merge_queue_is_reviewed_from_what_it_stands_on(
     head = commit(project, "the request")
     event = {"merge_group": {"head_sha": head, "base_sha": base, "base_ref": "refs/heads/main"}}
     Path(os.environ["GITHUB_EVENT_PATH"]).write_text(json.dumps(event))
-    job = github_api.job()
+    job = forge_command.github_job()
     assert (job.change, job.head, job.base, job.target, job.foreign) == (None, head, base, "main", False)
     seen: list[tuple[str, ...]] = []
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli import artifact_specs
-from sweepstack.cli.commands.logs.printer import _CONTROL
+from sweepstack.cli.commands.logs import _CONTROL
 from sweepstack.cli.output import Unsure, count, size, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import parse_duration
@@ -469,7 +469,7 @@ def test_finish_goes_on_where_no_cell_is_left_for_a_box_that_was_never_rented(wo
 
 def test_finish_rents_no_further_box_on_its_way_out(world: World) -> None:
     world.verified()
-    world.monkeypatch.setattr("sweepstack.cli.commands.finish.sweep.unrented", lambda *_: ("box-1",))
+    world.monkeypatch.setattr("sweepstack.cli.commands.finish.unrented", lambda *_: ("box-1",))
     refused = world.run("finish", "--json")
     assert refused.json["next"] == [
         f"sweepctl finish --stack {STACK}    (after boxes.box-1.want is set to gone in {world.file.shown})"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.logs.printer import _ERASE, Printer
+from sweepstack.cli.commands.logs import _ERASE, Printer
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
@@ -26,8 +26,8 @@ SETUP = digest_of(["pip install x", "code"])
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.cli.commands.logs.follow.POLL_SECONDS", 0.02)
-    monkeypatch.setattr("sweepstack.cli.commands.logs.follow.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("sweepstack.cli.commands.logs.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.cli.commands.logs.LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ def meanwhile(world: World, *steps: tuple[str, Callable[[], object]]) -> Iterato
             while left and left[0][0] in "".join(said):
                 left.pop(0)[1]()
 
-    world.monkeypatch.setattr("sweepstack.cli.commands.logs.follow.Follow.say", lambda self, text: hear(f"-- {text}\n"))
+    world.monkeypatch.setattr("sweepstack.cli.commands.logs.Follow.say", lambda self, text: hear(f"-- {text}\n"))
     printed = Printer.__call__
 
     def heard(self: Printer, data: bytes) -> None:
         printed(self, data)
         hear(data.decode())
 
-    world.monkeypatch.setattr("sweepstack.cli.commands.logs.printer.Printer.__call__", heard)
+    world.monkeypatch.setattr("sweepstack.cli.commands.logs.Printer.__call__", heard)
     yield said
     assert not left, f"never came: {left[0][0]!r}; said {said}"
 
@@ -130,7 +130,7 @@ def test_a_runner_that_dies_and_comes_back(world: World, box: Box) -> None:
 
 
 def test_a_runner_that_stays_dead_ends_it(world: World, box: Box) -> None:
-    world.monkeypatch.setattr("sweepstack.cli.commands.logs.follow.MISSING_SECONDS", 0.1)
+    world.monkeypatch.setattr("sweepstack.cli.commands.logs.MISSING_SECONDS", 0.1)
     box.alive(False)
     result = world.run("logs", "lr0.1", "-f")
     assert result.code == 1

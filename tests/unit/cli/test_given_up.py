@@ -204,7 +204,7 @@ def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
     def full_disk(_: object) -> None:
         raise SweepstackError("the decision could not be recorded: no space left")
 
-    monkeypatch.setattr("sweepstack.cli.commands.approve.revoke.record_decision", full_disk)
+    monkeypatch.setattr("sweepstack.cli.commands.approve.record_decision", full_disk)
     result = world.run("approve", "--revoke")
     assert result.code == 2
     assert "no space left" in result.out

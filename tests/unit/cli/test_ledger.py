@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from sweepstack.billing.ledger import record_phase
-from sweepstack.cli import vendor_bill
+from sweepstack.cli.commands import ledger
 from sweepstack.onbox.host.billed import Billed
 from sweepstack.teardown.close_box import close_books
 from tests.unit.cli.support import Box, World
@@ -125,7 +125,7 @@ def test_against_the_bill_line_by_line(world: World, monkeypatch: pytest.MonkeyP
     charge(world, first, "ended", 1, 0.0, "cleared")
     charge(world, second, "running", 3, 3.0)
     billed = [Billed(first.native_id, 8.9, traffic=0.9), Billed(second.native_id, 12.0), Billed("stranger", 4.0)]
-    monkeypatch.setattr(vendor_bill, "_ask", lambda *_: billed)
+    monkeypatch.setattr(ledger, "_ask", lambda *_: billed)
     result = world.run("ledger", "--against-bill")
     assert result.code == 1, result
     rows = {line.split()[0]: line.split() for line in result.out.splitlines() if line.startswith("box-")}

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands import confirm_gone as confirm_gone_command
 from sweepstack.cli.commands.audit.accounts import look
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.commands.confirm_gone import ended as confirm
-from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
@@ -85,7 +85,7 @@ def say(hand: HandSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, *, in_s
     file = SimpleNamespace(path=hand.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
-    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(confirm_gone_command, "open_sources", lambda _target: sources)
     return confirm_gone(target, Statement(box.name, "the tab is closed", by="ada"), Out(as_json=True))
 
 

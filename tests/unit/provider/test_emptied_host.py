@@ -17,10 +17,9 @@ import pytest
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import Sources
-from sweepstack.cli.commands import ledger
+from sweepstack.cli.commands import finish, ledger
 from sweepstack.cli.commands.audit.accounts import Finding, look
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.commands.finish import box as finish_box
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import NO, Out
@@ -130,7 +129,7 @@ def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
     costs = spent(sweep.store, datetime.now(UTC))
     assert ledger._gone(sources(sweep, box), costs, sweep.store.births()) == frozenset()
     box_snapshot: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
-    assert finish_box._last_look(TARGET, box_snapshot, Out(as_json=True)) == NO
+    assert finish._last_look_at_box(TARGET, box_snapshot, Out(as_json=True)) == NO
     assert json.loads(capsys.readouterr().out)["gone"] is False
 
 

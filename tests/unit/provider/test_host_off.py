@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
+from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.commands.audit.accounts import still_billed_boxes
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.commands.confirm_gone import ended as confirm
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
@@ -159,12 +159,15 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     file = SimpleNamespace(path=parked.folder / "none", shown="x")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, known, "")
-    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(confirm_gone, "open_sources", lambda _target: sources)
     parked.host.start()
     with pytest.raises(No, match=r"still answers.* in its console"):
-        confirm.confirm_gone(target, confirm.Statement("box-0", "released"), Out(as_json=True))
+        confirm_gone.confirm_gone(target, confirm_gone.Statement("box-0", "released"), Out(as_json=True))
     parked.host.stop()
-    assert confirm.confirm_gone(target, confirm.Statement("box-0", "released", by="ada"), Out(as_json=True)) == YES
+    assert (
+        confirm_gone.confirm_gone(target, confirm_gone.Statement("box-0", "released", by="ada"), Out(as_json=True))
+        == YES
+    )
     bill = bill_of(parked, box)
     assert (bill.per_hour, bill.ended_how) == (0.0, "power-off, released: ada")
     assert still_billed(known, spent(known, datetime.now(UTC)), known.births()) == []

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.confirm_gone import never_rented as command
-from sweepstack.cli.commands.confirm_gone.ended import Statement
+from sweepstack.cli.commands import confirm_gone
+from sweepstack.cli.commands.confirm_gone import Statement
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
@@ -44,9 +44,9 @@ def rented(sim: VastSimulator) -> int:
 
 def confirm(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, saw: str = "no instance of that label") -> int:
     sources = SimpleNamespace(store=sweep.store, problem="")
-    monkeypatch.setattr(command, "open_sources", lambda target: sources)
+    monkeypatch.setattr(confirm_gone, "open_sources", lambda target: sources)
     target: Any = SimpleNamespace(stack=STACK)
-    return command.never_rented(target, Statement("box-0", saw, "ann"), Out(as_json=False))
+    return confirm_gone.confirm_never_rented(target, Statement("box-0", saw, "ann"), Out(as_json=False))
 
 
 def looked_for(sweep: Sweep) -> Search:

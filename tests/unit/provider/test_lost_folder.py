@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.confirm_gone.ended import Statement
+from sweepstack.cli.commands.confirm_gone import Statement
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No
 from sweepstack.onbox.common import processes

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.commands.confirm_gone import ended as confirm
-from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.commands import confirm_gone as confirm_gone_command
+from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
@@ -73,7 +73,7 @@ def say(sweep: HostSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, statem
     file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
-    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(confirm_gone_command, "open_sources", lambda _target: sources)
     return confirm_gone(target, statement or Statement(box.name, SAW, by="ada"), Out(as_json=True))
 
 
@@ -345,7 +345,7 @@ def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     file = SimpleNamespace(path=rented.folder / "none", shown="x")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
-    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(confirm_gone_command, "open_sources", lambda _target: sources)
     assert confirm_gone(target, Statement("box-0", SAW), Out(as_json=True)) == YES
     birth = rented.store.birth("box-0", 1)
     assert birth is not None

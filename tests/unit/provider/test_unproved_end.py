@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands import confirm_gone as confirm_gone_command
 from sweepstack.cli.commands.audit.accounts import look
 from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.commands.confirm_gone import ended as confirm
-from sweepstack.cli.commands.confirm_gone.ended import Statement, confirm_gone
+from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
@@ -54,7 +54,7 @@ class Api:
 
         monkeypatch.setattr(LocalPlatform, "destroy", destroy)
         monkeypatch.setattr(LocalPlatform, "get", get)
-        monkeypatch.setattr(confirm, "has_address", lambda _adapter: False)
+        monkeypatch.setattr(confirm_gone_command, "has_address", lambda _adapter: False)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def say(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, box: BoxState) -> int:
     file = SimpleNamespace(path=sweep.folder / "no-stack-file", shown="stacks/Pulumi.sweep-t.yaml")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, Evidence(box.evidence).usable, "")
-    monkeypatch.setattr(confirm, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(confirm_gone_command, "open_sources", lambda _target: sources)
     return confirm_gone(target, Statement(box.name, "terminated", by="ada"), Out(as_json=True))
 
 

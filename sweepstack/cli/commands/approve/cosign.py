@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from sweepstack.cli.accepted_facts import Relied
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.approve.preview import Plan, dying, show
-from sweepstack.cli.commands.approve.record import put_on_record
 from sweepstack.cli.commands.approve.sign import Signer
 from sweepstack.cli.commands.approve.store import ask_check, show_volumes, sweep_of_volumes
-from sweepstack.cli.commands.approve.sweep import sweep_of_boxes, verdict_of
+from sweepstack.cli.commands.approve.sweep import put_on_record, sweep_of_boxes, verdict_of
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.progress import Progress

@@ -2,6 +2,10 @@
 
 A person approves by giving the whole digest of the receipt, or by typing `yes` when asked. There is no `--yes`.
 The check of a delete (`may_end`) is asked first, so an approval that is written will also be accepted.
+
+Builds an approval from what a person chose, and keeps what an earlier one says of other boxes.
+
+Writes an approval into the stack file, and abandonments also into the records.
 """
 
 from __future__ import annotations
@@ -13,10 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
 from sweepstack.cli.collect import look
-from sweepstack.cli.commands.approve.build import build, merge
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, show_signing, stops, what_next
-from sweepstack.cli.commands.approve.record import put_on_record
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.output import YES, No, Out, Unsure
@@ -26,23 +28,26 @@ from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.config.project import project_name
-from sweepstack.core.records import Approval, Receipt
+from sweepstack.core.local_decisions import Decision
+from sweepstack.core.records import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
 from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.power import judge_stop
 from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.teardown.abandonment import VERB, alone, keep, take_back
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
+from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_check import binds, longest
 from sweepstack.teardown.refusal import of_another_account, revoked_again, to_be_read
-from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
+from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at, readable
 from sweepstack.teardown.signatures import signed_words, sweep_of
 from sweepstack.teardown.stop_check import AtRisk
 from sweepstack.teardown.ways import give_up, sure_first, without_need
@@ -391,3 +396,187 @@ def _command(plan: Plan, options: ApproveOptions, target: Target) -> str:
         unclaimed = plan.approval.unclaimed
         return command + "".join(f' --waive-unclaimed {entry.box} --reason "{entry.reason}"' for entry in unclaimed)
     return command + "".join(f' --abandon {name} --reason "nothing was launched"' for name, _ in _ways(plan))
+
+
+def build(
+    options: ApproveOptions,
+    *,
+    receipt: str | None,
+    box_snapshots: Sequence[BoxSnapshot],
+    waive: dict[str, str],
+    expires: datetime,
+    now: datetime,
+) -> Approval:
+    """The approval for exactly these boxes."""
+    waivers = tuple(Waiver(cell=cell, reason=reason) for cell, reason in sorted(waive.items()))
+    abandoned = tuple(
+        Abandonment(
+            box=box_snapshot.box.name,
+            native_id=box_snapshot.box.native_id,
+            reason=options.abandon[box_snapshot.box.name],
+            verb=options.verb,
+        )
+        for box_snapshot in box_snapshots
+        if box_snapshot.box.name in options.abandon
+    )
+    unclaimed = tuple(
+        _unclaimed(box_snapshot, options.unclaimed[box_snapshot.box.name])
+        for box_snapshot in box_snapshots
+        if box_snapshot.box.name in options.unclaimed and box_snapshot.verdict.unclaimed
+    )
+    return Approval(
+        receipt=receipt,
+        actions=tuple(
+            Action(verb=options.verb, box=box_snapshot.box.name, native_id=box_snapshot.box.native_id)
+            for box_snapshot in box_snapshots
+        ),
+        waive=waivers,
+        abandon=abandoned,
+        unclaimed=unclaimed,
+        waivers_digest=Approval.digest_waivers(waivers, abandoned, unclaimed),
+        by=who(),
+        at=now,
+        expires=expires,
+    )
+
+
+def _unclaimed(box_snapshot: BoxSnapshot, reason: str) -> UnclaimedWaiver:
+    """A waiver of exactly the unclaimed bytes that are there now, because only these were shown to the person."""
+    found = box_snapshot.verdict.unclaimed
+    return UnclaimedWaiver(
+        box=box_snapshot.box.name,
+        native_id=box_snapshot.box.native_id,
+        files=found.files,
+        bytes=found.bytes,
+        reason=reason,
+        uncounted=bool(found.problem),
+        listed=found.listed or None,
+    )
+
+
+def merge(
+    approval: Approval, earlier: Approval | None, snapshot: Snapshot, asked: set[str]
+) -> tuple[Approval, list[tuple[BoxSnapshot, Verdict]]]:
+    """Adds what an earlier approval says of other boxes, if it is for the same receipt and still holds."""
+    if earlier is None or (approval.receipt and earlier.receipt and approval.receipt != earlier.receipt):
+        return approval, []
+    verbs = {action.native_id: action.verb for action in earlier.actions if action.box not in asked}
+    candidates = [
+        box_snapshot
+        for box_snapshot in snapshot.box_snapshots
+        if box_snapshot.box.native_id in verbs and not box_snapshot.gone
+    ]
+
+    def by(approval: Approval, box_snapshot: BoxSnapshot) -> Verdict:
+        box = box_snapshot.box.context(verbs[box_snapshot.box.native_id])
+        return may_end(box, approval, box_snapshot.seen, full=False)
+
+    held = [box_snapshot for box_snapshot in candidates if by(earlier, box_snapshot).allowed]
+    if not held:
+        return approval, []
+    ids = {box_snapshot.box.native_id for box_snapshot in held}
+    waivers = {waiver.cell: waiver for waiver in (*earlier.waive, *approval.waive)}
+    waive = tuple(waivers[name] for name in sorted(waivers))
+    abandon = (*approval.abandon, *(entry for entry in earlier.abandon if entry.native_id in ids))
+    unclaimed = (*approval.unclaimed, *(entry for entry in earlier.unclaimed if entry.native_id in ids))
+    merged = approval.model_copy(
+        update={
+            "unclaimed": unclaimed,
+            "receipt": approval.receipt or earlier.receipt,
+            "actions": (*approval.actions, *(action for action in earlier.actions if action.native_id in ids)),
+            "waive": waive,
+            "abandon": abandon,
+            "waivers_digest": Approval.digest_waivers(waive, abandon, unclaimed),
+            "expires": min(approval.expires, earlier.expires),
+        }
+    )
+    return merged, [(box_snapshot, by(merged, box_snapshot)) for box_snapshot in held]
+
+
+def put_on_record(
+    plan: Plan, old_facts: Relied, target: Target, snapshot: Snapshot, store: EvidenceStore | None
+) -> tuple[list[str], list[str]]:
+    """Writes the approval, and before it the facts that it relies on. Returns the places where it was written, and the
+    problems of the others.
+
+    Every approval goes into the stack file. Without one, only the abandonment of named boxes can be approved: it is
+    also written where the delete finds it without a program run. Raises the errors of the stack file, and Unsure if it
+    could be written nowhere.
+    """
+    where: list[str] = []
+    problems: list[str] = []
+    given_up = [entry for entry in plan.approval.abandon if entry.verb == VERB]
+    try:
+        old_facts.write(target)
+        target.file.write_approval(plan.approval)
+        where.append(target.file.shown)
+    except (ConfigError, OSError) as error:
+        if not plan.ends_alone:
+            raise
+        problems.append(str(error))
+    box_snapshots = {box_snapshot.box.native_id: box_snapshot for box_snapshot, _ in (*plan.asked, *plan.kept)}
+    asked = {box_snapshot.box.native_id for box_snapshot, _ in plan.asked}
+    verbs = {(action.native_id, action.verb) for action in plan.approval.actions}
+    for entry in given_up:
+        if entry.native_id not in asked:
+            continue  # recorded already, when it was approved
+        decision = _decision(entry, box_snapshots[entry.native_id], plan.approval, target, snapshot, store)
+        kept = keep(store, alone(plan.approval, entry), decision)
+        where += [place for place in kept.where if place not in where]
+        problems += [problem for problem in kept.problems if problem not in problems]
+    for box_snapshot, _ in plan.asked:
+        if (box_snapshot.box.native_id, VERB) in verbs and all(
+            e.native_id != box_snapshot.box.native_id for e in given_up
+        ):
+            problems += _take_back(box_snapshot, store, plan.approval.by)
+    if not where:
+        raise Unsure("not approved: the approval could not be written anywhere. " + "; ".join(problems))
+    if store is None and snapshot.evidence_problem:
+        problems.append(snapshot.evidence_problem)
+    return where, problems
+
+
+def _take_back(box_snapshot: BoxSnapshot, store: EvidenceStore | None, by: str) -> list[str]:
+    """Withdraws an earlier abandonment of a box that is approved now without being given up. Returns the problems."""
+    native_id, problems = box_snapshot.box.native_id, []
+    try:
+        take_back(box_snapshot.box.facts(VERB), by, "it was approved later, and not given up")
+    except SweepstackError as error:
+        problems.append(str(error))
+    try:
+        known = store.clearance(native_id) if store is not None else None
+        if store is not None and known is not None and known.abandon:
+            store.write_clearance(native_id, None)
+    except EvidenceError as error:
+        problems.append(str(error))
+    return [f"the earlier abandonment of box {box_snapshot.box.name} still counts: {problem}" for problem in problems]
+
+
+def _decision(
+    entry: Abandonment,
+    box_snapshot: BoxSnapshot,
+    approval: Approval,
+    target: Target,
+    snapshot: Snapshot,
+    store: EvidenceStore | None,
+) -> Decision:
+    """The decision as this computer records it."""
+    open_cells = box_snapshot.verdict.unsettled
+    identity = snapshot.state.identity
+    return Decision(
+        what="abandoned",
+        by=approval.by,
+        at=approval.at,
+        reason=entry.reason,
+        platform=box_snapshot.box.adapter,
+        native_id=entry.native_id,
+        verb=entry.verb,
+        box=entry.box,
+        account=box_snapshot.box.account,
+        project=identity.project if identity is not None else "",
+        stack=target.stack,
+        identity=box_snapshot.box.identity,
+        evidence=box_snapshot.box.evidence,
+        found=f"{len(open_cells)} cells without a verified copy" if box_snapshot.verdict.launched is not None else "",
+        unread=store is not None and not readable(store),
+    )

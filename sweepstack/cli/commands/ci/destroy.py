@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
 from sweepstack.cli.commands.ci.changes import superseded
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import here
 from sweepstack.cli.commands.ci.review import reviewed
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import here
 from sweepstack.cli.commands.ci.steps import Into, Result
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, span

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.commands.ci.forge import Forge, Job, State, clipped, first_line, same
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import Forge, Job, State, clipped, first_line, here, same
 from sweepstack.cli.commands.ci.steps import From, Kind, Result, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweepstack.cli.commands.ci import steps
 from sweepstack.cli.commands.ci.changes import Touched, fork_point, git, touched
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import here
 from sweepstack.cli.commands.ci.steps import Into, StackResult
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli.commands.ci.changes import git, last_commit, newer, superseded, touched
-from sweepstack.cli.commands.ci.forge import Forge
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import Forge, here
 from sweepstack.cli.commands.ci.post import status_name
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into, Result
 from sweepstack.cli.commands.ci.up import BEGUN, cut

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweepstack.cli.commands.ci import steps
 from sweepstack.cli.commands.ci.changes import superseded
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import here
 from sweepstack.cli.commands.ci.review import reviewed
 from sweepstack.cli.commands.ci.steps import REVIEWED, Into, StackResult
 from sweepstack.cli.options import AsJson

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweepstack.cli.commands.ci import steps
-from sweepstack.cli.commands.ci.here import here
+from sweepstack.cli.commands.ci.forge import here
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import Out
 from sweepstack.cli.target import Target

@@ -1,26 +1,50 @@
-"""`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
+"""`sweepctl confirm-gone BOX`: a person confirms that a box has ended, or was never rented.
+
+`sweepctl confirm-gone BOX --never-rented`: a person confirms that a create rented nothing.
+
+The answer to that create was lost, and no list proves that it rented nothing: a list may lag, and longer than expected.
+So the confirmation is accepted only after the expected lag, if the platform still shows no box. It closes that record.
+The next `pulumi up` rents under another tag, so that a box which shows up later can be told apart.
+
+`sweepctl confirm-gone BOX --peer NAME`: a person says that a box's other node is gone for good.
+
+A box does not end before its other nodes are proved free. One that never answers again would keep it for ever.
+
+`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
 
 The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun, or of which
 nothing is lost. It counts only while a connection to the box fails, or while its platform's API shows it nowhere: now,
 and again at every later command. A host that bills nothing may answer, if it has lost the folder of the box: it then
 says itself what is gone.
+
+What a platform's API says of a silent host that a person is about to confirm as ended.
+
+Closes the record of a box that no state has, once its platform proves that it is gone.
+
+A sweep that was destroyed may have left one: its provider was killed before the record, or the evidence was out of
+reach. No delete comes any more that would close it, and so its bill goes on in the books.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.commands.confirm_gone import listed, proved
+from sweepstack.cli.box_access import find_box
+from sweepstack.cli.forgotten_boxes import entry_of
+from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.own_words import own_words
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Approval
+from sweepstack.core.records import Approval, Birth, Loss
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import (
@@ -28,25 +52,146 @@ from sweepstack.onbox.common.errors import (
     EvidenceError,
     FolderLost,
     PlatformError,
+    RequestRefused,
     SweepstackError,
     Unproved,
     Unreachable,
+    Unsupported,
     one_line,
 )
-from sweepstack.onbox.host.capabilities import IsHost
+from sweepstack.onbox.host.capabilities import HasPeers, IsHost, ListedHost, ListsHosts
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
-from sweepstack.operations.observe import rented_at
-from sweepstack.platforms.registry import has_address, need
+from sweepstack.operations.observe import observe, rented_at
+from sweepstack.platforms.registry import has_address, has_wallet, load_wallet, need
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.close_box import StillBilled, close_books, release_books, still_billed
+from sweepstack.teardown.close_box import StillBilled, close_books, close_gone, lost_with, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
 from sweepstack.teardown.lost_check import not_proved_here
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import of_box
+
+
+def command(
+    box: Box,
+    saw: Annotated[
+        str,
+        typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it; where no API proves it."),
+    ] = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
+    ] = "",
+    another: Annotated[
+        str,
+        typer.Option("--another", metavar="SHA256:…", help="The host key of another machine that has its address now."),
+    ] = "",
+    never_rented: Annotated[
+        bool,
+        typer.Option("--never-rented", help="Confirm that a create whose answer was lost rented nothing."),
+    ] = False,
+    power_off: Annotated[
+        bool,
+        typer.Option("--power-off", help="First turn its host off, where the platform's API shows it and it runs."),
+    ] = False,
+    peer: Annotated[
+        str,
+        typer.Option(
+            "--peer", metavar="NAME", help="Confirm it of another node of the box (boxes.<name>.peers) alone."
+        ),
+    ] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Confirm that a box has ended, or was never rented; or close the record of one that its API proves gone."""
+    if peer:
+        return peer_gone(Target.find_sweep(stack), box, peer, saw, by, Out(as_json=json))
+    statement = Statement(box, saw, by, at, another.strip(), power_off)
+    return (confirm_never_rented if never_rented else confirm_gone)(
+        Target.find_sweep(stack), statement, Out(as_json=json)
+    )
+
+
+def confirm_never_rented(target: Target, statement: Statement, out: Out) -> int:
+    """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
+    status = [f"sweepctl status --stack {target.stack}"]
+    up = f"pulumi up --stack {target.stack}"
+    saw = own_words("--saw", statement.saw)
+    if not saw:
+        raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
+    sources = open_sources(target)
+    if sources.store is None:
+        raise Unsure(f"the confirmation can't be recorded: {sources.problem}", status)
+    birth = _asked(sources.store, statement.box, target)
+    now = datetime.now(UTC)
+    if birth.shown_by is not None and now < birth.shown_by:
+        at = f"{birth.shown_by:%H:%M:%S} UTC"
+        raise No(
+            f"the list of {birth.platform} may lag until {at}: nothing was written", [f"{up}    (at {at} or later)"]
+        )
+    try:
+        found = find_born(BoxAt.of(birth).platform, birth)
+    except (Unproved, FolderLost):  # no list proves it, or its host has lost what it had: so a person may
+        found = None
+    except PlatformError as error:
+        raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
+    if found is not None:
+        raise No(
+            f"{found.native_id} on {birth.platform} carries the tag {birth.tag}: it was rented",
+            [f"{up}    (adopts it)"],
+        )
+    by = statement.by.strip() or who()
+    how = f"never rented, confirmed by {by}: {saw}"
+    try:
+        sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
+    except EvidenceError as error:
+        raise Unsure(f"the confirmation can't be recorded: {error}", status) from error
+    confirmed = {"box": birth.box, "tag": birth.tag, "by": by, "saw": saw, "at": now.isoformat()}
+    following = [f"{up}    (rents it under another tag)", f"{status[0]}    (names {birth.tag}, should it show up)"]
+    out.document({"stack": target.stack, "never_rented": confirmed, "next": following})
+    out.line(f"box {birth.box}: {birth.tag} on {birth.platform} was {how}")
+    out.next(following)
+    return YES
+
+
+def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
+    """The open record of a create of this box without an answer. Raises No if there is none."""
+    births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is None]
+    for birth in births:
+        if birth.box == box and not birth.never_asked:
+            return birth
+    known = sorted(birth.box for birth in births if not birth.never_asked)
+    raise No(
+        f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'}); nothing was written"
+        f"{did_you_mean(box, known)}",
+        [f"sweepctl status --stack {target.stack}"],
+    )
+
+
+def peer_gone(target: Target, box: str, peer: str, saw: str, by: str, out: Out) -> int:
+    """Exit 0: recorded on the box's host, and the box no longer waits for that node; 1: refused, since it answers, or
+    is no node of the box; 2: not known."""
+    words, person = own_words("--saw", saw), by.strip() or who()
+    if not words:
+        raise Unsure('--saw is empty: write what became of that machine, such as --saw "given back to the lab"')
+    entry = find_box(target, box)
+    again = [f"pulumi destroy --stack {target.stack}"]
+    try:
+        host = need(entry.context().platform, HasPeers)
+        host.forget_peer(entry.native_id, entry.account, peer, f"{person}: {words}")
+    except (RequestRefused, Unsupported) as error:
+        raise No(f"{error}; nothing was written", again) from error
+    except SweepstackError as error:
+        raise Unsure(f"box {box}: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+    out.document({"stack": target.stack, "box": box, "peer": peer, "by": person, "saw": words, "next": again})
+    out.line(f"box {box} does not wait for {peer} any more: {person} confirmed that it is gone ({words})")
+    out.next(again)
+    return YES
+
 
 SKEW = timedelta(minutes=5)
 
@@ -69,9 +214,9 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
     sources = open_sources(target)
-    open_ones = proved.open_records(sources, statement.box)
+    open_ones = open_records(sources, statement.box)
     if open_ones and not any(map(_nowhere, open_ones)):
-        return proved.close(target, sources, open_ones, out)
+        return close_proved(target, sources, open_ones, out)
     rest = _resting(sources, statement.box, now)
     box = _box(sources, statement.box) if rest is None else rest[1]
     unproved = "" if has_address(box.adapter) else _nowhere(box)
@@ -92,7 +237,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     tried: Exception | str
     tried, keys = (unproved, ()) if unproved else _connect(target, box, statement, known)
     if not keys and not unproved and not isinstance(tried, FolderLost):
-        listed.look(target, box, power_off=statement.power_off, out=out)
+        look_at_listed(target, box, power_off=statement.power_off, out=out)
     confirmed = Confirmation(
         box=box.name,
         native_id=box.native_id,
@@ -343,3 +488,94 @@ def _pinned(box: BoxEntry) -> list[str]:
         return [*on_record, *need(box.context().platform, IsHost).pinned()]
     except SweepstackError:
         return on_record
+
+
+def look_at_listed(target: Target, box: BoxEntry, *, power_off: bool, out: Out) -> None:
+    """Raises No where the API shows that the host runs, unless it is to be turned off (`power_off`) and was. What the
+    API does not show, or could not be asked, stays what the person saw; then `power_off` raises Unsure. Blocks for
+    seconds, with `power_off` for minutes."""
+    again = f'sweepctl confirm-gone --stack {target.stack} {box.name} --saw "what the console shows"'
+    try:
+        account, found = _find_listed(box)
+    except SweepstackError as error:
+        words = f"what {box.platform} says of the host of box {box.name} is not known: {error}"
+        if power_off:
+            raise Unsure(f"{words}. Nothing was written", [f"turn it off in its console, then {again}"]) from error
+        out.line(words)
+        return
+    if account is None or found is None:
+        if power_off:
+            words = f"the host of box {box.name} can't be turned off from here: no API shows it. Nothing was written"
+            raise Unsure(words, [f"turn it off in its console, then {again}"])
+        return
+    named = f"{box.platform} shows {found.id} at the address of box {box.name}: {found.state}"
+    if found.off:
+        return
+    if not power_off:
+        raise No(f"{named}, and it bills. Nothing was written", [f"{again} --power-off    (its disks stay)"])
+    try:
+        account.power_off_host(found.id)
+    except PlatformError as error:
+        raise Unsure(f"{named}, and it could not be turned off: {error}. Nothing was written", [again]) from error
+    out.line(f"{found.id} was turned off; its disks stay, and bill until it is released")
+
+
+def _find_listed(box: BoxEntry) -> tuple[ListsHosts | None, ListedHost | None]:
+    """The account that may show its host, and the host as it shows it. Raises SweepstackError."""
+    account = load_wallet(box.platform) if box.platform and has_wallet(box.platform) else None
+    endpoint = getattr(box.context().platform, "endpoint", None)
+    if not isinstance(account, ListsHosts) or endpoint is None:
+        return None, None
+    return account, account.host_at(endpoint.host, endpoint.port)
+
+
+def open_records(sources: Sources, name: str) -> list[BoxEntry]:
+    """The boxes of this name that are open in the records, that the state has not, and that an API can tell of. Raises
+    EvidenceError."""
+    store, known = sources.store, {box.native_id for box in sources.state.boxes}
+    births = store.births() if store is not None else []
+    return [
+        entry_of(store, birth, sources.evidence or "")
+        for birth in births
+        if store is not None and birth.box == name and birth.ended_at is None and birth.native_id not in {None, *known}
+        if not has_address(birth.platform)
+    ]
+
+
+def close_proved(target: Target, sources: Sources, boxes: Sequence[BoxEntry], out: Out) -> int:
+    """Exit 0: all of them are proved gone, and closed in the books, with the cells that were lost. Raises No for one
+    that is there, Unsure for one of which that is not known: of that one nothing was written."""
+    assert sources.store is not None
+    closed = [_close(target, sources.store, box) for box in boxes]
+    following = [f"sweepctl status --stack {target.stack}"]
+    out.document({"stack": target.stack, "closed": closed, "next": following})
+    for one in closed:
+        out.line(f"box {one['box']} ({one['native_id']}) is gone from {one['platform']}: its record is closed")
+        if one["lost"] is None:
+            out.line("note   whether a volume holds sealed copies of its cells is not known: none is recorded as lost")
+        elif one["lost"]:
+            out.line(f"LOST   {', '.join(one['lost'])}: no copy of them is proved", style="bold red")
+    out.next(following)
+    return YES
+
+
+def _close(target: Target, store: EvidenceStore, box: BoxEntry) -> dict[str, Any]:
+    known = box.context()
+    seen, _ = observe(known, files=False, rented=rented_at(box.price_per_hour))
+    verdict = may_end(known, None, seen, full=False)
+    if verdict.way != "gone":
+        words, status = f"box {box.name} ({box.native_id}) on {box.adapter}", f"sweepctl status --stack {target.stack}"
+        if seen.existence is Existence.EXISTS:
+            adopts = f"pulumi up --stack {target.stack}    (adopts it; then finish)"
+            raise No(f"{words} is there: a confirmation is not accepted. Nothing was written of it", [adopts, status])
+        why = seen.account_problem or seen.note or "its platform does not tell"
+        raise Unsure(f"whether {words} is gone is not proved: {why}. Nothing was written of it", [status])
+    lost = lost_with(known, verdict)
+    try:
+        if lost:
+            why, at = "its box is gone from the platform", datetime.now(UTC)
+            store.write_loss(Loss(box=box.name, native_id=box.native_id, cells=lost, why=why, at=at))
+        close_gone(store, box=box.name, generation=box.generation, native_id=box.native_id)
+    except EvidenceError as error:
+        raise Unsure(f"the record of box {box.name} can't be written: {error}") from error
+    return {"box": box.name, "native_id": box.native_id, "platform": box.adapter, "lost": lost}
