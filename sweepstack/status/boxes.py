@@ -113,7 +113,8 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
         path, hint = box_snapshot.blocked.get("path"), box_snapshot.blocked.get("hint")
         at = f" at {path}" if path and path not in (hint or "") else ""
         lack = box_snapshot.blocked.get("why") or "disk"
-        yield f"nothing new starts: too little {lack}{at}{f'; {hint}' if hint else ''}"
+        what = f"too little {lack}" if lack in ("disk", "inodes") else lack
+        yield f"nothing new starts: {what}{at}{f'; {hint}' if hint else ''}"
 
 
 def stranded_words(box_snapshot: BoxSnapshot) -> str:

@@ -210,7 +210,10 @@ def _to_move(snapshot: Snapshot, cell: str, holder: BoxSnapshot) -> str:
 
 
 def _too_little(blocked: Mapping[str, Any]) -> str:
-    what = "inodes" if blocked.get("why") == "inodes" else "disk"
+    why = blocked.get("why")
+    if why in ("read-only", "quota"):
+        return f"{blocked.get('path')} " + ("is mounted read-only" if why == "read-only" else "is over its quota")
+    what = "inodes" if why == "inodes" else "disk"
     free, needed = (_amount(blocked.get(key), what) for key in ("free", "needed"))
     return f"{what}: {free} free, {needed} needed to start a cell"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,10 @@ class SmallDisk:
 
     def enlarge(self, megabytes: int) -> None:
         subprocess.run([*self._sudo, "mount", "-o", f"remount,size={megabytes}m", str(self.folder)], check=True)
+
+    def remount(self, how: str) -> None:
+        """`ro` or `rw`."""
+        subprocess.run([*self._sudo, "mount", "-o", f"remount,{how}", str(self.folder)], check=True)
 
     def mount(self, folder: Path) -> None:
         """Another file system in this one."""
@@ -184,6 +190,77 @@ def test_only_scratch_of_sealed_cells_is_pruned(small_disk: Callable[..., SmallD
     assert (scratch / "running" / "1" / "d" / "x").exists()
     assert box.events("queue-blocked") == []
     box.manifest("sealed")
+
+
+def test_a_disk_that_becomes_read_only_fails_no_cell(small_disk: Callable[..., SmallDisk]) -> None:
+    """The durable tier alone: the runner's own records lie elsewhere. All cells would fail for good within a second."""
+    disk = small_disk()
+    box = Box(disk.folder.with_name("own"), patrol_seconds=0.2, retries=0)
+    durable = box.root / "mnt" / "durable"
+    box.volume = disk.folder / "tier"
+    box.volume.mkdir()
+    durable.unlink()
+    durable.symlink_to(box.volume)
+    held = box.hold("a")
+    try:
+        for number, name in enumerate("ab"):
+            box.add_steps(name, seed=number)
+        runner = box.start()
+        box.in_the_middle("a")
+        disk.remount("ro")
+        held.unlink()
+        event = blocked(box)
+        assert (event["why"], "is mounted read-only" in event["hint"]) == ("read-only", True)
+        wait_for(lambda: bool(box.events("cell-failed", "a")), box.log)
+        wait_for(lambda: "is mounted read-only: see why" in patrolled(box), box.log)
+        disk.remount("rw")
+        assert runner.ended() == 0, box.log()
+        assert {box.state(name) for name in "ab"} == {"sealed"}
+        assert {one["class"] for one in box.events("cell-failed")} == {"disk"}
+    finally:
+        box.clean()
+
+
+def test_what_was_short_a_moment_ago_is_blamed_and_not_what_the_disk_as_a_whole_has_not(
+    small_disk: Callable[..., SmallDisk],
+) -> None:
+    """Inodes that came back before the cell's end was judged; and bytes of which there are no more than these."""
+    disk = small_disk(inodes=1000)
+    spec, many = {"min_free": MIN_FREE}, disk.use_up_inodes()
+    journal = Journal(disk.folder / "journal.jsonl")
+    gate = DiskGate(disk.folder, disk.folder, disk.folder / "scratch", journal, lambda: None, lambda: None)
+    assert not gate.is_open(spec, 0)
+    shutil.rmtree(many)
+    lack = gate.blames(spec, 1, True)
+    assert lack is not None
+    assert lack.why == "inodes"
+    assert gate.is_open(spec, 0), "it waited for ever for more bytes than the disk has"
+    lack = gate.blames(spec, 1, True)
+    assert lack is None or not lack.path.startswith(str(disk.folder)), lack
+    journal.close()
+
+
+@pytest.mark.parametrize("asked", ["write", "fsync"])
+def test_a_quota_that_is_used_up_fails_no_cell(
+    small_disk: Callable[..., SmallDisk], monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """The file system says that there is room. No kernel here has quotas: what it answers is taken from write(2)."""
+    disk = small_disk(megabytes=9000)
+    journal = Journal(disk.folder / "journal.jsonl")
+    gate = DiskGate(disk.folder, disk.folder, disk.folder / "scratch", journal, lambda: None, lambda: None)
+    spec: dict[str, Any] = {"min_free": MIN_FREE}
+
+    def used_up(*_: object, **__: object) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile if asked == "write" else os, "TemporaryFile" if asked == "write" else "fsync", used_up)
+        lack = gate.blames(spec, 0, True)
+        assert lack is not None
+        assert (lack.why, lack.path) == ("quota", str(disk.folder))
+        assert gate.lack(spec, 0) == lack, "nothing starts meanwhile"
+    assert gate.is_open(spec, 0)
+    journal.close()
 
 
 def test_what_an_ended_worker_left_goes_when_there_is_too_little_room(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Checks before every cell that disks have room, in bytes and inodes; else prunes or waits.
+"""Checks before every cell that disks can be written and have room; else prunes or waits.
 
 Only the scratch of sealed cells, and of workers that have ended, is ever removed. A full disk is no failure of a cell:
 no cell starts until there is room again, and then the queue goes on by itself.
@@ -7,6 +7,7 @@ no cell starts until there is room again, and then the queue goes on by itself.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,11 @@ SPACIOUS_BYTES, ROOMY_BYTES = 4 << 30, 16 << 30
 full one; if more than the second, or twice the largest cell, it was not."""
 
 
+PROBE_BYTES = 1 << 20
+NOWHERE = -1
+"""No device: what is pruned there would not help."""
+
+
 class Room(NamedTuple):
     """What is free on a file system. Inodes are -1 when it does not count them, bytes when it can't tell."""
 
@@ -31,10 +37,12 @@ class Room(NamedTuple):
     total: int
     inodes_free: int
     inodes_total: int
+    read_only: bool = False
 
 
 class Lack(NamedTuple):
-    """A file system with too little room. `why`: disk or inodes; `free` and `needed`: bytes, or inodes."""
+    """A file system with too little room. `why`: disk, inodes, quota or read-only; `free` and `needed`: bytes, or
+    inodes."""
 
     why: str
     path: str
@@ -54,7 +62,23 @@ def room_at(path: Path) -> Room | None:
         return None
     total, inodes = found.f_blocks * found.f_frsize, found.f_files
     free = found.f_bavail * found.f_frsize if total else -1  # a bucket's mount may not know
-    return Room(str(path), device, free, total, found.f_favail if inodes else -1, inodes)
+    read_only = bool(found.f_flag & os.ST_RDONLY)
+    return Room(str(path), device, free, total, found.f_favail if inodes else -1, inodes, read_only)
+
+
+def over_quota(folder: Path) -> bool:
+    """Whether a quota lets no file of PROBE_BYTES be written into a folder: what a file system says of its room does
+    not show that. Leaves nothing there. False where it can't be tried for another reason."""
+    import tempfile  # slow to import
+
+    try:
+        with tempfile.TemporaryFile(dir=str(folder)) as probe:
+            probe.write(bytes(PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())  # a network file system says it only then
+    except OSError as error:
+        return error.errno == errno.EDQUOT
+    return False
 
 
 class DiskGate:
@@ -81,6 +105,7 @@ class DiskGate:
         self._others = [Path(os.path.expanduser("~")), Path("/tmp"), Path("/dev/shm")]
         self._journal, self._announce, self._wake = journal, announce, wake
         self._raised: dict[tuple[int, str], int] = {}  # (device, why) → what one cell found to be too little
+        self._full: Path | None = None  # a folder in which a cell found its quota used up
         self._pool = ThreadPoolExecutor(1)
         self._pruning: Future[tuple[int, int, int]] | None = None
         self._useless: set[Path] = set()  # scratch that was pruned already, or can't be
@@ -110,9 +135,9 @@ class DiskGate:
             self._pruning = self._pool.submit(self._prune, candidates, dict(spec), running)
             self._pruning.add_done_callback(lambda _: self._wake())
         elif self.blocked is None or (self.blocked.why, self.blocked.path) != (lack.why, lack.path):
-            say(f"blocked: {_hint(lack)}")
+            say(f"blocked: {hint(lack)}")
             self._announce()
-            self._journal.append("queue-blocked", hint=_hint(lack), **lack.facts())
+            self._journal.append("queue-blocked", hint=hint(lack), **lack.facts())
             self.blocked = lack
         else:
             self.blocked = lack
@@ -122,6 +147,8 @@ class DiskGate:
         """The first lack that keeps one more cell from starting; None when there is room."""
         asked = spec.get("min_free") or {}
         for room, ours in self._rooms():
+            if ours and room.read_only:
+                return Lack("read-only", room.path, NOWHERE, 0, 0)
             needs = {"disk": (room.free, 0), "inodes": (room.inodes_free, 0)}
             if ours:
                 # Running cells will still write: to their folders here, and their sealed copies there. But a disk that
@@ -136,6 +163,11 @@ class DiskGate:
                 needed = max(needed, self._raised.get((room.device, why), 0))
                 if 0 <= free < needed:
                     return Lack(why, room.path, room.device, free, needed)
+        full = self._full
+        if full is not None:
+            if over_quota(full):
+                return Lack("quota", str(full), NOWHERE, 0, PROBE_BYTES)
+            self._full = None
         return None
 
     def blames(self, spec: Mapping[str, Any], running: int, said_full: bool) -> Lack | None:
@@ -147,6 +179,11 @@ class DiskGate:
         lack = self.lack(spec, running)
         if lack is not None or not said_full:
             return lack
+        if self.blocked is not None:  # what the queue waits for was there again a moment ago
+            return self.blocked
+        self._full = next((one for one in (*self._tiers, *self._others) if one.is_dir() and over_quota(one)), None)
+        if self._full is not None:
+            return Lack("quota", str(self._full), NOWHERE, 0, PROBE_BYTES)
         suspects = []
         for room, _ in self._rooms():
             roomy = max(ROOMY_BYTES, 2 * self._journal.largest)  # a tenth of a large disk is a lot
@@ -154,13 +191,13 @@ class DiskGate:
                 suspects.append((room.free / max(1, room.total), "disk", room, room.free))
             if 0 <= room.inodes_free < room.inodes_total // 10:
                 suspects.append((room.inodes_free / room.inodes_total, "inodes", room, room.inodes_free))
-        if not suspects:
-            return None
-        _, why, room, free = min(suspects, key=lambda one: one[0])
-        least = LEAST_BYTES if why == "disk" else LEAST_INODES
-        needed = free + max(1, min(free // 4, least))
-        self._raised[room.device, why] = needed
-        return Lack(why, room.path, room.device, free, needed)
+        for _, why, room, free in sorted(suspects, key=lambda one: one[0]):
+            least, most = (LEAST_BYTES, room.total) if why == "disk" else (LEAST_INODES, room.inodes_total)
+            needed = free + max(1, min(free // 4, least))
+            if needed <= most:  # else the queue would wait for ever for what the disk as a whole has not
+                self._raised[room.device, why] = needed
+                return Lack(why, room.path, room.device, free, needed)
+        return None
 
     def _rooms(self) -> Iterator[tuple[Room, bool]]:
         """The file systems that cells write to, each once; and whether it is reserved for them."""
@@ -168,8 +205,8 @@ class DiskGate:
         for paths, ours in ((self._tiers, True), (self._others, False)):
             for path in paths:
                 room = room_at(path)
-                if room is not None and room.device not in seen:
-                    seen.add(room.device)
+                if room is not None and (room.device, room.read_only) not in seen:
+                    seen.add((room.device, room.read_only))
                     yield room, ours
 
     def _prunable(self, device: int) -> list[Path]:
@@ -208,7 +245,15 @@ class DiskGate:
         return size, cells, workers
 
 
-def _hint(lack: Lack) -> str:
+def hint(lack: Lack) -> str:
+    """What to do about it, in words."""
+    if lack.why == "read-only":
+        return (
+            f"{lack.path} is mounted read-only: see why (`dmesg`, or its server), and make it writable again "
+            "(`mount -o remount,rw`, as root); it goes on by itself"
+        )
+    if lack.why == "quota":
+        return f"the quota at {lack.path} is used up: remove files there, or have it raised; it goes on by itself"
     if lack.why == "inodes":
         return f"{lack.path} has {lack.free} inodes free, {lack.needed} are needed: remove small files there"
     more = f"{(lack.needed - lack.free) / 1e9:.2f} GB"

@@ -16,7 +16,7 @@ from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.cut_checkpoint import any_there
-from sweepstack.onbox.runner.disk import DiskGate
+from sweepstack.onbox.runner.disk import DiskGate, hint
 from sweepstack.onbox.runner.failure import Ending, classify, is_final, says_full
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
@@ -235,6 +235,8 @@ class Endings:
             if lack is not None:
                 kind = "disk"
                 remark = f"no room on {lack.path}: {lack.why} {lack.free} free, it waits for {lack.needed}"
+                if lack.why not in ("disk", "inodes"):
+                    remark = hint(lack)
             elif says_full(words):
                 remark = "nothing that this runner watches is full: does it write elsewhere?"
         # What failed in the same way without a doubt before did not fail at the checkpoint.

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.cgroup import memory
 from sweepstack.onbox.runner.attempt import Attempt
-from sweepstack.onbox.runner.disk import Lack, Room, room_at
+from sweepstack.onbox.runner.disk import Lack, Room, hint, room_at
 from sweepstack.onbox.runner.disk_use import DiskUse, Trend
 from sweepstack.onbox.runner.gpu_health import GpuHealth
 from sweepstack.onbox.runner.holders import alarms as held_by_others
@@ -231,7 +231,9 @@ class Patrol:
                 elif left is not None:
                     what = "room on the disk" if why == "disk" else "inodes"
                     alarms.append(f"no {what} left in about {left / 3600:.1f} h, at the rate of the last hour")
-        if blocked and not any(alarm.startswith(blocked.why) for alarm in alarms):
+        if blocked and blocked.why not in self._trends:
+            alarms.append(hint(blocked))
+        elif blocked and not any(alarm.startswith(blocked.why) for alarm in alarms):
             held = self._use.words(blocked.why, blocked.device, spec)
             alarms += [f"{blocked.why} of {blocked.path} too full for one more cell{held}"] if held else []
         return alarms
