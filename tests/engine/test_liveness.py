@@ -274,7 +274,7 @@ def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
     assert_failed(small.pulumi("preview"), "no-such-file.py is not among the shipped files")
     assert small.births() == []
     small.edit_config(lambda sweep: sweep["job"].update(run="python3.0 train.py --seed {seed} --out {out}"))
-    assert_failed(small.up(), "python3.0 is not on this box")
+    assert_failed(small.up(), "python3.0 is not on the PATH")
     births = len(small.births())
     small.write_config()
     small.wait_idle()
@@ -290,7 +290,7 @@ def test_wrong_settings_are_noticed_at_once(small: Stack) -> None:
 def test_wrong_settings_given_up(small: Stack) -> None:
     """The other way from there: abandoned, it ends in three commands without the settings being mended."""
     small.edit_config(lambda sweep: sweep["job"].update(run="python3.0 train.py --seed {seed} --out {out}"))
-    assert_failed(small.up(), "python3.0 is not on this box")
+    assert_failed(small.up(), "python3.0 is not on the PATH")
     out = WayOut(small)
     out.abandons("box-0")
     out.is_over()

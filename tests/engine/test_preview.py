@@ -89,8 +89,15 @@ def test_of_an_approval(cleared: Stack) -> None:
 
 @pytest.mark.proof
 def test_of_a_vanished_box(verified: Stack) -> None:
-    """A preview that sees a box gone shows its next generation and records nothing yet."""
+    """A preview that sees a box gone shows its next generation, and closes the record of the one that is proved gone:
+    its bill ends there, even if no other command ever comes. The next one changes nothing."""
     verified.vanish("box-1")
+    before = everything(verified)
+    verified.pulumi("preview", "--diff")
+    after = everything(verified)
+    changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+    assert changed
+    assert all("/records/births/box-1-g1" in path or "/records/ledger/" in path for path in map(str, changed)), changed
     changes_nothing(verified, "preview", "--diff")
     changes_nothing(verified, "destroy", "--preview-only", rc=None)
 
