@@ -66,6 +66,24 @@ def test_the_program_may_lie_elsewhere_and_a_job_beside_it(project: Path) -> Non
         assert [one.stack for one in touched(project, base)] == stacks
 
 
+def test_the_file_of_another_stack_is_no_code_of_a_job_in_the_projects_folder(project: Path) -> None:
+    for stack in ("a", "b"):
+        file = project / f"stacks/Pulumi.{stack}.yaml"
+        file.write_text("config:\n  sweepstack:sweep:\n    job: {workdir: .}\n")
+    base = commit(project, "workdir")
+    (project / "stacks/Pulumi.a.yaml").write_text("config:\n  sweepstack:sweep:\n    job: {workdir: ., run: x}\n")
+    of_a = commit(project, "a alone")
+    file.write_text("config:\n  sweepstack:sweep:\n    job: {workdir: ., run: y}\n")
+    assert [one.stack for one in touched(project, base, of_a)] == ["a"]
+    of_b = commit(project, "b alone")
+    assert [one.stack for one in touched(project, of_a)] == ["b"]
+    found = {one.stack: last_commit(project, base, one.paths) for one in touched(project, base)}
+    assert found == {"a": of_a, "b": of_b}, "whose review counts"
+    (project / "README.md").write_text("shipped with both jobs\n")
+    commit(project, "more")
+    assert [one.stack for one in touched(project, of_b)] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("stack", "listed", "code", "asked"),
     [

@@ -86,16 +86,18 @@ def touched(root: Path, base: str, head: str = "HEAD") -> list[Touched]:
     changed = set(git(top, "diff", "-z", "--name-only", "--no-renames", base, head).split("\0")) - {""}
     here = {stack: paths_of(top, root, stack) for stack in StackFile.stacks(root)}
     shared = tuple(sorted(_shared(top, root, changed, here.values())))
+    folder = _relative(stack_path(root, "x").parent.resolve(), top)
+    files = {name for name in changed if PurePosixPath(name).match(f"{folder}/Pulumi.*.yaml")}
     found = []
     for stack, paths in here.items():
-        own = any(_below(name, path) for name in changed for path in paths)
+        # A job in the project's folder (`workdir: .`) has the files of all stacks below it, and they are no code.
+        others = sorted(name for name in files - {paths[0]} if any(_below(name, path) for path in paths))
+        own = any(_below(name, path) for name in changed - set(others) for path in paths)
         if own or shared:
-            found.append(Touched(stack, (*paths, *shared), shared=not own))
-    folder = stack_path(root, "x").parent
-    for path in map(Path, changed):
-        whole = top / path
-        if whole.parent == folder and path.match("Pulumi.*.yaml") and not whole.exists():
-            found.append(Touched(stack_name(path), (str(path),), removed=True))
+            found.append(Touched(stack, (*paths, *shared, *(f":(exclude){name}" for name in others)), shared=not own))
+    for name in files:
+        if not (top / name).exists():
+            found.append(Touched(stack_name(Path(name)), (name,), removed=True))
     return sorted(found, key=lambda one: one.stack)
 
 
