@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Mapping
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -51,10 +52,11 @@ def update_fix() -> str:
     return "python -m pip install --upgrade sweepstack" if installed() else "git pull && make setup"
 
 
-def engine_home() -> Path:
-    """Where the engine keeps logins: the home of the user's account, whatever $HOME says, as in some containers."""
+def engine_home(env: Mapping[str, str] = os.environ) -> Path:
+    """Where the engine keeps logins and plugins: the home of the user's account, whatever $HOME says, as in some
+    containers."""
     try:
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         home = Path.home()
-    return Path(os.environ.get("PULUMI_HOME") or home / ".pulumi")
+    return Path(env.get("PULUMI_HOME") or home / ".pulumi")

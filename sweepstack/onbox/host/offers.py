@@ -173,7 +173,7 @@ def is_part(name: str) -> bool:
     return any(_SLICE.fullmatch(word) for word in _words(name))
 
 
-def made_by(told: Any, *names: str) -> str:
+def maker_of(told: Any, *names: str) -> str:
     """The maker of a card: as its platform says (`told`), else as its names do; "" where neither does. A maker that the
     platform itself does not know is one of its own, which no image is for."""
     said = told.strip().lower() if isinstance(told, str) else ""

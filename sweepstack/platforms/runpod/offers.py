@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unsupported
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, made_by
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, maker_of
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.runpod import bodies
 
@@ -62,7 +62,7 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
     most = _secure(gpu, "maxCount")
     if most is not None and most < count:
         return None
-    maker = made_by(gpu.get("manufacturer"), key)
+    maker = maker_of(gpu.get("manufacturer"), key)
     if not fits([key, name], memory, wanted, maker):
         return None
     stock = gpu.get("availability")

@@ -25,7 +25,7 @@ from sweepstack.onbox.common.errors import (
     Retired,
     Unsupported,
 )
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, made_by
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, maker_of
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import identifier, number
@@ -162,7 +162,7 @@ def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constrai
     lowest = gpu.get(place)
     if not isinstance(key, str) or not key or gpu.get("secureCloud") is not True or not isinstance(lowest, dict):
         return None
-    maker = made_by(gpu.get("manufacturer"), key)
+    maker = maker_of(gpu.get("manufacturer"), key)
     if (most is not None and most < count) or not fits([key, name], memory, wanted, maker):
         return None
     stock, least = lowest.get("stockStatus"), number(lowest.get("minimumBidPrice"))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, made_by
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, maker_of
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import instant, number
 from sweepstack.platforms.common.rate_limit import paced
@@ -125,7 +125,7 @@ def read_ask(row: Row, constraints: Constraints, bid: float | None = None) -> As
         cuda="" if cuda is None else f"{cuda:g}",
         stock="1 of 1",
         single=True,
-        maker=made_by(row.get("gpu_arch"), name),
+        maker=maker_of(row.get("gpu_arch"), name),
         ends_at=_ends(row),
     )
     if constraints.memory_gb is not None and _memory_of(row) < constraints.memory_gb:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweepstack.channel.ssh import keys as ssh_keys
+from sweepstack.core.paths import engine_home
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized
 from sweepstack.onbox.common.xdg import user_folder
 
@@ -38,10 +39,9 @@ def official(env: Mapping[str, str]) -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise ConfigError(f"{VARIABLE} names {path}, which can't be run. Next: unset {VARIABLE}, or correct it")
         return path.absolute()
-    home = Path(env.get("HOME") or "~").expanduser()
     cache = user_folder("XDG_CACHE_HOME", ".cache", env)
-    engine = Path(env.get("PULUMI_HOME") or home / ".pulumi")
-    folders = [cache / "sweepstack" / "command" / VERSION, engine / "plugins" / f"resource-command-v{VERSION}"]
+    plugins = engine_home(env) / "plugins"
+    folders = [cache / "sweepstack" / "command" / VERSION, plugins / f"resource-command-v{VERSION}"]
     paths = [folder / "pulumi-resource-command" for folder in folders]
     return next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
 

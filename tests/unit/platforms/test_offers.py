@@ -11,7 +11,7 @@ from sweepstack.onbox.host.offers import (
     Constraints,
     Offer,
     cheapest_first,
-    made_by,
+    maker_of,
     no_offer_left,
     same_gpu,
 )
@@ -103,7 +103,7 @@ def test_an_image_says_whose_cards_it_is_for(image: str, gpu: dict[str, Any], ma
     ],
 )
 def test_the_maker_is_what_is_told_else_what_the_name_says(told: Any, name: str, maker: str) -> None:
-    assert made_by(told, name) == maker
+    assert maker_of(told, name) == maker
 
 
 def test_a_bound_admits_what_is_enough() -> None:

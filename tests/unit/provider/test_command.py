@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,12 +33,20 @@ def program(path: Path) -> Path:
     return path
 
 
-def test_the_official_one_where_it_is_installed(home: dict[str, str], tmp_path: Path) -> None:
+def test_the_official_one_where_it_is_installed(
+    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine keeps its plugins in the home of the account, whatever $HOME says."""
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path / "account")))
     assert official(home) is None
-    program(tmp_path / ".pulumi/plugins/resource-command-v0.9.0/pulumi-resource-command")
+    program(tmp_path / f".pulumi/plugins/resource-command-v{VERSION}/pulumi-resource-command")
+    assert official(home) is None, "the engine looks there no more than we do"
+    program(tmp_path / "account/.pulumi/plugins/resource-command-v0.9.0/pulumi-resource-command")
     assert official(home) is None, "another version is another protocol"
-    engine = program(tmp_path / f".pulumi/plugins/resource-command-v{VERSION}/pulumi-resource-command")
+    engine = program(tmp_path / f"account/.pulumi/plugins/resource-command-v{VERSION}/pulumi-resource-command")
     assert official(home) == engine
+    named = program(tmp_path / f"named/plugins/resource-command-v{VERSION}/pulumi-resource-command")
+    assert official({**home, "PULUMI_HOME": str(tmp_path / "named")}) == named
     fetched = program(tmp_path / f".cache/sweepstack/command/{VERSION}/pulumi-resource-command")
     assert official(home) == fetched
     elsewhere = program(tmp_path / "own/pulumi-resource-command")
@@ -44,6 +54,7 @@ def test_the_official_one_where_it_is_installed(home: dict[str, str], tmp_path: 
 
 
 def test_a_named_one_that_can_t_be_run_is_refused(home: dict[str, str], tmp_path: Path) -> None:
+    home["PULUMI_HOME"] = str(tmp_path / "no engine")
     (tmp_path / "text").write_text("")
     for wrong in ("none", "text", ""):
         if wrong:

@@ -56,7 +56,7 @@ def test_it_is_fetched_checked_and_found(
 ) -> None:
     publish(releases)
     install(tmp_path / "sweepstack")
-    found = select.official({"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path / "home")})
+    found = select.official({"XDG_CACHE_HOME": str(tmp_path), "PULUMI_HOME": str(tmp_path / "home")})
     assert found is not None
     assert subprocess.check_output([found]) == b"official\n"
     assert [path.name for path in found.parent.iterdir()] == [command_plugin.PROGRAM]
