@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.addresses import port_for_a_program
-from tests.simulators.machines import SSHD
+from tests.simulators.machines import QUICK, SSHD
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -38,12 +38,13 @@ PermitRootLogin prohibit-password
 ForceCommand . {folder}/environment; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
 Subsystem sftp {sftp}
 {more}LogLevel VERBOSE
-"""
+{quick}"""
 
 
 class Host:
     """`port` stays the same over `stop` and `start`, unless it moves. `environment`: what sessions that begin from now
-    on have besides. `at`: where it listens. `before`: words in front of the command that starts its sshd.
+    on have besides. `at`: where it listens. `before`: words in front of the command that starts its sshd. `quick`:
+    lines that spare a core; without them keys are exchanged as sshd does it by itself, in packets as large.
 
     `key`: a private key that is let in. `home`: the HOME of its sessions. `settings`: more lines of its configuration.
     """
@@ -51,6 +52,7 @@ class Host:
     user = getpass.getuser()
     at = "127.0.0.1"
     before: tuple[str, ...] = ()
+    quick = QUICK
 
     def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.home, self.key = folder, folder / "home", folder / "id"
@@ -91,7 +93,8 @@ class Host:
     def move(self, port: int = 0) -> None:
         """Listens on another port, from its next start on; `port` says on which."""
         self.port = port or port_for_a_program()
-        words = {"at": self.at, "port": self.port, "folder": self.folder, "sftp": SFTP_SERVER, "more": self._settings}
+        words = {"at": self.at, "port": self.port, "folder": self.folder, "sftp": SFTP_SERVER}
+        words |= {"more": self._settings, "quick": self.quick}
         (self.folder / "sshd_config").write_text(_CONFIG.format(**words))
 
     def new_key(self) -> None:

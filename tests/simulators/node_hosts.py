@@ -35,6 +35,8 @@ def on_node(wire: Wire, number: int, places: Mapping[Path, Path]) -> list[str]:
 class NodeHost(Host):
     """A node with an sshd. `places`: as for `on_node`."""
 
+    quick = ""
+
     def __init__(self, folder: Path, wire: Wire, number: int, places: Mapping[Path, Path]) -> None:
         self.at = (NEAR, FAR)[number]
         self.before = tuple(on_node(wire, number, places))

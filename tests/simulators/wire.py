@@ -213,6 +213,7 @@ class FarHost(Host):
     """A host of the user's own at the far end of a wire."""
 
     at = FAR
+    quick = ""
 
     def __init__(self, folder: Path, wire: Wire) -> None:
         self.before = wire.there

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiled import ship_compiled
 from tests.unit.launch.support import Site
 
 
@@ -15,6 +16,7 @@ from tests.unit.launch.support import Site
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """No power is cut in these tests, so nothing is flushed here; and their cells do not fail late."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    ship_compiled(monkeypatch)
     monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
     monkeypatch.setattr("sweepstack.launch.first_step.POLL_SECONDS", 0.02)
     found = Site(tmp_path)
