@@ -95,7 +95,7 @@ def test_the_job_has_the_secret_and_nothing_else_does(make_stack: Callable[..., 
     assert holders(stack, other["DRILL_SECRET"]) == []
 
 
-@pytest.mark.proof  # on a box: tests/onbox/test_setup.py; its words: tests/unit/launch/test_launch.py
+@pytest.mark.proof  # on a box: tests/onbox/test_setup.py
 def test_a_job_that_prints_its_secret_and_fails_does_not_show_it(make_stack: Callable[..., Stack]) -> None:
     stack = make_stack("printed", cells=("seed0",), boxes=("box-0",))
     with_secret(stack)
