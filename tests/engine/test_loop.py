@@ -69,8 +69,6 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
     for cell in verify["cells"]:
         assert {"name", "state", "reasons"} <= cell.keys()
         assert cell["state"] == "verified"
-    again = ok(stack.run("sweepctl", "verify", "--stack", "sweep-a", "--json")).json()
-    assert again["receipt"] == verify["receipt"], "two verifications of the same things give two receipts"
 
     before = stack.config_file.read_text()
     approve = stack.terminal("sweepctl", "approve", "--stack", "sweep-a", answers=[("?", "yes\r")])

@@ -32,26 +32,12 @@ def another_machine(stack: Stack, name: str) -> tuple[Path, dict[str, str]]:
 
 
 def test_the_loop(make_stack: Callable[..., Stack], server: S3Server) -> None:
-    """The loop; refused as unknown while the server is down; then destroyed from a clone with an empty cache."""
+    """The loop; refused as unknown while the server is down; then destroyed from a clone with an empty cache. Mistakes
+    about bucket and keys: tests/s3/test_object_store.py."""
     stack = make_stack(name="bucket", cells=("seed0", "seed1"), boxes=("box-0",), init=False)
     stack.env |= server.environment()
-    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/nowhere/../x"))
-    stack.init()
-    wrong = stack.up()
-    assert wrong.rc != 0
-    assert "pull_to" in wrong.text
-    assert "s3://bucket/prefix" in wrong.text
-    stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", "s3://no-such-bucket/x"))
-    wrong = stack.up()
-    assert wrong.rc != 0
-    assert "the bucket is not there" in wrong.text
-    wrong = stack.run("pulumi", "preview", "--stack", stack.name, env={"AWS_SECRET_ACCESS_KEY": "not-the-secret"})
-    assert wrong.rc != 0
-    assert "refused these keys" in wrong.text
-    assert "not-the-secret" not in wrong.text
-    assert stack.native_ids() == []
-
     stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/loop"))
+    stack.init()
     ok(stack.up())
     stack.wait_done()
     stack.wait_idle()
@@ -59,10 +45,10 @@ def test_the_loop(make_stack: Callable[..., Stack], server: S3Server) -> None:
     assert "moved" in ok(stack.sweepctl("pull")).text
     verified = ok(stack.sweepctl("verify", "--json")).json()
     assert (verified["verified"], verified["total"]) == (2, 2)
-    again = ok(stack.sweepctl("verify", "--json")).json()
+    again = stack.verify()
     assert again["receipt"] == verified["receipt"]
     assert again["moved"]["unchanged"] > 0
-    stack.approve()
+    ok(stack.sweepctl("approve", "--receipt", again["receipt"]))
     assert "cleared" in ok(stack.up("--diff")).text
 
     before = stack.native_ids()

@@ -74,7 +74,6 @@ def test_two_ups_from_two_clones(stack: Stack) -> None:
         if end.rc:
             told(end)
     again(stack, stack.base / "second")
-    again(stack)
     stack.wait_done()
     stack.wait_idle()
     assert len(stack.native_ids()) == len(stack.births()) == 2
