@@ -71,9 +71,9 @@ def seals(stack: Stack) -> list[str]:
     return [e["cell"] for box in stack.boxes for e in stack.journal(box) if e["event"] == "cell-sealed"]
 
 
+@pytest.mark.proof  # counted once, and run once: tests/unit/cli/test_retry_drop.py, tests/unit/launch/test_versions.py
 @pytest.mark.parametrize(
-    "second",
-    [pytest.param("seed1", id="another cell", marks=pytest.mark.proof), pytest.param("seed0", id="the same cell")],
+    "second", [pytest.param("seed1", id="another cell"), pytest.param("seed0", id="the same cell")]
 )
 def test_two_people_retry_at_once(small_finished: Stack, second: str) -> None:
     """Both words count, once: each cell named runs exactly once more, the others do not."""
