@@ -73,6 +73,36 @@ def test_mn4_an_mtu_hole_is_found_before_a_cell_starts(nodes: Nodes, outward: bo
     assert not (nodes.box.root / "peers.json").exists(), "nothing was sent: nothing keeps the box"
 
 
+@pytest.mark.proof  # tests/onbox/test_nodes_fit.py has how one is found; an MTU hole is found over ssh in `make test`
+@pytest.mark.parametrize(
+    ("variable", "name", "words"),
+    [
+        ("NCCL_SOCKET_IFNAME", "=fab0", "no interface of that name has an address there (it has "),
+        ("GLOO_SOCKET_IFNAME", "wir", "no interface of that name has an address there (it has "),
+        ("NCCL_SOCKET_IFNAME", "lo", "is reached by its own loopback"),
+    ],
+)
+def test_mn2_an_interface_of_the_job_s_own_that_leads_nowhere_is_refused(
+    nodes: Nodes, variable: str, name: str, words: str
+) -> None:
+    """The ranks would wait for each other without a word."""
+    nodes.box.set(env={**nodes.box.settings["env"], variable: name})
+    nodes.add()
+    assert nodes.box.start().ended() == 7, nodes.said()
+    (failed,) = nodes.box.events("setup-failed")
+    assert failed["reason"].startswith(f"job.env has {variable}={name}. "), failed
+    assert words in failed["reason"]
+    assert "Leave it out: the ranks are told the way by which the nodes see each other (wire)" in failed["reason"]
+    assert not nodes.box.events("cell-started")
+
+
+@pytest.mark.proof  # as above
+def test_mn2_an_interface_of_the_job_s_own_that_leads_there_is_taken(nodes: Nodes) -> None:
+    nodes.box.set(env={**nodes.box.settings["env"], "NCCL_SOCKET_IFNAME": "wir", "GLOO_SOCKET_IFNAME": "wire"})
+    nodes.add()
+    assert nodes.box.start().ended() == 0, nodes.said()
+
+
 def kill(pids: list[int], number: int = signal.SIGKILL) -> None:
     assert pids, "there is something to end"
     for pid in pids:
@@ -134,7 +164,7 @@ def test_the_environment_is_brought_and_code_that_was_changed_on_the_peer_is_bro
     result(nodes, "two")
 
 
-@pytest.mark.proof
+@pytest.mark.proof  # as above
 def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(nodes: Nodes) -> None:
     nodes.hold()
     nodes.add()
@@ -162,7 +192,7 @@ def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(node
     assert not nodes.there.exists()
 
 
-@pytest.mark.proof
+@pytest.mark.proof  # as above
 def test_a_network_that_falls_silent_ends_the_cell_on_both_sides(nodes: Nodes) -> None:
     nodes.hold()
     nodes.add()
@@ -175,7 +205,7 @@ def test_a_network_that_falls_silent_ends_the_cell_on_both_sides(nodes: Nodes) -
     wait_for(lambda: not nodes.ranks(1), nodes.said)
 
 
-@pytest.mark.proof
+@pytest.mark.proof  # as above
 @pytest.mark.parametrize("how", ["drop", "stop", "kill"])
 def test_the_end_of_a_cell_ends_its_ranks_on_the_other_node(nodes: Nodes, how: str) -> None:
     """The peer has processes of its own: nothing that is ended on the first node by pid is there."""

@@ -14,7 +14,7 @@ import pytest
 from sweepstack.onbox.nodes import facts
 from sweepstack.onbox.nodes.command import look, on_each_node, refusal
 from sweepstack.onbox.nodes.launch import settings
-from sweepstack.onbox.nodes.network import Interface, hole, sizes
+from sweepstack.onbox.nodes.network import Interface, hole, named, sizes
 from sweepstack.onbox.nodes.peers import Peer
 from sweepstack.onbox.nodes.preflight import differences, restores, wrong_interfaces
 
@@ -142,6 +142,24 @@ def test_mn2_a_way_that_leads_to_no_other_machine_is_refused(name: str) -> None:
     ways = [Interface("eth0", "10.0.0.1", 1500), Interface(name, "172.17.0.1", 1500)]
     (told,) = wrong_interfaces(["one", "ann@two"], ways)
     assert told.startswith("ann@two")
+
+
+@pytest.mark.parametrize(
+    ("value", "beginnings", "found"),
+    [
+        *[("lo", True, "lo"), ("l", True, "lo"), ("=lo", True, "lo"), ("none0,lo", False, "lo")],
+        *[("=l", True, ""), ("l", False, ""), ("none0", True, "")],
+    ],
+)
+def test_mn2_an_interface_that_the_job_names_is_found_as_the_libraries_do(
+    value: str, beginnings: bool, found: str
+) -> None:
+    """On this machine's own loopback."""
+    if found:
+        assert named(value, beginnings)[:2] == (found, "127.0.0.1")
+    else:
+        with pytest.raises(OSError, match=r"no interface of that name has an address there \(it has .*lo"):
+            named(value, beginnings)
 
 
 def test_mn4_the_sizes_of_jumbo_frames_and_of_usual_ones_are_tried() -> None:

@@ -1,6 +1,6 @@
 """The network between two nodes: which interface leads there, and how large a packet passes.
 
-    network.py towards ADDRESS | listen ADDRESS | probe JSON        from its own text (`python -c`) on a peer
+    network.py towards ADDRESS | named JSON | listen ADDRESS | probe JSON    from its own text (`python -c`) on a peer
 
 It imports nothing of ours: it runs before anything is copied. IPv4, and the standard library alone: no ping, no root. A
 probe is a UDP packet that may not be fragmented
@@ -48,11 +48,31 @@ def towards(address: str) -> Interface:
         own = handle.getsockname()[0]
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
-                words = struct.pack("256s", name.encode()[:15])
-                if socket.inet_ntoa(fcntl.ioctl(handle, SIOCGIFADDR, words)[20:24]) == own:
-                    (mtu,) = struct.unpack_from("16xi", fcntl.ioctl(handle, SIOCGIFMTU, words))
-                    return Interface(name, own, mtu)
+                found = _interface(handle, name)
+                if found.address == own:
+                    return found
     raise OSError(f"no interface has {own} as its first address")
+
+
+def _interface(handle: socket.socket, name: str) -> Interface:
+    words = struct.pack("256s", name.encode()[:15])
+    address = socket.inet_ntoa(fcntl.ioctl(handle, SIOCGIFADDR, words)[20:24])
+    (mtu,) = struct.unpack_from("16xi", fcntl.ioctl(handle, SIOCGIFMTU, words))
+    return Interface(name, address, mtu)
+
+
+def named(value: str, beginnings: bool) -> Interface:
+    """The interface that a job names itself: by names, of which the first that is there counts; or by their
+    `beginnings`, with `=` before them by the whole names. Raises OSError where none of them has an address."""
+    words, there = value.lstrip("=").split(","), [name for _, name in socket.if_nameindex()]
+    whole = not beginnings or value.startswith("=")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        for word in words:
+            for name in there:
+                if name == word or (not whole and name.startswith(word)):
+                    with contextlib.suppress(OSError):  # it has no address
+                        return _interface(handle, name)
+    raise OSError(f"no interface of that name has an address there (it has {', '.join(there)})")
 
 
 def listen(address: str) -> None:
@@ -199,6 +219,8 @@ def main(verb: str, words: str) -> None:
         listen(words)
     elif verb == "towards":
         print(json.dumps(list(towards(words))))
+    elif verb == "named":
+        print(json.dumps(list(named(*json.loads(words)))))
     else:
         own, other, udp, tcp = json.loads(words)
         print(json.dumps(probe(Interface(*own), Interface(*other), udp, tcp)))

@@ -75,7 +75,7 @@ class Preflight:
     def look(self) -> dict[str, Any]:
         """All steps. Raises SweepstackError at the first that can't be done."""
         ways = self._ways()
-        problems = list(wrong_interfaces(self.names, ways)) or self._network(ways)
+        problems = list(wrong_interfaces(self.names, ways)) or self._network(ways) or self._chosen(ways)
         if problems:
             return {"problems": problems}
         there = self._bring()
@@ -115,6 +115,34 @@ class Preflight:
 
         found = self._each(way, careful=True)
         return [found[0][0], *(its for _, its in found)]
+
+    def _chosen(self, ways: Sequence[Interface]) -> list[str]:
+        """What is wrong with the interfaces that the job itself names to its ranks: one that is not there, or leads to
+        no other node, is a wait without a word."""
+        problems: list[str] = []
+        for variable, value in self.asked.get("sockets", {}).items():
+            words = [value, variable.startswith("NCCL")]
+            wrong, found = [], []
+            for name, peer in zip(self.names, [None, *self.careful]):
+                try:
+                    found.append(network.named(value, words[1]) if peer is None else self._named(peer, words))
+                except OSError as error:
+                    wrong.append(f"{name}: {error}")
+            if not wrong and found != list(ways):
+                wrong = list(wrong_interfaces(self.names, found)) or self._network(found)
+            if wrong:
+                problems.append(
+                    f"job.env has {variable}={value}. {'; '.join(wrong)}. Leave it out: the ranks are told the way by "
+                    f"which the nodes see each other ({', '.join(dict.fromkeys(way.name for way in ways))})"
+                )
+        return problems
+
+    def _named(self, peer: Carrier, words: Sequence[Any]) -> Interface:
+        """Raises OSError where the peer has none, SweepstackError."""
+        answer = peer.ask(self._network_argv("named", json.dumps(words)))
+        if answer.code:
+            raise OSError(answer.err.rpartition("OSError: ")[2])
+        return Interface(*json.loads(answer.out.splitlines()[-1]))
 
     def _bring(self, again: bool = False) -> list[There]:
         """What the cells need, to each peer; with `again` the code alone, also where it was brought before. To nodes of

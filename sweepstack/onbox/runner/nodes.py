@@ -32,6 +32,8 @@ from sweepstack.onbox.runner.steps import SetupFailed, Steps
 
 CHECK_SECONDS = 7200.0
 """The copy of an environment to all peers is a part of it."""
+SOCKETS = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+"""Variables by which a job may name the interface of its ranks itself."""
 RETRIES = 2
 """The runner's, where spec.json says nothing."""
 
@@ -47,7 +49,14 @@ def key_of(entry: Entry, spec: Mapping[str, Any]) -> str:
     found = _allocation(spec)  # with its command, which names the job: another worker's look proves nothing here
     own: list[Any] = [found.as_json()] if found is not None else []
     own += [look(entry.run), *(f"{name}={entry.env[name]}" for name in FINDS if name in entry.env)]
+    own += [f"{name}={value}" for name, value in _sockets(entry, spec).items()]
     return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec), *own])
+
+
+def _sockets(entry: Entry, spec: Mapping[str, Any]) -> dict[str, str]:
+    """The interfaces that the job names itself; not those that it only leaves out (`^`)."""
+    given = {**(spec.get("env") or {}), **entry.env}
+    return {name: str(given[name]) for name in SOCKETS if not str(given.get(name, "^")).startswith("^")}
 
 
 def result_of(home: Path, entry: Entry, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -93,6 +102,7 @@ def check(
         "environment": str(folder) if folder is not None else "",
         "code": entry.code,
         "peers": peers,
+        "sockets": _sockets(entry, spec),
         **_allocated(spec),
         "first": platform.node() or "the first node",
         "runner": str(_folder()),
