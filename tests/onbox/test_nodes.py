@@ -164,7 +164,7 @@ def test_the_environment_is_brought_and_code_that_was_changed_on_the_peer_is_bro
     result(nodes, "two")
 
 
-@pytest.mark.proof  # as above
+@pytest.mark.proof
 def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(nodes: Nodes) -> None:
     nodes.hold()
     nodes.add()
@@ -192,7 +192,7 @@ def test_a_node_that_is_lost_for_good_fails_the_cell_and_the_next_one_waits(node
     assert not nodes.there.exists()
 
 
-@pytest.mark.proof  # as above
+@pytest.mark.proof
 def test_a_network_that_falls_silent_ends_the_cell_on_both_sides(nodes: Nodes) -> None:
     nodes.hold()
     nodes.add()
@@ -205,7 +205,7 @@ def test_a_network_that_falls_silent_ends_the_cell_on_both_sides(nodes: Nodes) -
     wait_for(lambda: not nodes.ranks(1), nodes.said)
 
 
-@pytest.mark.proof  # as above
+@pytest.mark.proof
 @pytest.mark.parametrize("how", ["drop", "stop", "kill"])
 def test_the_end_of_a_cell_ends_its_ranks_on_the_other_node(nodes: Nodes, how: str) -> None:
     """The peer has processes of its own: nothing that is ended on the first node by pid is there."""
