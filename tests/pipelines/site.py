@@ -75,8 +75,8 @@ class Site:
         assert done.returncode == 0, f"git {words}: {done.stderr}"
         return done.stdout.strip()
 
-    def stack_file(self, seeds: str, approval: str = "", want: str = "running") -> None:
-        """Writes the sweep's file; `approval` is what `sweepctl approve` has added to it."""
+    def stack_file(self, seeds: str, approval: str = "", want: str = "running", retry: str = "{}") -> None:
+        """Writes the sweep's file; `approval` is what `sweepctl approve` has added to it, `retry` what runs again."""
         text = f"""\
             config:
               sweepstack:sweep:
@@ -87,6 +87,7 @@ class Site:
                   resources: {{cpu: 1}}
                 cells:
                   grid: {{seed: [{seeds}]}}
+                  retry: {retry}
                 artifacts:
                   model.safetensors: {{load: safetensors, keys: [w1], finite: require}}
                 candidates: [local]
@@ -193,6 +194,13 @@ class Site:
                 return
             assert time.monotonic() < deadline, f"{len(sealed)} of {cells} cells are sealed"
             time.sleep(0.05)
+
+    def started(self) -> list[str]:
+        """Each start of a cell that the journals of the boxes tell of."""
+        folder = self.base / "data" / "sweepstack" / "local" / "boxes"
+        journals = [folder / box / "data" / "sweep" / "journal.jsonl" for box in self.boxes()]
+        lines = [json.loads(line) for journal in journals for line in journal.read_text().splitlines()]
+        return sorted(line["cell"] for line in lines if line["event"] == "cell-started")
 
     def leaks(self, ran: str) -> list[str]:
         """The secrets that a job printed."""

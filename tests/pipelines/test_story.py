@@ -124,16 +124,19 @@ def reviewed_and_up(site: Site) -> None:
 
 
 def to_the_end(site: Site) -> None:
-    """A destroy is refused → another cell by request → verify → approval by request → destroy."""
+    """A destroy is refused → another cell and a retry by request → verify → approval by request → destroy."""
     early = site.run("workflow_dispatch", "destroy", stack=STACK)
     assert early.code != 0, str(early)
     assert len(site.boxes()) == 1, "nothing is verified, nothing is approved"
     assert "nothing was ended" in early.said
     site.number = 8
-    site.stack_file("0, 1")
-    head = site.push("second", "Another cell")
+    site.wait_done(1)
+    site.stack_file("0, 1", retry="{seed0: 1}")
+    head = site.push("second", "Another cell, and one once more")
     ran = site.run("pull_request", branch="second", head=head)
     assert ran.code == 0, str(ran)
+    (text,) = [text for text in site.forge.texts(8) if text.startswith("<!-- sweepctl review")]
+    assert "runs again" in text, text
     before, after = site.merge("second")
     # Another change than the reviewed one is not brought up, and the comment says so.
     status = site.forge.newest(head, f"sweepctl review: {STACK}")
@@ -147,6 +150,7 @@ def to_the_end(site: Site) -> None:
     ran = site.run("workflow_dispatch", "up", stack=STACK, digest=digest)
     assert ran.code == 0, str(ran)
     site.wait_done(2)
+    assert site.started() == ["seed0", "seed0", "seed1"], "a retry of the stack file counts once"
 
     ran = site.run("workflow_dispatch", "verify", stack=STACK)
     assert ran.code == 0, str(ran)
