@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sweepstack.config.events import Kind
-from sweepstack.config.secret_rules import without_secrets
+from sweepstack.config.secret_rules import without_given
 from sweepstack.core.printable import printable
 from sweepstack.onbox.common.canonical import digest_of
 
@@ -48,7 +48,7 @@ class Event:
     @property
     def words(self) -> str:
         """The sentence and its cost, safe to print and to send: a reason may hold what a job printed."""
-        sentence = printable(without_secrets(self.sentence), LONGEST)
+        sentence = printable(without_given(self.sentence), LONGEST)
         return f"{sentence}; {self.cost}" if self.cost else sentence
 
     @property

@@ -323,11 +323,15 @@ def test_what_a_job_printed_is_sent_without_its_keys_and_control_codes(
     key = "ghp_" + "a1B2" * 9
     with hook() as server:
         monkeypatch.setenv("HOOK", server.url)
-        sentence = f"cell a failed on box box-0: 401 for {key}\x1b[31m\r\nnext line" + " and so on" * 100
+        sentence = f"cell a failed on box box-0: MY_API_KEY=kestrel-umbrella-77 and 401 for {key}\x1b[31m\r\nnext line"
+        sentence += " and so on" * 100
         assert sent(store, HOOK, [event(sentence=sentence)]) == ""
     (body,) = server.taken
     assert key not in str(body)
-    assert body["text"].startswith("abl: cell a failed on box box-0: 401 for …?[31m??next line and so on")
+    assert "kestrel" not in str(body)
+    assert body["text"].startswith(
+        "abl: cell a failed on box box-0: MY_API_KEY=… and 401 for …?[31m??next line and so on"
+    )
     assert len(body["text"]) < 500
 
 

@@ -233,6 +233,7 @@ def test_each_kind(seen: Snapshot, event_id: str, sentence: str, cost: str, foll
     (event,) = [one for one in events_of(seen, compose(seen)) if one.kind == event_id.partition("/")[0]]
     assert event.id.startswith(event_id)
     assert (event.sentence, event.cost, event.next) == (sentence, cost, following)
+    assert event.words.startswith(event.sentence), "no word of ours is masked"
     assert (event.stack, event.at, event.kind in KINDS) == ("abl", NOW, True)
     later = replace(seen, now=NOW + timedelta(minutes=5))
     assert event.id in {one.id for one in events_of(later, compose(later))}, "the same thing at a later look"
