@@ -5,6 +5,10 @@ the seal that a journal records last, and its folder holds exactly the manifest'
 each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
 file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad. Where its reader
 does not take such a file, it is `unsupported`: that is final, and nothing against the file.
+
+What verify notices across several cells: worth a person's look, no mistake of one cell.
+
+What a verify says while it is at work, and how long its stages took.
 """
 
 from __future__ import annotations
@@ -36,7 +40,6 @@ from sweepstack.core.records import (
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence.cell_store import Copies, Folder, Known, each
 from sweepstack.evidence.check_sandbox import CheckCode
-from sweepstack.evidence.doubts import doubts
 from sweepstack.evidence.file_index import write_index
 from sweepstack.evidence.manifest import (
     LOG,
@@ -48,7 +51,6 @@ from sweepstack.evidence.manifest import (
 )
 from sweepstack.evidence.seal_resolution import BoxView, Standing, SweepJournals, gather
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.tally import Clock, Progress, Said
 from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
@@ -57,6 +59,14 @@ from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
     from sweepstack.core.roster import Roster
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from sweepstack.onbox.common.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from sweepstack.core.roster import Roster
+from time import perf_counter
 
 __all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
 
@@ -491,3 +501,100 @@ def _reader(request: VerifyRequest) -> Reader:
             f"{READER_VARIABLE}=torch, and torch is not installed here: `python -m pip install torch`, or unset it"
         )
     return "torch"
+
+
+WEIGHTS = ("torch", "safetensors", "npz", "npy")
+"""Loaders of files that hold what a training run ends with."""
+
+
+def doubts(cells: Sequence[ReceiptCell], roster: Roster, journals: SweepJournals) -> list[str]:
+    """A sentence for each doubt."""
+    return [*_same_weights(cells, roster), *_sealed_twice(cells, journals)]
+
+
+def _same_weights(cells: Sequence[ReceiptCell], roster: Roster) -> list[str]:
+    """Cells of different parameters all of whose weights are the same: one that is the same beside others that differ
+    is a split or a frozen part, and cells of the same parameters repeat each other on purpose."""
+    same = defaultdict(list)
+    for cell in cells:
+        weights = _weights(cell)
+        if weights and cell.state == "verified":
+            same[tuple(sorted(weights.values()))].append(cell.name)  # a file may have another name in each cell
+    known = {cell.name: cell for cell in roster.cells}
+    said = {cell.name: cell for cell in cells}
+    found = []
+    for names in sorted(names for names in same.values() if len(names) > 1):
+        differing = some(_differing_axes([known[name] for name in names]))
+        if differing:
+            files = some(sorted(_weights(said[names[0]])))
+            found.append(
+                f"the same {files}, byte for byte, in {some(names)}, whose {differing} differ: does the job use it?"
+            )
+    return found
+
+
+def _weights(cell: ReceiptCell) -> dict[str, str]:
+    return {f.path: f.sha256 for f in cell.files if f.role == "artifact" and f.loader in WEIGHTS}
+
+
+def _differing_axes(cells: Sequence[Cell]) -> list[str]:
+    keys = sorted({key for cell in cells for key in cell.params})
+    return [key for key in keys if len({canonical_json(cell.params.get(key)) for cell in cells}) > 1]
+
+
+def _sealed_twice(cells: Sequence[ReceiptCell], journals: SweepJournals) -> list[str]:
+    """Cells of which another box of the sweep has a result of its own, which ends with that box."""
+    found = []
+    for cell in cells:
+        said = [(box, one) for box in journals.boxes if (one := box.journal.cells.get(cell.name))]
+        if cell.state != "verified" or len(said) < 2:
+            continue
+        ours = max((one.retry for _, one in said if one.manifest == cell.manifest), default=0)
+        others = [
+            box.name
+            for box, one in said
+            if box.live and one.state == "sealed" and one.manifest != cell.manifest and one.retry >= ours
+        ]
+        if others:
+            found.append(f"{cell.name}: {some(others)} sealed it, too; the copy here is that of {cell.box}")
+    return found
+
+
+Progress = Callable[[str, int, int], None]
+"""Gets the cell that is being read, bytes read so far, and bytes in all; from any thread."""
+
+
+class Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._begin = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """The stage ends that began with the last one's end."""
+        now = perf_counter()
+        self.stages[stage] = now - self._begin
+        self._begin = now
+
+
+class Said:
+    """Adds up what is brought here, where the evidence is not on this machine, and what workers read. A count that is
+    slightly off does no harm, so there is no lock."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.to_fetch = self.to_read = 0
+        self._fetched = self._read = 0
+
+    def fetched(self, cell: str, count: int) -> None:
+        """So many bytes of a cell came here."""
+        self._fetched += count
+        if self.progress:
+            self.progress(f"fetching {cell}", min(self._fetched, self.to_fetch), self.to_fetch)
+
+    def read(self, cell: str, count: int) -> None:
+        """So many bytes of a cell were read."""
+        self._read += count
+        if self.progress:
+            self.progress(cell, min(self._read, self.to_read), self.to_read)

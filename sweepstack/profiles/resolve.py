@@ -2,6 +2,17 @@
 
 Pure: no engine, no network, no files. All that a later delete needs is decided here, once, and ends up as inputs in the
 state. Every choice and every refusal has its reason in words.
+
+Buckets that boxes see: what a box is told of them, and what they need. Pure.
+
+Tells how to pin a container image that is named by a tag: a tag can become another image.
+
+Resolves how a box of a platform stops itself once its lease is over. Pure.
+
+Whether what a sweep leaves behind fits where it is sealed, by the `min` of its artifacts. Pure.
+
+Where a box alone is the place, that is its share of the cells; else it is one place for all. What is really there is
+looked at later: a volume's size in the preview (`provider.resources.volume_lifecycle`), a host's when its box is made.
 """
 
 from __future__ import annotations
@@ -15,28 +26,25 @@ from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.job import JobInput
-from sweepstack.core.lease import LeaseFacts
+from sweepstack.core.lease import LeaseFacts, lease_seconds
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.core.workdir import NO_CODE
 from sweepstack.launch.split import by_count
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.onbox.nodes.command import NODES
 from sweepstack.profiles import clusters, dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
-from sweepstack.profiles.buckets import bucket_problems, buckets
 from sweepstack.profiles.hosts import host_problems, kept_of, python_of
-from sweepstack.profiles.image import image_words
 from sweepstack.profiles.layout import Layout
-from sweepstack.profiles.lease import lease_facts
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import network_problems, switched
 from sweepstack.profiles.nodes import node_problems, slots_of
 from sweepstack.profiles.notes import cuda_problems, fact_notes
 from sweepstack.profiles.plan import BoxPlan, Durable, Plan, Site
-from sweepstack.profiles.room import disk_notes, room_words, size_problems
 from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 from sweepstack.profiles.tiers import (
     HOME_TIER,
@@ -395,3 +403,119 @@ def _or_mount(profile: Profile) -> str:
 
 def _and(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "no tiers"
+
+
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""What rclone on the box takes its keys from."""
+RESERVED = "durable"
+
+
+def buckets(config: StackConfig) -> tuple[dict[str, str], ...]:
+    """The buckets of the config, by path."""
+    found = []
+    for path, mount in sorted(config.bucket_mounts.items()):
+        server = {"endpoint": mount.endpoint} if mount.endpoint else {}
+        found.append({"path": path, "source": mount.source, "mode": mount.mode, **server})
+    return tuple(found)
+
+
+def bucket_problems(config: StackConfig) -> list[str]:
+    """What keeps a box from using them. Platform keys never reach a box, so its own are the job's to name."""
+    if not config.bucket_mounts:
+        return []
+    problems = []
+    missing = [key for key in KEYS if key not in config.job.secrets]
+    if missing:
+        named = ", ".join([*config.job.secrets, *missing])
+        problems.append(
+            f"mounts: a bucket needs keys on the box, and yours don't go there: write job.secrets: [{named}], and "
+            "export keys that reach that prefix alone where you run pulumi"
+        )
+    slugs = [path.strip("/").replace("/", "-") for path in config.mounts]
+    if len(set(slugs)) != len(slugs) or RESERVED in slugs:
+        problems.append("mounts: these paths lie in each other's way on a box (mnt/<path>, and mnt/durable is ours)")
+    return problems
+
+
+DIGEST = f"@{DIGEST_PREFIX}"
+
+
+def image_words(config: StackConfig, profile: Profile) -> tuple[str, ...]:
+    """That the image is not pinned, and how to pin it; empty where it is, or is not used."""
+    image = config.job.image
+    if not image or not profile.uses_image or DIGEST in image:
+        return ()
+    name = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+    return (
+        f"job.image: {image} is a tag, which may be another image for a box that is rented later. Pin it: "
+        f"docker buildx imagetools inspect {name} shows the digest, and job.image is {name}{DIGEST}…",
+    )
+
+
+def lease_facts(config: StackConfig, profile: Profile, layout: Layout) -> LeaseFacts | None:
+    """The lease of this config there; None without one."""
+    seconds = lease_seconds(config.lease)
+    if config.lease is None or seconds is None:
+        return None
+    facts = LeaseFacts(text=config.lease, seconds=seconds)
+    verb = layout.verbs.get("stop")
+    if verb is None:
+        return facts
+    kills = tuple(tier for tier in verb.kills if layout.tiers[tier].path)
+    if verb.issued_by == "ssh":
+        return facts.model_copy(update={"kills": kills, "by": "ssh", "native": verb.native, "command": verb.command})
+    if verb.issued_by == "api" and profile.own_key is not None:
+        known = {"key": profile.own_key.variable, "proved": profile.own_key.proved}
+        return facts.model_copy(update={"kills": kills, "by": "key", "native": verb.native, **known})
+    return facts
+
+
+SEALED = "durable"
+"""The tier on which cells are sealed, where none survives the box."""
+WORTH_SAYING = 10**9
+"""Bytes. Less has room anywhere."""
+GB = 1e9
+
+
+def size_problems(layout: Layout, config: StackConfig) -> list[str]:
+    """More bytes than the tier on which cells are sealed can have there."""
+    found = layout.durable_tier(VERB)
+    name, tier = found or (SEALED, layout.tiers.get(SEALED))
+    least = least_bytes(config, of_a_box=found is None)
+    if tier is None or tier.size_cap_bytes is None or least <= tier.size_cap_bytes:
+        return []
+    whose = "the artifacts" if found else "the artifacts of one box's cells"
+    return [
+        f"its {name} tier holds {tier.size_cap_bytes / GB:g} GB, and {whose} have {least / GB:g} GB at least: let the "
+        "job keep less, or split the sweep"
+    ]
+
+
+def disk_notes(config: StackConfig, profile: Profile, layout: Layout) -> list[str]:
+    """That the disk that is asked for is too small for what stays on it until the box ends. Not where a volume takes
+    that, and not for hosts: they say what is free."""
+    least = least_bytes(config, of_a_box=True)
+    if layout.durable_tier(VERB) is not None or profile.ssh is not None or profile.by_hand is not None:
+        return []
+    return [
+        f"{where}.disk asks for {resources.disk}, and the artifacts of one box's cells have {least / GB:.3g} GB at "
+        "least: its queue waits once it is full. Ask for more, add boxes, or let the job keep less"
+        for where, resources in asked_resources(config)
+        if resources.disk and parse_size(resources.disk).bytes < least
+    ]
+
+
+def room_words(config: StackConfig, durable: Durable | None) -> tuple[str, ...]:
+    """How much the place of sealed cells has to hold, where the config says how large artifacts are."""
+    least, cells = least_bytes(config, of_a_box=durable is None), len(config.roster.cells)
+    if least < WORTH_SAYING:
+        return ()
+    where = "the disk of each box" if durable is None else f"the {durable.tier} tier"
+    if durable is not None and durable.kept_volume:
+        where = f"volume {durable.volume}"
+    each = sum(artifact.min_bytes for artifact in config.artifact_specs())
+    of = f"{cells:,} cells" if durable is not None else f"its share of {cells:,} cells"
+    return (
+        f"room: {where} has to hold {least / GB:.1f} GB at least ({of} of {each / GB:.2g} GB, by min of their "
+        "artifacts), and two checkpoints of each cell that has begun",
+    )

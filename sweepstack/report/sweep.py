@@ -1,18 +1,27 @@
-"""The page of a sweep: its sections, in the order in which a person asks."""
+"""The page of a sweep: its sections, in the order in which a person asks.
+
+What the boxes' patrols measured: GPUs, memory, disk, inodes.
+
+The tables of a sweep's page: its cells, its results, the evidence with digests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
+from sweepstack.core.heartbeat import Patrol
+from sweepstack.core.results import Group, axes_of, columns_of, groups, mean_text, n_text, short_codes, text
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.report.blocks import Block, Code, Facts, Section, Text, Tone
-from sweepstack.report.curves import metrics
-from sweepstack.report.facts import SweepFacts
-from sweepstack.report.machines import machines
-from sweepstack.report.money import money
+from sweepstack.report.blocks import Block, Code, Curve, Facts, Lines, Section, Table, Text, Tone
+from sweepstack.report.curves import SEED, metrics
+from sweepstack.report.facts import BoxStory, SweepFacts
+from sweepstack.report.money import money, stamp
 from sweepstack.report.page import page
-from sweepstack.report.tables import cells, decisions, evidence, results
-from sweepstack.report.timeline import timeline
+from sweepstack.report.timeline import millis, timeline
+from sweepstack.teardown.signatures import given_by
 
 
 def sweep_page(facts: SweepFacts) -> str:
@@ -73,3 +82,294 @@ def _unread(facts: SweepFacts) -> list[Block]:
     return (
         [Text(f"No journal can be read of {', '.join(unread)}: what ran there is not shown.", "warn")] if unread else []
     )
+
+
+Measure = Callable[[Patrol], dict[str, float | None]]
+"""One line of a patrol → name of the curve, after that of its box ("" for the box's own) → value."""
+
+
+def machines(facts: SweepFacts) -> list[Block]:
+    """The section on what the machines did: a plot a measure, and what the patrols raised."""
+    stories = [story for story in facts.boxes if story.patrols or story.workers]
+    if not stories:
+        return [Text("No line of a patrol could be read: boxes that are gone had their logs not copied, or none ran.")]
+    sources = [source for story in stories for source in _sources(story)]
+    boxes = [_Source(story.label, story.label, _lines(story)) for story in stories]
+    blocks: list[Block] = []
+    for title, unit, measure in _MEASURES:
+        of = boxes if title in _SHARED else sources
+        curves = [curve for source in of for curve in _curves(source, measure)]
+        if curves:
+            blocks.append(
+                Lines(title, "time (UTC)", unit, ["box"], curves, times=True, find=False, percent="%" in unit)
+            )
+    raised = [row for source in sources for row in _raised(source)]
+    if raised:
+        blocks.append(Table("What the patrols raised", ("box", "alarm", "first", "last"), raised, find=False))
+    missing = [story.label for story in facts.boxes if story not in stories]
+    if missing:
+        blocks.append(Text(f"Without a reading: {', '.join(missing)}."))
+    left_out = [f"{story.others} of {story.label}" for story in stories if story.others]
+    if left_out:
+        blocks.append(Text(f"Workers that are not shown, those that began first: {', '.join(left_out)}."))
+    return blocks
+
+
+class _Source(NamedTuple):
+    """Whose patrol it was: of a box (`box`), or of one of its workers."""
+
+    box: str
+    label: str
+    patrols: Sequence[Patrol]
+
+
+def _sources(story: BoxStory) -> Iterator[_Source]:
+    if story.patrols:
+        yield _Source(story.label, story.label, story.patrols)
+    for name, patrols in story.workers.items():
+        yield _Source(story.label, f"{story.label} {name}", patrols)
+
+
+def _lines(story: BoxStory) -> list[Patrol]:
+    """All lines of a box, by time."""
+    return sorted(chain(story.patrols, *story.workers.values()), key=lambda patrol: patrol.time)
+
+
+def _curves(source: _Source, measure: Measure) -> Iterator[Curve]:
+    rows = [measure(patrol) for patrol in source.patrols]
+    times = [millis(patrol.time) for patrol in source.patrols]
+    for name in dict.fromkeys(name for values in rows for name, value in values.items() if value is not None):
+        ys = [math.nan if (value := values.get(name)) is None else value for values in rows]
+        yield Curve(f"{source.label} {name}".strip(), times, ys, {"box": source.box})
+
+
+def _gpus(key: str) -> Measure:
+    return lambda patrol: {f"GPU {gpu.get('index', '?')}": _number(gpu.get(key)) for gpu in patrol.gpus}
+
+
+def _gpu_memory(patrol: Patrol) -> dict[str, float | None]:
+    return {
+        f"GPU {gpu.get('index', '?')}": _share(_number(gpu.get("memory_used")), _number(gpu.get("memory_total")))
+        for gpu in patrol.gpus
+    }
+
+
+def _memory(patrol: Patrol) -> dict[str, float | None]:
+    return {"": _share(patrol.memory.get("used"), patrol.memory.get("limit"))}
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _share(used: float | None, total: float | None) -> float | None:
+    return None if used is None or not total else 100 * used / total
+
+
+def _number(value: Any) -> float | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None
+
+
+_MEASURES: tuple[tuple[str, str, Measure], ...] = (
+    ("GPU in use", "% of the time", _gpus("util")),
+    ("GPU memory", "% of it", _gpu_memory),
+    ("GPU temperature", "degrees C", _gpus("temperature")),
+    ("Memory", "% of the limit", _memory),
+    ("Disk", "% used", lambda patrol: {"": _percent(patrol.disk.used)}),
+    ("Inodes", "% used", lambda patrol: {"": _percent(patrol.inodes.used)}),
+)
+_SHARED = ("Disk", "Inodes")
+"""Of a box that several workers share, these are those of one tier: each worker sees the same."""
+
+
+def _raised(source: _Source) -> Iterator[tuple[str, ...]]:
+    """Each alarm once, with the first and the last line that has it."""
+    seen: dict[str, list[Patrol]] = {}
+    for patrol in source.patrols:
+        for alarm in patrol.alarms:
+            seen.setdefault(alarm, []).append(patrol)
+    for alarm, patrols in seen.items():
+        yield source.label, alarm, f"{patrols[0].time:%Y-%m-%d %H:%M}", f"{patrols[-1].time:%Y-%m-%d %H:%M}"
+
+
+def cells(facts: SweepFacts) -> Table:
+    """Every cell of the roster, and those that were dropped, with what became of it."""
+    rows = [
+        (
+            cell.name,
+            cell.state,
+            cell.box or "",
+            str(cell.attempts),
+            cell.step,
+            cell.loss,
+            "" if cell.elapsed_seconds is None else f"{cell.elapsed_seconds / 60:.1f}",
+            cell.note,
+        )
+        for cell in facts.view.cells
+    ]
+    headers = ("cell", "state", "box", "tries", "step", "loss", "minutes", "note")
+    return Table(f"All {len(rows)} cells", headers, rows, right=frozenset({3, 4, 5, 6}))
+
+
+def results(facts: SweepFacts) -> list[Block]:
+    """The section on results: means over seeds where there are seeds, and a row for each cell."""
+    found, roster = facts.results, facts.snapshot.roster
+    if not found:
+        return [Text("No cell that is verified left a value.")]
+    axes, columns, codes = axes_of(roster), columns_of(found), short_codes(one.code for one in found if one.code)
+    blocks: list[Block] = []
+    over = [SEED] if SEED in axes else []
+    made = groups(roster, found, over)
+    if over:
+        blocks.append(_means(made, columns, codes))
+    blocks += [
+        Text(
+            f"{_named(group)}: averaged over different code, {', '.join(codes[code] for code in group.codes)}.", "warn"
+        )
+        for group in made
+        if group.mixed
+    ]
+    rows = [
+        (
+            one.name,
+            *(text(one.params.get(axis)) for axis in axes),
+            *(text(one.values.get(name)) for name in columns),
+            codes.get(one.code or "", "?"),
+        )
+        for one in found
+    ]
+    right = frozenset(range(1 + len(axes), 1 + len(axes) + len(columns)))
+    blocks.append(Table("Values of each verified cell", ("cell", *axes, *columns, "code"), rows, right=right))
+    blocks += [Text(f"{one.name} is {one.state}: {one.note}.", "warn") for one in found if one.note]
+    missing = len(roster) - len({one.name for one in found})
+    if missing:
+        blocks.append(
+            Text(f"{missing} of {len(roster)} cells are not here: they are not verified, or were waived.", "warn")
+        )
+    return blocks
+
+
+def _means(made: list[Group], columns: list[str], codes: dict[str, str]) -> Table:
+    shown_columns = [name for name in columns if any(name in group.values for group in made)]
+    axes = list(made[0].axes)
+    rows = [
+        (
+            *([text(group.axes[axis]) for axis in axes] or ["all cells"]),
+            n_text(group),
+            *(mean_text(group.values.get(name)) for name in shown_columns),
+        )
+        for group in made
+    ]
+    headers = (*(axes or ["cells"]), "n", *shown_columns)
+    right = frozenset(range(len(headers) - 1 - len(shown_columns), len(headers)))
+    return Table("Mean ± std over seeds (n - 1)", headers, rows, right=right, find=False)
+
+
+def _named(group: Group) -> str:
+    return ", ".join(f"{axis} {text(value)}" for axis, value in group.axes.items()) or "all cells"
+
+
+def evidence(facts: SweepFacts) -> list[Block]:
+    """The section on evidence: the receipt, what it says of each cell, and the journals' heads."""
+    receipt = facts.snapshot.receipt
+    where = facts.view.evidence or "not known"
+    if receipt is None:
+        why = facts.snapshot.evidence_problem or "`sweepctl pull --verify` writes the first one"
+        return [Facts([("place", where)]), Text(f"There is no receipt: {why}.", "warn")]
+    state = {cell.name: cell.state for cell in facts.view.cells}
+    rows = []
+    for cell in receipt.cells:
+        broken, now = facts.snapshot.broken.get(cell.name), state.get(cell.name, cell.state)
+        size = sum(file.size for file in cell.files)
+        rows.append(
+            (
+                cell.name,
+                cell.state if now == cell.state else f"{cell.state}, now {now}",
+                "" if cell.box is None else f"{cell.box} g{cell.generation} #{cell.attempt}",
+                str(len(cell.files)),
+                f"{size / 1e6:.3f}",
+                cell.manifest or "",
+                cell.config_digest,
+                "; ".join([*cell.reasons, *([broken] if broken else [])]),
+            )
+        )
+    boxes = [
+        (one.box, one.native_id, str(one.generation), str(len(one.cells)), one.journal_head) for one in receipt.boxes
+    ]
+    pairs = [
+        ("place", where),
+        ("receipt", facts.snapshot.receipt_digest or receipt.digest),
+        ("verified", f"{receipt.verified} of {receipt.total} cells, by this receipt"),
+        ("roster", receipt.roster_digest),
+        ("artifacts", receipt.artifacts_digest),
+    ]
+    headers = ("cell", "state", "sealed by", "files", "MB", "manifest", "config", "why")
+    return [
+        Facts(pairs),
+        Table(
+            "What was verified, by the latest receipt", headers, rows, right=frozenset({3, 4}), mono=frozenset({5, 6})
+        ),
+        Table(
+            "Journals that it rests on",
+            ("box", "id", "generation", "cells", "head"),
+            boxes,
+            mono=frozenset({4}),
+            find=False,
+        ),
+    ]
+
+
+def decisions(facts: SweepFacts) -> list[Block]:
+    """The section on what people decided, and what was refused."""
+    rows = [row for row in _approved(facts) if row]
+    for name, reason in sorted(facts.snapshot.dropped.items()):
+        rows.append(("dropped", name, "by the stack file", "", reason))
+    for name, retry in sorted(facts.retries.items()):
+        rows.append(("retry", name, retry.by, stamp(retry.at), retry.reason))
+    for loss in facts.snapshot.losses:
+        rows.append(
+            (
+                "lost",
+                f"{len(loss.cells)} cells of {loss.box}: {', '.join(loss.cells)}",
+                "",
+                stamp(loss.at),
+                loss.why,
+            )
+        )
+    for story in facts.boxes:
+        for entry in story.journal.entries if story.journal else ():
+            if entry["event"] == "cell-refused":
+                what = f"{entry.get('cell')} on {story.label}"
+                rows.append(("refused", what, "the runner", str(entry["time"])[:16], str(entry.get("reason", ""))))
+    blocks: list[Block] = []
+    if rows:
+        headers = ("what", "of what", "by whom", "when (UTC)", "why")
+        blocks.append(Table("Approved, waived, abandoned, dropped, retried, lost, refused", headers, rows))
+    locked = [(gate.box, reason) for gate in facts.view.gates if gate.state == "locked" for reason in gate.reasons]
+    if locked:
+        blocks.append(Table("Why the end of a box is refused now", ("box", "why"), locked, find=False))
+    return blocks or [Text("Nothing was waived, abandoned, dropped or refused, and no approval was given.")]
+
+
+def _approved(facts: SweepFacts) -> list[tuple[str, ...]]:
+    """Each approval once, with all that it allows, waives and abandons."""
+    given = {}
+    found = [approval for approval in (facts.snapshot.approval, *facts.clearances.values()) if approval is not None]
+    for approval in sorted(found, key=lambda one: len(one.signatures)):  # of one signed in turn, that with most
+        given[approval.at, approval.by, approval.waivers_digest, approval.receipt] = approval
+    rows: list[tuple[str, ...]] = []
+    for approval in sorted(given.values(), key=lambda one: one.at):
+        who = (given_by(approval), stamp(approval.at))
+        actions = ", ".join(f"{action.verb} {action.box} ({action.native_id})" for action in approval.actions)
+        ground = f"receipt {approval.receipt}" if approval.receipt else "without a receipt"
+        rows.append(("approved", actions, *who, f"{ground}; until {stamp(approval.expires)}"))
+        rows += [("waived", one.cell, *who, one.reason) for one in approval.waive]
+        rows += [
+            ("abandoned", f"{one.box} ({one.native_id}), {one.verb}", *who, one.reason) for one in approval.abandon
+        ]
+        rows += [
+            ("waived", f"{one.files} files ({one.bytes} bytes) of no cell on {one.box}", *who, one.reason)
+            for one in approval.unclaimed
+        ]
+    return rows

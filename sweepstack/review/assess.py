@@ -1,17 +1,25 @@
-"""Makes the review of a plan and of what is there. Pure: the same documents give the same review."""
+"""Makes the review of a plan and of what is there. Pure: the same documents give the same review.
+
+Which boxes and volumes a plan ends or stops, what dies with each, and what its check says.
+
+What the sweep costs now, what it will if it is kept, and what this change adds or saves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+from sweepstack.billing.balance import MONTH_HOURS
+from sweepstack.core.roster import in_order
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.cell_changes import cell_changes, compared, first_words
 from sweepstack.review.digest import change_digest
-from sweepstack.review.endings import endings, left_behind, unlocked
-from sweepstack.review.live import Live, LiveFact
-from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Review
-from sweepstack.review.money import made, money_of
-from sweepstack.review.plan import Plan, refusals
+from sweepstack.review.live import Live, LiveBox, LiveFact, open_cells
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Money, Review
+from sweepstack.review.plan import ENDING, MAKING, Plan, Step, refusals
 from sweepstack.review.setting_changes import engine_lines, rented_lines, setting_changes
 from sweepstack.teardown.ways import give_up, sure_first
 
@@ -126,3 +134,280 @@ def _next(review: Review, live: Live, request: bool) -> Iterator[str]:
         yield f"sweepctl review --stack {stack}    (once the stack file is changed)"
     elif not seen:
         yield f"sweepctl review --stack {stack}{' --destroy' if review.destroy else ''}    (once that is mended)"
+
+
+_REPLACES = frozenset({"replace", "create-replacement", "delete-replaced"})
+
+
+def endings(plan: Plan, live: Live) -> tuple[Ending, ...]:
+    """Each box and volume once, by name: boxes that end, volumes that end, boxes that stop."""
+    return (
+        *sorted((_box(plan, live, step) for step in _ended(plan, "Box")), key=_by_name),
+        *sorted((_volume(plan, live, step) for step in _ended(plan, "Volume") if _ends_it(live, step)), key=_by_name),
+        *sorted(_stops(plan, live), key=_by_name),
+    )
+
+
+def _by_name(one: Ending) -> tuple[list[tuple[int, str]], str]:
+    return in_order(one.name), one.native_id
+
+
+def unlocked(plan: Plan) -> tuple[str, ...]:
+    """The boxes and volumes that this change clears, and does not end: a destroy may end them from then on."""
+    return tuple(
+        f"{step.kind.lower()} {step.name}"
+        for kind in ("Box", "Volume")
+        for step in sorted(plan.of(kind, frozenset({"update"})), key=lambda step: step.name)
+        if _cleared(step.new) and not _cleared(step.old)
+    )
+
+
+def _cleared(inputs: Mapping[str, Any]) -> bool:
+    return str(inputs.get("clearance")).startswith("cleared")
+
+
+def left_behind(plan: Plan, live: Live) -> tuple[str, ...]:
+    """The volumes that leave the state, and survive with all that is on them."""
+    return tuple(_left(live, step) for step in _ended(plan, "Volume") if not _ends_it(live, step))
+
+
+def _ended(plan: Plan, kind: str) -> list[Step]:
+    """The last step of each resource of this kind that ends: a replace has three. A step that does not say what it ends
+    counts, too, unless another one says it."""
+    found = {(step.urn, step.native_id): step for step in plan.of(kind, ENDING)}
+    named = {urn for urn, native_id in found if native_id}
+    return [step for (urn, native_id), step in found.items() if native_id or urn not in named]
+
+
+def _verb(plan: Plan, step: Step) -> str:
+    same = {one.op for one in plan.steps if one.urn == step.urn}
+    return "replaced" if step.op in _REPLACES or same & {"replace", "create-replacement"} else "destroyed"
+
+
+def _box(plan: Plan, live: Live, step: Step) -> Ending:
+    box = live.box(step.native_id, step.name)
+    known: dict[str, Any] = {"what": "box", "verb": _verb(plan, step), "name": step.name, "native_id": step.native_id}
+    if box is None:
+        facts = _mapping(step.before.get("teardown"))
+        return Ending(
+            **known,
+            platform=str(step.before.get("platform") or step.before.get("adapter") or "?"),
+            dies=tuple(facts.get("kills") or ("all that is on it",)),
+            survives=tuple(facts.get("keeps") or ()),
+            why=("it was not seen: look again",),
+        )
+    said = plan.clearances.get(box.name, "") if not plan.destroy and step.op == "delete" else ""
+    leaves = said.startswith("cleared")
+    cleared = box.allowed or leaves
+    return Ending(
+        **known,
+        platform=box.platform,
+        dies=box.kills,
+        survives=tuple(_tiers(box, box.keeps)),
+        lost=tuple(open_cells(box.cells)),
+        cells=len(box.cells),
+        cleared=cleared,
+        way=(box.way or "") if box.allowed else "the approval that this change brings" if leaves else "",
+        why=() if cleared else tuple(_why(plan, box, said)),
+        gone=box.exists == "gone",
+        unclaimed=box.unclaimed,
+        in_no_copy=box.in_no_copy,
+        by_hand=box.by_hand,
+        next=() if cleared else _next_of_box(plan, live, box),
+    )
+
+
+def _why(plan: Plan, box: LiveBox, said: str) -> Iterator[str]:
+    """The reasons of the check; and that the stack file has an approval that a destroy does not see yet."""
+    if plan.destroy and box.proposed:
+        yield "approved in the stack file, which no `pulumi up` has brought into the state yet"
+        return
+    if said and said != "locked":
+        yield said.removeprefix("locked (").removesuffix(")")
+        return
+    yield from (box.proposed_reasons if box.proposed is False else box.reasons) or ("not approved",)
+
+
+def _next_of_box(plan: Plan, live: Live, box: LiveBox) -> tuple[str, ...]:
+    if plan.destroy and box.proposed:
+        return (f"pulumi up --stack {live.stack}    (clears the boxes; then review again)",)
+    if plan.destroy or not box.next:
+        return box.next
+    stack, waits = live.stack, any(cell.state in ("running", "pending") for cell in box.cells)
+    wait = f"sweepctl wait --stack {stack} --for done && " if waits else ""
+    return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.name}",)
+
+
+def _tiers(box: LiveBox, tiers: tuple[str, ...]) -> Iterator[str]:
+    """A tier that survives, with the volume that it is, where it is one."""
+    for tier in tiers:
+        volume = box.mounts.get(f"mnt/{tier}") or (box.mounts.get(box_layout.DURABLE) if tier == "durable" else None)
+        yield f"{tier} (volume {volume})" if volume else tier
+
+
+def _ends_it(live: Live, step: Step) -> bool:
+    """Whether a delete of this volume deletes what is on it. A stack that does not keep it never does. A step that does
+    not say whose it is counts as an end."""
+    if step.before:
+        return bool(step.before.get("guarded"))
+    volume = live.volume(step.native_id)
+    return volume is None or volume.guarded
+
+
+def _volume(plan: Plan, live: Live, step: Step) -> Ending:
+    """A volume that this stack keeps. Its verdict is by the approval in the stack file. A destroy has only the one in
+    the state, so there the state has to call it cleared, too."""
+    volume = live.volume(step.native_id)
+    why = ("it was not seen: look again",) if volume is None else volume.reasons
+    cleared = volume is not None and volume.allowed
+    if cleared and plan.destroy and not _cleared(step.before):
+        cleared, why = False, ("approved in the stack file, which no `pulumi up` has brought into the state yet",)
+    used = ", ".join(volume.users) if volume is not None else ""
+    return Ending(
+        what="volume",
+        verb="replaced" if step.op in _REPLACES else "destroyed",
+        name=step.name,
+        native_id=step.native_id,
+        platform=volume.platform if volume else str(step.before.get("adapter") or "?"),
+        dies=(f"all that is on it (used by {used})" if used else "all that is on it",),
+        cleared=cleared,
+        way=(volume.way or "") if volume else "",
+        why=() if cleared else why or ("not approved",),
+        gone=volume is not None and volume.way == "gone",
+        next=() if cleared else (f"sweepctl finish --stack {live.stack}    (approve, up, destroy)",),
+    )
+
+
+def _left(live: Live, step: Step) -> str:
+    volume = live.volume(step.native_id)
+    if volume is None:
+        return f"volume {step.name} ({step.native_id})"
+    if volume.kept:
+        return f"volume {volume.name} ({volume.native_id}): the stack that keeps it goes on keeping it"
+    cost = "its price is not known" if volume.usd_per_month is None else f"${volume.usd_per_month:.2f} a month"
+    costs = cost if volume.usd_per_month else "costs nothing" if volume.usd_per_month == 0 else cost
+    end = f"sweepctl audit --end {volume.platform}:{volume.native_id}"
+    return f"volume {volume.name} ({volume.native_id}) at {volume.location}: {costs}; `{end}` ends it"
+
+
+def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
+    """Boxes that are to run no more, and that are kept. The preview itself refuses a stop that is not approved."""
+    for step in plan.of("Box", frozenset({"update"})):
+        if step.new.get("want") != "stopped" or step.old.get("want", "running") == "stopped":
+            continue
+        box = live.box(step.native_id, step.name)
+        facts = _mapping(_mapping(step.new.get("teardown")).get("stop"))
+        kills = box.stop_kills if box else tuple(facts.get("kills") or ())
+        yield Ending(
+            what="box",
+            verb="stopped",
+            name=step.name,
+            native_id=step.native_id,
+            platform=box.platform if box else str(step.before.get("adapter") or "?"),
+            dies=kills,
+            survives=tuple(_tiers(box, box.stop_keeps)) if box else tuple(facts.get("keeps") or ()),
+            cleared=not plan.errors,
+            way="the preview, which refuses a stop that kills what is nowhere else" if not plan.errors else "",
+            why=() if not plan.errors else ("the preview failed",),
+            gone=box is not None and box.exists == "gone",
+            clocks=box.clocks if box else "",
+        )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
+    """The figures. What a new box costs is what the preview says, else what the stack file says, else unknown."""
+    adds, saves, unknown = 0.0, 0.0, []
+    for step in _made(plan):
+        price = _price(plan, step)
+        if price is None:
+            most = step.new.get("max_price")
+            unknown.append(
+                f"{step.name}: {f'at most ${spell_rate(most)}/h' if isinstance(most, int | float) else 'not known'}"
+            )
+        adds += price or 0.0
+    for one in endings:
+        box = live.box(one.native_id, one.name) if one.what == "box" and not one.gone else None
+        if box is None:
+            continue
+        price = box.price_per_hour
+        left = box.stopped_per_hour if one.verb == "stopped" else 0.0
+        if price is None or left is None:
+            unknown.append(f"{one.name}: what it saves is not known")
+        saves += max((price or 0.0) - (left or 0.0), 0.0) if left is not None else 0.0
+    for step in plan.of("Box", frozenset({"update"})):
+        was, price = _number(step.before.get("price_per_hour")), _number(step.new.get("price_per_hour"))
+        if step.old.get("want") == "stopped" and step.new.get("want") == "running":
+            box = live.box(step.native_id, step.name)
+            adds += max((_first(price, was) or 0.0) - ((box.price_per_hour if box else 0.0) or 0.0), 0.0)
+        elif step.new.get("want", "running") == "running" and price != _number(step.old.get("price_per_hour")):
+            more = (price or 0.0) - (was or 0.0)
+            adds, saves = adds + max(more, 0.0), saves + max(-more, 0.0)
+        if (bid := _number(step.new.get("bid"))) is not None and bid != _number(step.old.get("bid")):
+            unknown.append(f"{step.name}: up to ${spell_rate(bid)}/h by its new bid")
+    now = live.money
+    return Money(
+        per_hour=now.per_hour,
+        so_far=now.so_far,
+        idle=now.idle,
+        per_day=now.per_hour * 24 + now.volumes_per_month * 24 / MONTH_HOURS,
+        per_month=now.per_hour * MONTH_HOURS + now.volumes_per_month,
+        adds=adds,
+        saves=saves,
+        volumes=_volumes(plan, live, endings),
+        unknown=tuple(unknown),
+        incomplete=now.incomplete,
+        at_the_end=now.at_the_end,
+        lines=now.lines,
+    )
+
+
+def _made(plan: Plan) -> list[Step]:
+    """One step for each box that is rented."""
+    return list({step.urn: step for step in plan.of("Box", MAKING) if step.new}.values())
+
+
+def made(plan: Plan) -> tuple[str, ...]:
+    """The boxes and volumes that the plan makes: `box box-2`."""
+    volumes = {step.urn: step for step in plan.of("Volume", MAKING) if step.new and not step.new.get("kept")}
+    boxes = sorted(f"box {step.name}" for step in _made(plan))
+    return (*boxes, *(f"volume {step.name}" for step in volumes.values()))
+
+
+def _price(plan: Plan, step: Step) -> float | None:
+    placed: Any = step.new.get("placed")
+    told = placed.get("price_per_hour") if isinstance(placed, Mapping) else None
+    return _first(plan.price_of(step.name), _number(step.new.get("price_per_hour")), _number(told))
+
+
+def _volumes(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> float:
+    """USD a month that the plan's volumes add, less those that end."""
+    found = 0.0
+    for step in {step.urn: step for step in plan.of("Volume", MAKING)}.values():
+        size, price = _number(step.new.get("size_gb")), _number(step.new.get("price_per_gb_month"))
+        found += 0.0 if step.new.get("kept") else (size or 0.0) * (price or 0.0)
+    for step in plan.of("Volume", frozenset({"update"})):
+        found += _per_month(step.new, live, step) - _per_month(step.old, live, step)
+    for one in endings:
+        volume = live.volume(one.native_id) if one.what == "volume" else None
+        found -= (volume.usd_per_month or 0.0) if volume is not None else 0.0
+    return found
+
+
+def _per_month(inputs: Mapping[str, Any], live: Live, step: Step) -> float:
+    """USD a month of a volume by its inputs; its platform's price of a GB where the inputs name none."""
+    size, price, seen = _number(inputs.get("size_gb")), _number(inputs.get("price_per_gb_month")), None
+    if price is None and (seen := live.volume(step.native_id)) and seen.size_gb and seen.usd_per_month is not None:
+        price = seen.usd_per_month / seen.size_gb
+    return 0.0 if inputs.get("kept") else (size or 0.0) * (price or 0.0)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)

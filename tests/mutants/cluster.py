@@ -35,7 +35,7 @@ CLUSTER = (
     _mutant(
         "another box is made beside one that the stack file names no more",
         "tests/unit/provider/test_leftover.py::test_a_renamed_box_is_not_rented_while_the_old_one_is_locked",
-        Patch("sweepstack/provider/resources/unnamed_boxes.py", "    if not locked:\n", "    if True:\n"),
+        Patch("sweepstack/provider/resources/want_gone.py", "    if not locked:\n", "    if True:\n"),
     ),
     _mutant(
         "a box moves to any address that is written",

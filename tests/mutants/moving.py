@@ -40,7 +40,7 @@ MOVING = (
     ),
     Mutant(
         "rent beside a locked box that nobody names",
-        (Patch("sweepstack/provider/resources/unnamed_boxes.py", "    if not locked:\n", "    if True:\n"),),
+        (Patch("sweepstack/provider/resources/want_gone.py", "    if not locked:\n", "    if True:\n"),),
         ("tests/unit/provider/test_leftover.py::test_a_renamed_box_is_not_rented_while_the_old_one_is_locked",),
     ),
 )

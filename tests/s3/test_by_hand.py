@@ -15,7 +15,7 @@ from sweepstack.onbox.common.errors import ConfigError, Unreachable
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.common import s3_client
 from sweepstack.platforms.manual import bucket
-from sweepstack.platforms.manual.bucket_channel import BucketChannel
+from sweepstack.platforms.manual.channel import BucketChannel
 from sweepstack.platforms.manual.platform import connect_to
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server

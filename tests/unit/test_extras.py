@@ -38,7 +38,7 @@ from sweepstack.config.stack_config import StackConfig, StoreConfig
 from sweepstack.evidence.statement import load_key
 from sweepstack.loaders.parquet_file import ParquetFile
 from sweepstack.platforms.registry import load_platform
-from sweepstack.report.library import library
+from sweepstack.report.page import library
 
 root = Path(tempfile.mkdtemp())
 (root / "stacks").mkdir()

@@ -1,22 +1,29 @@
 """A box that is reached by SSH: all requests go through our agent on the box.
 
 See `agent`; the connection is OpenSSH's.
+
+A shell or a command of a person on a box over SSH, and a forwarded port.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
+import socket
 import stat
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
-from sweepstack.channel import bulk_fetch
+from sweepstack.channel import agent_source, bulk_fetch
 from sweepstack.channel.host_keys import Pin
 from sweepstack.channel.prefetch import READS, Answers, Question
 from sweepstack.channel.ssh import keys as ssh_keys
-from sweepstack.channel.ssh import shell as ssh_shell
+from sweepstack.channel.ssh.failures import said_last, wrong_key
 from sweepstack.channel.ssh.link import MOST_ANSWER, Link
 from sweepstack.channel.ssh.links import Links, shared
 from sweepstack.channel.ssh.options import Way
@@ -27,6 +34,7 @@ from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
 from sweepstack.onbox.common.run_process import Completed
+from sweepstack.onbox.visit.shell import interrupts_for_command
 
 ROOT = "/sweepstack"
 LOCK_SECONDS = 90.0
@@ -308,13 +316,13 @@ class SshChannel:
             "cwd": cwd,
             "terminal": terminal,
         }
-        return ssh_shell.attach(self._links.way, settings, self._command, proxied=self.endpoint.proxied)
+        return attach_shell(self._links.way, settings, self._command, proxied=self.endpoint.proxied)
 
     def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
         self._must_copy("forward a port")
         self._must_run()
         self._links.first_contact()
-        return ssh_shell.reach(self._links.way, port, local, say or _silent_text)
+        return reach_port(self._links.way, port, local, say or _silent_text)
 
     def processes(self) -> list[BoxProcess]:
         found = self._ask("processes")
@@ -407,3 +415,101 @@ def _silent(_count: int) -> None:
 
 def _silent_text(_text: str) -> None:
     """Words that are thrown away."""
+
+
+LOST = 255
+"""What ssh itself exits with; a command may, too: then ssh has said nothing."""
+CONNECT_SECONDS = 40.0
+LONGEST_PAUSE = 30.0
+
+
+def attach_shell(way: Way, settings: Mapping[str, Any], python: str, *, proxied: bool) -> int:
+    """See `Channel.attach`. Through a relay there is a login shell and nothing else."""
+    if proxied:
+        if settings["argv"]:
+            raise PlatformError(
+                f"{settings['native_id']} is reached through its platform's relay, which passes a terminal and no "
+                f"command: `sweepctl ssh BOX`, and type it there"
+            )
+        remote: list[str] = []
+    else:
+        remote = [agent_source.given(python, agent_source.visit(settings))]
+    kind = "-tt" if settings["terminal"] or proxied else "-T"
+    with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
+        log = Path(folder) / "ssh.log"
+        # An interrupt at the terminal goes to the command; without one on the box, ssh ends, and the box ends it.
+        with interrupts_for_command():
+            code = subprocess.run([*way.command(kind, "-E", str(log), shared=not proxied), *remote]).returncode
+        said = _said(log)
+    if code == LOST and said:
+        raise _why(way, said)
+    return 128 - code if code < 0 else code
+
+
+def reach_port(way: Way, port: int, local: int, say: Callable[[str], None]) -> str:
+    """See `Channel.reach`. A tunnel of its own, made anew whenever it breaks, until Ctrl-C."""
+    where = f"http://127.0.0.1:{local}"
+    pause, made = 1.0, False
+    while True:
+        with _tunnel(way, port, local) as (process, log):
+            if _established(process, local):
+                try:
+                    say(f"{where} is port {port} of the box; Ctrl-C ends it" if not made else f"{where} is there again")
+                    made, pause = True, 1.0
+                    process.wait()
+                except KeyboardInterrupt:
+                    return f"{where} was port {port} of the box, until now"
+            said = _said(log)
+        if "already in use" in said or "cannot listen" in said:
+            raise PlatformError(
+                f"port {local} of this machine is taken. Next: forward another one, as {local + 1}:{port}"
+            )
+        if not made:
+            raise _why(way, said or "the tunnel was not made in time")
+        try:
+            time.sleep(pause)
+        except KeyboardInterrupt:
+            return f"{where} was port {port} of the box, until the connection broke"
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+@contextlib.contextmanager
+def _tunnel(way: Way, port: int, local: int) -> Any:
+    with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
+        log = Path(folder) / "ssh.log"
+        options = ["-N", "-o", "ExitOnForwardFailure=yes", "-E", str(log), "-L", f"127.0.0.1:{local}:127.0.0.1:{port}"]
+        process = subprocess.Popen(
+            way.command(*options, shared=False, masters=False), stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            yield process, log
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _established(process: subprocess.Popen[bytes], local: int) -> bool:
+    ends = time.monotonic() + CONNECT_SECONDS
+    while time.monotonic() < ends and process.poll() is None:
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            if probe.connect_ex(("127.0.0.1", local)) == 0 and process.poll() is None:
+                return True
+        time.sleep(0.05)
+    return False
+
+
+def _said(log: Path) -> str:
+    try:
+        with log.open("rb") as handle:
+            return handle.read(8000).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _why(way: Way, said: str) -> PlatformError:
+    if wrong := wrong_key(way, said):
+        return wrong
+    where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
+    own = "; a tunnel takes a connection of its own, which your shared one can make: ssh -O forward -L …"
+    return Unreachable(f"{where} can't be reached: {said_last(way, said)}{f'{own} {way.name}' if way.master else ''}")

@@ -20,8 +20,7 @@ from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.manual.bucket import Bucket, is_bucket
-from sweepstack.platforms.manual.bucket_channel import BucketChannel
-from sweepstack.platforms.manual.channel import CLOSED, HandChannel
+from sweepstack.platforms.manual.channel import CLOSED, BucketChannel, HandChannel
 from sweepstack.platforms.manual.returns import Returned, folder_of, take_in
 
 CLOSED_BOXES = "closed"

@@ -1,18 +1,38 @@
-"""Box: one rented machine. The check that counts is in its delete."""
+"""Box: one rented machine. The check that counts is in its delete.
+
+Reads and writes the records of one box, for its Check and its Update.
+
+Warns of a second box that carries the same tag, and names the command that ends it.
+
+A rental platform allows two boxes with one tag. Two machines that rent at once can cause it, or a copy made in a
+console, or a list that lagged. The second box is never adopted in place of the one in the state, and no delete of ours
+ends it: it bills until a person ends it.
+
+The deadline of a delete while many boxes of one account are deleted at once.
+
+A platform takes so many requests a minute, from all boxes together, so their deletes wait in line. The deadline of each
+box counts from its own turn: the moment its platform has accepted the delete. Until then its clock starts anew whenever
+another box in the line had its turn or is done, since the line moves then. If the line does not move for that long, the
+wait ends. The number of boxes is finite, so every wait ends.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from sweepstack.core.lease import lease_seconds
 from sweepstack.core.observation import Existence
-from sweepstack.core.records import Birth
+from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.backend_lease import take_lease
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.onbox.common.box_layout import box_tag
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import box_tag, tag_prefix
 from sweepstack.onbox.common.errors import (
+    EvidenceError,
     NoCapacity,
     NotYetGone,
     OutcomeUnknown,
@@ -22,6 +42,7 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
     Unproved,
 )
+from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasMarket, KnowsKeys, RentsSpot
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.platforms.common.deadline import DeadlineOver
@@ -30,8 +51,6 @@ from sweepstack.provider import secrets
 from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import (
     before_renting,
-    box_records,
-    duplicates,
     error_context,
     held_by_another,
     host_address_change,
@@ -41,12 +60,11 @@ from sweepstack.provider.resources import (
     runway,
     stop,
     teardown,
-    unnamed_boxes,
+    want_gone,
 )
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from sweepstack.provider.resources.create import generation_of, outputs_of, rent, seen_of
-from sweepstack.provider.resources.delete_deadline import Turn
-from sweepstack.provider.resources.owner_mark import sign_new
+from sweepstack.provider.resources.create import charge, generation_of, outputs_of, rent, seen_of
+from sweepstack.provider.resources.held_by_another import sign_new
 from sweepstack.provider.resources.replace_hint import recipe
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import take_back
@@ -112,25 +130,25 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if refused:
             return Checked(new, refused)
         evidence = Evidence((old or new).evidence)
-        rented, moved = host_address_change.in_preview(op, old, new, box_records.rented(evidence, old or new))
+        rented, moved = host_address_change.in_preview(op, old, new, rented_on_record(evidence, old or new))
         if moved:
             return Checked(new, moved)
         binds = policy.bound(op, evidence, old.policy if old is not None else None, new.identity)
         new = new.model_copy(update={"policy": binds.copy})
-        if rented is None and new.want == "running" and (old is None or box_records.readable(evidence)):
+        if rented is None and new.want == "running" and (old is None or records_readable(evidence)):
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run}, evidence)
-            beside = unnamed_boxes.refusal(op, new, Evidence(new.evidence))
+            beside = want_gone.refusal(op, new, Evidence(new.evidence))
             refused += [Failure("name", beside)] if beside else []
         if old is None or rented is None:
             failures = [*refused, *self._over_price(new), *stop.check(op, None, None, old, new)]
             failures += secrets.failures("secrets", new.secrets)
-            if old is None or box_records.readable(evidence):  # else it may be there, and has to get through
+            if old is None or records_readable(evidence):  # else it may be there, and has to get through
                 failures += policy.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
         box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
-        duplicates.warn(op, box, rented)
+        warn_of_second_box(op, box, rented)
         if dry_run:
             runway.tell(op, rented, evidence)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
@@ -177,7 +195,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:  # else it is adopted, even in a teardown: only what is in the state can end
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)
-            if beside := unnamed_boxes.refusal(op, inputs, evidence):
+            if beside := want_gone.refusal(op, inputs, evidence):
                 raise SweepstackError(beside)
             inputs = policy.require(op, evidence, inputs, market.bills(inputs.adapter))
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
@@ -307,7 +325,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         given_up = new.approval.abandon if new.approval is not None else ()
         if not any(entry.native_id == old.native_id for entry in given_up):
             take_back(box.facts, "pulumi up", "the stack file does not give it up")
-        store = box_records.to_write(op, box, old, new.approval)
+        store = records_to_write(op, box, old, new.approval)
         host_address_change.follow(op, store, old, new)
         old = old.model_copy(update={"adapter": new.adapter})
         box = BoxContext(box.facts, new.adapter, box.evidence)
@@ -323,14 +341,14 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
                     f"Next: sweepctl verify --stack {op.stack}"
                 )
-            box_records.keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
+            keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         box = box.about(teardown.facts_of(state))
         if store is not None and (new.policy != old.policy or policy.is_stray(op, box, new.policy)):
             policy.keep_birth(store, box, new.policy)
         if store is not None and price != old.price_per_hour:
-            box_records.keep_price(store, state, running=old.phase == "running")
+            keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
         if bidding and new.bid is not None:
             need(box.platform, RentsSpot).change_bid(state.native_id, state.account, new.bid)
@@ -345,7 +363,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if bidding and record.price_per_hour not in (None, state.price_per_hour):  # the bid is the price
             state = state.model_copy(update={"price_per_hour": record.price_per_hour})
             if store is not None:
-                box_records.keep_price(store, state, running=record.phase is Phase.RUNNING)
+                keep_price(store, state, running=record.phase is Phase.RUNNING)
         return state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
 
     def delete(self, op: Operation, identifier: str, state: BoxState) -> None:
@@ -399,7 +417,7 @@ def _prove_end(op: Operation, box: BoxContext, state: BoxState, way: str) -> Non
             f"not proved: {problem}. May still bill {cost}. Next: {again}{person}"
         )
     turn.done()
-    duplicates.warn(op, box, state)
+    warn_of_second_box(op, box, state)
     teardown.record_end(op, box, way)
     survives = ", ".join([*state.teardown.keeps, f"evidence at {state.evidence}"])
     op.info(f"box {state.name} is gone ({way}); {cost.split('; ')[-1]}; survives: {survives}")
@@ -429,3 +447,132 @@ def _end(op: Operation, platform: Platform, state: BoxState, turn: Turn) -> str:
         if op.session.cancelled.wait(pause):
             return "the wait was cancelled"
     return problem
+
+
+def rented_on_record(evidence: Evidence, old: BoxInputs) -> BoxState | None:
+    """The state of the box behind these inputs, by its birth record; None if the records have no such box, or can't be
+    read."""
+    try:
+        births = [birth for birth in evidence.store.births() if birth.box == old.name]
+    except EvidenceError:
+        return None
+    birth = max(births, key=lambda birth: birth.generation, default=None)
+    if birth is None or birth.native_id is None or birth.ended_at is not None:
+        return None
+    known = birth.model_dump(include={"native_id", "account", "generation", "tag", "created_at"})
+    return BoxState(**old.model_dump() | known, phase="unknown")
+
+
+def records_readable(evidence: Evidence) -> bool:
+    """Whether the records can be read. If not, they don't prove that nothing is rented, and Check neither prices nor
+    refuses anything: a box that is given up must get through, and Create reads the records itself."""
+    try:
+        evidence.store.births()
+    except EvidenceError:
+        return False
+    return True
+
+
+def keep_price(store: EvidenceStore, box: BoxState, *, running: bool) -> None:
+    """Writes the box's new price into its records, since its queue may start it again at this price. `running`: also
+    into the ledger, from now on."""
+    birth = store.birth(box.name, box.generation)
+    if birth is not None and birth.ended_at is None:
+        store.write_birth(birth.model_copy(update={"price_per_hour": box.price_per_hour}))
+        if running:
+            charge(store, birth, box.native_id, "running", box.price_per_hour, datetime.now(UTC))
+
+
+def records_to_write(
+    op: Operation, box: BoxContext, state: BoxState, approval: Approval | None
+) -> EvidenceStore | None:
+    """The evidence to write to. None if it can't be opened and the box was given up by name: only such a box may end
+    without evidence. Raises EvidenceError for any other box."""
+    try:
+        return box.store
+    except EvidenceError as error:
+        if teardown.judge(box, state, approval, full=True).verdict.way != "abandoned":
+            raise
+        op.warn(f"box {state.name}: {error}. It was given up by name, so it may end without evidence")
+        return None
+
+
+def keep_clearance(op: Operation, store: EvidenceStore, box: BoxState, approval: Approval, way: str) -> None:
+    """Writes the clearance into the evidence. If that fails, raises EvidenceError; for a box that was given up by name
+    it only warns, since such a box may end without evidence."""
+    try:
+        store.write_clearance(box.native_id, approval)
+    except EvidenceError as error:
+        if way != "abandoned":
+            raise
+        op.warn(f"box {box.name}: the abandonment is kept in the state alone, the evidence can't be written: {error}")
+
+
+def warn_of_second_box(op: Operation, box: BoxContext, state: BoxState) -> None:
+    """Names the other boxes that carry this box's tag. Asks for one list for all boxes of a sweep. Never raises for an
+    outage."""
+    for record in _beside(box, state):
+        price = "" if record.price_per_hour is None else f" ${spell_rate(record.price_per_hour)}/h"
+        op.warn(
+            f"box {state.name}: a second box carries its tag, {record.native_id} on {state.adapter} ({record.phase}), "
+            f"and may bill{price}; {state.native_id} is the one in the state. End the second: "
+            f"sweepctl audit --end {state.adapter}:{record.native_id}"
+        )
+
+
+def _beside(box: BoxContext, state: BoxState) -> list[BoxRecord]:
+    platform = box.platform
+    if not isinstance(platform, HasMarket):
+        return []  # only on a market can a second box get the tag
+    try:
+        listed = platform.list_tagged(tag_prefix(state.identity))
+    except PlatformError:
+        return []  # the look at the box itself reports the outage
+    return [
+        record
+        for record in listed
+        if record.tag == state.tag
+        and record.native_id != state.native_id
+        and record.phase not in (Phase.GONE, Phase.ENDING)
+    ]
+
+
+_lock = threading.Lock()
+_moved: dict[str, float] = {}
+"""Platform and account → when one of its boxes last had its turn, or was done (monotonic)."""
+
+
+class Turn:
+    """One box's place in line. `line`: platform and account, whose requests count together; `seconds`: the deadline,
+    from the box's turn on."""
+
+    def __init__(self, line: str, seconds: float) -> None:
+        self._line = line
+        self._seconds = seconds
+        self._begin = time.monotonic()
+        self._came = False
+
+    def came(self) -> None:
+        """The platform has accepted the delete: from the first call on the deadline is this box's own."""
+        if not self._came:
+            self._came = True
+            self._begin = self._move()
+
+    def wait_for(self, seconds: float) -> None:
+        """The platform needs so many seconds for its proof: the deadline is no earlier."""
+        self._seconds = max(self._seconds, seconds)
+
+    def done(self) -> None:
+        """This box is gone, so the line moves."""
+        self._move()
+
+    def left(self) -> float:
+        """Seconds left; 0 when the wait is over."""
+        with _lock:
+            moved = self._begin if self._came else max(self._begin, _moved.get(self._line, self._begin))
+        return max(0.0, moved + self._seconds - time.monotonic())
+
+    def _move(self) -> float:
+        with _lock:
+            _moved[self._line] = now = time.monotonic()
+        return now

@@ -1,4 +1,11 @@
-"""Queue: the cells of one box. Updates add and take out cells; cells that run are left alone."""
+"""Queue: the cells of one box. Updates add and take out cells; cells that run are left alone.
+
+Keeps the folders of downloads that a box began with, whatever a newer profile says.
+
+A cache that moves is downloaded again, by cells that have begun. What a person writes in the stack file does move.
+
+What launching is told of a queue.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +14,51 @@ import shlex
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
+from sweepstack.config.own_files import own_files
 from sweepstack.core.foreign_cells import read_elsewhere
+from sweepstack.core.job import NetworkInput
 from sweepstack.core.journal import Journal, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
-from sweepstack.core.workdir import NO_CODE
+from sweepstack.core.workdir import NO_CODE, located
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import QueueDamaged, finished, held_words
-from sweepstack.launch.launch import FirstCellFailed, changed_cells, launch
+from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweepstack.launch.retries import write_down
 from sweepstack.launch.spec import WaitEnded
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import (
+    ConfigError,
     EvidenceError,
     JournalDamaged,
     PlatformError,
     StillCreating,
     SweepstackError,
 )
-from sweepstack.operations.lease import look
+from sweepstack.onbox.host.platform import Platform
+from sweepstack.operations.lease import look, on_box
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import (
     cell_moves,
-    changed_files,
     host_address_change,
     restart,
-    same_code,
     scheduling,
-    shipped_scripts,
     teardown,
     versions,
+    work_dir,
 )
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
-from sweepstack.provider.resources.kept_caches import with_caches_kept
-from sweepstack.provider.resources.launch_spec import launch_spec
-from sweepstack.provider.resources.owner_mark import sign_box
+from sweepstack.provider.resources.held_by_another import sign_box
 from sweepstack.provider.resources.policy import bound
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
@@ -108,7 +117,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
-        new = same_code.kept(op, evidence, old, new)
+        new = work_dir.with_code_kept(op, evidence, old, new)
         completed, failures = versions.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
@@ -120,11 +129,11 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Checked(completed, failures)
         standing = versions.standing(evidence, completed, seen.journal, new.retries)
         failures += versions.refusal(
-            standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
+            standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
         )
         failures += versions.unasked(evidence, completed, seen.journal)
-        failures += shipped_scripts.refusal(op, evidence, standing, completed)
-        failures += shipped_scripts.unstartable(op, standing, old, completed)
+        failures += work_dir.refused_scripts(op, evidence, standing, completed)
+        failures += work_dir.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
         failures += scheduling.refusals(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
@@ -156,14 +165,14 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except ValidationError:
             return []
         evidence = Evidence(inputs.evidence)
-        completed, failures = versions.complete(evidence, None, same_code.kept(op, evidence, None, inputs))
+        completed, failures = versions.complete(evidence, None, work_dir.with_code_kept(op, evidence, None, inputs))
         standing = versions.standing(evidence, completed, None, inputs.retries)
         failures += versions.refusal(
-            standing, completed, op.stack, partial(changed_files.words, op, evidence, completed)
+            standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
         )
         failures += versions.unasked(evidence, completed, None)
-        failures += shipped_scripts.refusal(op, evidence, standing, completed)
-        failures += shipped_scripts.unstartable(op, standing, None, completed)
+        failures += work_dir.refused_scripts(op, evidence, standing, completed)
+        failures += work_dir.unstartable(op, standing, None, completed)
         failures += scheduling.refusals(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
@@ -434,3 +443,67 @@ def _secrets_on(channel: Channel) -> dict[str, str] | None:
 def _retry(inputs: QueueInputs, cell: str) -> int:
     again = (inputs.retries or {}).get(cell)
     return again.retry if again else 0
+
+
+def with_caches_kept(op: Operation, old: QueueInputs, new: QueueInputs, seen: Observation) -> QueueInputs:
+    """The new inputs, with the old folders if anything has run on the box, or if that can't be told now."""
+    if seen.journal is not None and seen.journal.head == GENESIS:
+        return new
+    before, after = old.job.network or NetworkInput(), new.job.network or NetworkInput()
+    was, now = _caches(before), _caches(after)
+    names = sorted(name for name in {*was, *now} - set(after.written) if was.get(name) != now.get(name))
+    if not names:
+        return new
+    stay = ", ".join(f"{name}{f'={was[name]}' if name in was else ' (not set)'}" for name in names)
+    op.info(
+        f"queue of {new.box_name}: folders of downloads stay as this box began with: {stay}; "
+        "overrides.<platform>.network.caches moves them"
+    )
+
+    def mixed(mine: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in theirs.items() if name not in names} | {
+            name: value for name, value in mine.items() if name in names
+        }
+
+    found = {"env": mixed(before.env, after.env), "folders": mixed(before.folders, after.folders)}
+    network = after.model_copy(update=found)
+    job = new.job.model_copy(update={"network": network if network != NetworkInput() else None})
+    return new.model_copy(update={"job": job})
+
+
+def _caches(network: NetworkInput) -> dict[str, str]:
+    """Variable → folder. A mirror's variable is an address, and may change at any time."""
+    paths = {name: value for name, value in network.env.items() if value.startswith(("/", "~/"))}
+    return {**paths, **network.folders}
+
+
+def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchSpec:
+    """The queue's state, as launching takes it. Reads the values of the secrets from this environment."""
+    return LaunchSpec(
+        identity=state.identity,
+        box=state.box_name,
+        native_id=state.box,
+        generation=state.generation,
+        cells=state.cells,
+        dropped=state.dropped,
+        elsewhere=state.others,
+        job=state.job,
+        workdir=_workdir(op, state.job.workdir),
+        own=own_files(op.session.project_root),
+        artifacts=state.artifacts,
+        metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
+        pins=state.pins or {},
+        retries=state.retries or {},
+        secrets=secrets.values(state.job.secrets),
+        lease=on_box(state.job.lease, platform, state.box),
+    )
+
+
+def _workdir(op: Operation, text: str) -> Path:
+    """The folder of the files that may have to be shipped. If it is missing, that is only a warning: code that is on
+    the box already needs it no more."""
+    try:
+        return located(op.session.project_root, text, op.info)
+    except ConfigError as error:
+        op.warn(str(error))
+        return Path(text)

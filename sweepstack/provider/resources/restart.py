@@ -11,7 +11,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
-from sweepstack.provider.resources import user_key
+from sweepstack.provider.resources import wait_running
 from sweepstack.provider.resources.cell_moves import waiting_for
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
@@ -29,7 +29,7 @@ def start_again(op: Operation, box: BoxContext, state: QueueState) -> bool:
     if record is not None and record.phase in (Phase.CREATING, Phase.UNKNOWN) and state.want == "running":
         record = _up(op, box, state)
     if record is not None and record.phase is Phase.RUNNING and seen.journal is None:
-        user_key.let_in(op, box)
+        wait_running.let_user_in(op, box)
     if record is None or not record.phase.at_rest:
         refuse_without_gpus(op, state, record)
         return True

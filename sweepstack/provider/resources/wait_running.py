@@ -3,6 +3,8 @@
 A platform needs some looks until it shows what it was told, and for a while it shows a box that was just started as
 ended. So no single look decides that a box does not come back: only a state that lasts, or the platform's own refusal
 to start it.
+
+Lets the user's key into a box that an earlier, interrupted command has made.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ import time
 from dataclasses import dataclass
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
+from sweepstack.onbox.host.capabilities import LetsIn
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.power import start_box
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.provider.models import BoxState, QueueState
-from sweepstack.provider.resources import manual_end, teardown, user_key
+from sweepstack.provider.resources import create, manual_end, teardown
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.box_context import BoxAt, BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 
 RUN_SECONDS = 900.0
@@ -51,7 +54,7 @@ def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, 
         record = look.once()
         if record.phase is Phase.RUNNING and (record.endpoint is not None or not look.over_ssh):
             if look.waited:
-                user_key.let_in(op, box)
+                let_user_in(op, box)
                 _until_answers(op, box.platform, record)
             return record
         if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
@@ -59,7 +62,7 @@ def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, 
                 return record
             look.waited, told = True, False
             record = _started(op, look)
-            user_key.let_in(op, box)
+            let_user_in(op, box)
             _until_answers(op, box.platform, record)
             return record
         look.go_on()
@@ -167,3 +170,14 @@ def _until_answers(op: Operation, platform: Platform, record: BoxRecord) -> None
         except (PlatformError, OSError):
             if op.session.cancelled.wait(POLL_SECONDS):
                 return
+
+
+def let_user_in(op: Operation, box: BoxAt) -> None:
+    """Adds the key, if the platform can do that for a box that exists. Warns if that fails; never raises."""
+    platform = box.platform
+    if not isinstance(platform, LetsIn):
+        return
+    try:
+        platform.let_in(box.native_id, box.account, create.public_key())
+    except SweepstackError as error:
+        op.warn(f"whether {box.native_id} lets this computer's key in is not known: {error}")

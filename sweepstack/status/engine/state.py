@@ -1,6 +1,8 @@
 """What the engine's state remembers of a sweep, read through `pulumi stack export` and never changed.
 
 The state is a claim: who reads it compares it with the records in the evidence and with what the platform says.
+
+What the engine's state says of the workers of a box on a cluster.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sweepstack.billing.gpu_hours import Rate
 from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
@@ -27,7 +30,6 @@ from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
-from sweepstack.status.engine.scheduler import Scheduler, Seen
 from sweepstack.status.engine.state_copy import way_back
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
@@ -39,6 +41,27 @@ _NO_STACK = ("no stack named", "no stacks found")
 
 class StackMissing(SweepstackError):
     """The backend answered and has no stack of this name."""
+
+
+class Seen(BaseModel):
+    """What the state has. What we do not use passes: an older or newer provider may have written it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class Scheduler(Seen):
+    """What each worker of a box asks for, as far as its cost goes."""
+
+    workers: int = 1
+    nodes: int = 1
+    gpus: int | None = None
+    price_per_gpu_hour: float | None = None
+    gpu_hours: float | None = None
+
+    @property
+    def rate(self) -> Rate:
+        """What its GPU-hours are worth."""
+        return Rate(self.price_per_gpu_hour, self.gpu_hours)
 
 
 class _Entry(Seen):

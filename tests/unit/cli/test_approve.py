@@ -544,7 +544,7 @@ def test_reasons_that_belong_to_nothing(line: list[str]) -> None:
 
 
 def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.evidence.unsealed_copy.MOST_BYTES", 1000)
+    monkeypatch.setattr("sweepstack.evidence.pull.MOST_BYTES", 1000)
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
     for name in ("lr0.1", "lr0.9"):

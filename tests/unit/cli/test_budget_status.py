@@ -12,7 +12,7 @@ from sweepstack.cli import events
 from sweepstack.cli.collect import look
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
-from sweepstack.operations.events import web
+from sweepstack.operations.events import channels
 from sweepstack.status.money import running_clocks
 from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_ledger import charge
@@ -115,7 +115,7 @@ def test_a_damaged_entry_of_the_ledger_is_named(spending: World) -> None:
 
 def test_the_webhook_is_told_by_whoever_looks_first(spending: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "PATIENCE", 60.0)
-    monkeypatch.setattr(web, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(channels, "READ_SECONDS", 60.0)
     with hook() as server:
         monkeypatch.setenv("BUDGET_HOOK", server.url)
         assert status(spending, usd=13, webhook="BUDGET_HOOK").code == 0
@@ -130,7 +130,7 @@ def test_the_webhook_is_told_by_whoever_looks_first(spending: World, monkeypatch
 def test_a_webhook_in_trouble_changes_no_answer(
     spending: World, monkeypatch: pytest.MonkeyPatch, trouble: int | str
 ) -> None:
-    monkeypatch.setattr(web, "BACKOFF", 0.01)
+    monkeypatch.setattr(channels, "BACKOFF", 0.01)
     monkeypatch.setattr(events, "PATIENCE", 0.5)
     with hook(trouble) as server:
         monkeypatch.setenv("BUDGET_HOOK", server.url)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli import events
-from sweepstack.operations.events import web
+from sweepstack.operations.events import channels
 from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_watching import read_until, start
 from tests.unit.operations.events.hooks import SECRET, Hook, hook
@@ -21,7 +21,7 @@ from tests.unit.operations.events.hooks import SECRET, Hook, hook
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
-    monkeypatch.setattr(web, "BACKOFF", 0.01)
+    monkeypatch.setattr(channels, "BACKOFF", 0.01)
     with hook() as found:
         monkeypatch.setenv("SWEEP_HOOK", found.url)
         yield found

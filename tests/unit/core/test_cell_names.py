@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.core.cell_names import SAFE_NAME, is_safe, name_of
 from sweepstack.core.cells import Param, spell
+from sweepstack.core.roster import SAFE_NAME, is_safe, name_of
 from tests.unit.core.test_roster import roster
 
 ODD = ["meta-llama/Llama-3-8B", "[64,64]", "a b", "a, b", "/data/x.yaml", "é", "模型", "", "x\ny", "it's", "A" * 200]

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.core.cell_names import SAFE_NAME
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
-from sweepstack.core.roster import Roster, expand
+from sweepstack.core.roster import SAFE_NAME, Roster, expand
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import ConfigError

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel import prefetch
-from sweepstack.evidence import box_logs, unsealed_copy
+from sweepstack.evidence import box_logs
+from sweepstack.evidence import pull as pull_module
 from sweepstack.evidence.box_logs import MOST_BYTES, known, read
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
@@ -95,8 +96,8 @@ def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, mon
     box = world.box
     write(box, box_layout.SECRETS, json.dumps({"TOKEN": SECRET, "SHORT": "abc"}).encode())
     monkeypatch.setattr(box_logs, "MOST_BYTES", 40)
-    monkeypatch.setattr(unsealed_copy, "LOG_BYTES", 40)
-    monkeypatch.setattr(unsealed_copy, "LOG_END_BYTES", 40)
+    monkeypatch.setattr(pull_module, "LOG_BYTES", 40)
+    monkeypatch.setattr(pull_module, "LOG_END_BYTES", 40)
     text = f"first\n{SECRET}\nuse {SECRET} abc or another\n".encode()
     write(box, box_layout.RUNNER_LOG, text)
     attempt(box, world.cells[0], 1, {"log.txt": text})

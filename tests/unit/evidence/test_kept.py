@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepstack.core.journal import Journal
-from sweepstack.evidence import box_logs, unsealed_copy
+from sweepstack.evidence import box_logs, pull
 from sweepstack.evidence.box_logs import known
 from sweepstack.evidence.kept import keep, log_goes_on, put
 from sweepstack.evidence.object_store import FolderStore
@@ -151,7 +151,7 @@ def test_what_a_dead_runner_left_is_still_on_record_when_its_end_is_known(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second copy of an attempt: its processes went on, and took files away."""
-    monkeypatch.setattr(unsealed_copy, "MOST_BYTES", 100)
+    monkeypatch.setattr(pull, "MOST_BYTES", 100)
     box, cell = world.box, world.cells[0]
     folder = attempt(box, cell, 1, {"log.txt": b"one\n", "out/a": b"a" * 60, "out/b": b"b", "out/c": b"old"})
     bring(world)

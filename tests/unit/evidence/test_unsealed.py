@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from sweepstack.core.records import Cell
-from sweepstack.evidence import unsealed, unsealed_copy
+from sweepstack.evidence import pull, unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox, of_box, of_cell
 from sweepstack.onbox.agent.local_channel import LocalChannel
@@ -39,7 +39,7 @@ def fail(box: Box, cell: Cell, number: int, final: bool = True) -> None:
 
 def bring(world: World, box: Box | None = None) -> list[Unsealed]:
     box = box or world.box
-    return unsealed_copy.bring(box.channel, box.name, box.generation, box.journal, world.store)
+    return pull.bring(box.channel, box.name, box.generation, box.journal, world.store)
 
 
 def here(world: World) -> dict[str, bytes]:
@@ -80,7 +80,7 @@ def test_an_attempt_at_work_is_left_alone_and_one_of_a_dead_runner_is_not(world:
     folder = attempt(box, cell, 1, {"log.txt": b"step 1\n"})
     runner = LocalChannel(box.native_id, box.root, {})
     runner.lock_held = lambda path: True  # type: ignore[method-assign]
-    assert unsealed_copy.bring(runner, "box-0", 1, box.journal, world.store) == []
+    assert pull.bring(runner, "box-0", 1, box.journal, world.store) == []
     (kept,) = bring(world)
     assert not kept.ended
     (folder / "log.txt").write_bytes(b"step 1\nstep 2\n")
@@ -93,10 +93,10 @@ def test_an_attempt_at_work_is_left_alone_and_one_of_a_dead_runner_is_not(world:
 def test_what_is_too_large_is_named_and_the_end_of_its_log_is_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsealed_copy, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(unsealed_copy, "LOG_BYTES", 1000)
-    monkeypatch.setattr(unsealed_copy, "LOG_END_BYTES", 100)
-    monkeypatch.setattr(unsealed_copy, "MOST_FILES", 4)
+    monkeypatch.setattr(pull, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(pull, "LOG_BYTES", 1000)
+    monkeypatch.setattr(pull, "LOG_END_BYTES", 100)
+    monkeypatch.setattr(pull, "MOST_FILES", 4)
     box, (cell, *_) = world.box, world.cells
     log = b"".join(b"line %d\n" % number for number in range(500))
     attempt(box, cell, 1, {"log.txt": log, "out/model.bin": b"m" * (2 << 20), "out/a": b"a", "out/b": b"b"})
@@ -110,7 +110,7 @@ def test_what_is_too_large_is_named_and_the_end_of_its_log_is_kept(
     assert [(file.path, file.size) for file in oldest.left] == [("out/model.bin", 2 << 20)]
     assert "of a cell are copied" in oldest.left[0].why
     assert [file.path for file in newest.left] == ["out/f"]
-    monkeypatch.setattr(unsealed_copy, "MOST_BYTES", 0)
+    monkeypatch.setattr(pull, "MOST_BYTES", 0)
     attempt(box, cell, 3, {"log.txt": log, "out/a": b"a"})
     fail(box, cell, 3)
     (last,) = bring(world)
@@ -151,7 +151,7 @@ def test_a_file_that_can_not_be_read_is_named_and_stops_nothing(world: World) ->
                 raise PermissionError(13, "Permission denied")
             return super().read(path, offset=offset, limit=limit)
 
-    (kept,) = unsealed_copy.bring(Denies(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+    (kept,) = pull.bring(Denies(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
     assert [file.path for file in kept.files] == ["log.txt", "out/b"]
     assert [(file.path, file.why) for file in kept.left] == [
         ("out/a", "it can't be read on the box: Permission denied")
@@ -170,7 +170,7 @@ def test_a_cut_is_gone_on_with(world: World) -> None:
             return super().read(path, offset=offset, limit=limit)
 
     with pytest.raises(Unreachable):
-        unsealed_copy.bring(Cut(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+        pull.bring(Cut(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
     assert [one.cell for one in of_box(world.store, "box-0", 1).attempts] == [second.name]
     assert [one.cell for one in bring(world)] == [first.name]
 

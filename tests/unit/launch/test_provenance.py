@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.launch import provenance
+from sweepstack.launch import ship
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from tests.unit.launch.support import IDENTITY, Site, until
@@ -40,35 +40,35 @@ def work(tmp_path: Path) -> Path:
 
 def test_the_commit_and_whether_it_says_all(work: Path) -> None:
     commit = git(work, "rev-parse", "HEAD")
-    assert provenance.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
+    assert ship.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
     (work.parent / "other.txt").write_text("2\n")
     (work / "untracked.py").write_text("x")
-    assert provenance.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
+    assert ship.git_facts(work) == {"commit": commit, "branch": "main", "dirty": False}
     (work / "train.py").write_text("2\n")
     git(work, "checkout", "-q", "--detach")
-    assert provenance.git_facts(work) == {"commit": commit, "branch": None, "dirty": True}
+    assert ship.git_facts(work) == {"commit": commit, "branch": None, "dirty": True}
 
 
 def test_outside_of_git_nothing_is_said(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
-    assert provenance.git_facts(plain) is None
+    assert ship.git_facts(plain) is None
     git(plain, "init", "-q")
-    assert provenance.git_facts(plain) is None  # no commit yet
+    assert ship.git_facts(plain) is None  # no commit yet
     monkeypatch.setenv("PATH", str(plain))
-    assert provenance.git_facts(work) is None  # no git
+    assert ship.git_facts(work) is None  # no git
 
 
 def test_it_is_written_once_for_a_version(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "box").mkdir()
     channel = LocalChannel("local-1", tmp_path / "box", {})
-    provenance.record(channel, CODE, work)
+    ship.record_provenance(channel, CODE, work)
     first = channel.read(box_layout.provenance_file(CODE))
     assert json.loads(first)["git"]["dirty"] is False
     assert b"hunter2" not in first
     git(work, "commit", "-q", "--allow-empty", "-m", "two")
-    monkeypatch.setattr(provenance, "git_facts", pytest.fail)  # nor is git asked again
-    provenance.record(channel, CODE, work)
+    monkeypatch.setattr(ship, "git_facts", pytest.fail)  # nor is git asked again
+    ship.record_provenance(channel, CODE, work)
     assert channel.read(box_layout.provenance_file(CODE)) == first
 
 

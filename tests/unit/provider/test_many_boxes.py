@@ -11,8 +11,8 @@ import pytest
 
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.provider.models import BoxState
-from sweepstack.provider.resources import delete_deadline
-from sweepstack.provider.resources.delete_deadline import Turn
+from sweepstack.provider.resources import box as box_module
+from sweepstack.provider.resources.box import Turn
 from tests.simulators.vastai import VastSimulator
 from tests.simulators.vastai.instance import Instance
 from tests.unit.provider.support import BOX, Sweep, abandonment, approval_for, approved
@@ -32,8 +32,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(delete_deadline, "time", clock)
-    monkeypatch.setattr(delete_deadline, "_moved", {})
+    monkeypatch.setattr(box_module, "time", clock)
+    monkeypatch.setattr(box_module, "_moved", {})
     return clock
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.report import library
+from sweepstack.report import page as page_module
 from sweepstack.report.blocks import (
     Areas,
     Block,
@@ -147,8 +147,8 @@ def test_data_in_a_script_ends_no_script() -> None:
 
 
 def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    library.library.cache_clear()
-    monkeypatch.setattr(library, "lacks", lambda extra: f"{extra} is missing")
-    with pytest.raises(library.NoLibrary, match="report is missing"):
+    page_module.library.cache_clear()
+    monkeypatch.setattr(page_module, "lacks", lambda extra: f"{extra} is missing")
+    with pytest.raises(page_module.NoLibrary, match="report is missing"):
         page("t", [Section("s", [Areas("c", "y", [0], {"a": [0]}, {})])])
-    library.library.cache_clear()
+    page_module.library.cache_clear()

@@ -18,7 +18,7 @@ from sweepstack.core.roster import Roster
 from sweepstack.evidence import file_index
 from sweepstack.evidence.manifest import ManifestRefused, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.tally import Progress as Progressing
+from sweepstack.evidence.verify import Progress as Progressing
 from sweepstack.evidence.verify import VerifyRequest, verify
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.placeholders import own_file

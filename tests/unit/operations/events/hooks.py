@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.operations.events import web
+from sweepstack.operations.events import channels
 
 SECRET = "T0KEN-abcdef0123456789"
 
@@ -38,7 +38,7 @@ class Hook:
 def hang_up_after(seconds: float, answer: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So long a server that hangs is waited for; any other may be on a busy machine, and has its minute."""
     if answer == "hang":
-        monkeypatch.setattr(web, "READ_SECONDS", seconds)
+        monkeypatch.setattr(channels, "READ_SECONDS", seconds)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sweepstack.billing.budget import Budget, Use
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import EventsConfig
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.operations.events import deliver, web
+from sweepstack.operations.events import channels, deliver
 from sweepstack.operations.events.budget import budget_event
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.events.deliver import FOLDER, Delivery, Notice, Telling, Told
@@ -33,8 +33,8 @@ HOOK = EventsConfig(webhook="HOOK")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "BACKOFF", 0.01)
-    monkeypatch.setattr(web, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(channels, "BACKOFF", 0.01)
+    monkeypatch.setattr(channels, "READ_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_place_in_trouble_keeps_no_other_from_its_message(
     store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hang_up_after(2.0, "hang", monkeypatch)  # the topic has no more time, either
-    monkeypatch.setattr(web, "TRIES", 0)
+    monkeypatch.setattr(channels, "TRIES", 0)
     with hook("hang") as web_server, hook() as topic:
         monkeypatch.setenv("HOOK", web_server.url)
         assert "the webhook (HOOK) was not told" in sent(store, EventsConfig(webhook="HOOK", ntfy=topic.url), [event()])

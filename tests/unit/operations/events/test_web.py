@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from sweepstack.operations.events import web
+from sweepstack.operations.events import channels
 from tests.unit.operations.events.hooks import SECRET, hang_up_after, hook
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "BACKOFF", 0.01)
-    monkeypatch.setattr(web, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(channels, "BACKOFF", 0.01)
+    monkeypatch.setattr(channels, "READ_SECONDS", 60.0)
 
 
 def post(url: str, body: bytes = b"{}") -> str:
-    return web.post(url, body, {"Content-Type": "application/json"})
+    return channels.post(url, body, {"Content-Type": "application/json"})
 
 
 def test_a_message_is_taken() -> None:
@@ -42,10 +42,10 @@ def test_tries_are_bounded(trouble: int | str, monkeypatch: pytest.MonkeyPatch) 
     with hook(trouble) as server:
         assert post(server.url)
         ends = time.monotonic() + 60
-        while len(server.taken) < web.TRIES + 1:  # who hangs up at once may be gone before it is seen
+        while len(server.taken) < channels.TRIES + 1:  # who hangs up at once may be gone before it is seen
             assert time.monotonic() < ends
             time.sleep(0.01)
-        assert len(server.taken) == web.TRIES + 1
+        assert len(server.taken) == channels.TRIES + 1
 
 
 @pytest.mark.parametrize("status", [400, 404, 302])
