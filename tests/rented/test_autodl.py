@@ -67,7 +67,7 @@ def boxes(host: Host) -> list[str]:
     return [path.name for path in data(host).glob("sweepstack/boxes/[!.]*")]
 
 
-@pytest.mark.proof  # a host that powers itself off: test_hosts_ways_out.py; what its profile says: tests/conformance
+@pytest.mark.proof  # a host that powers itself off: tests/onbox/test_off.py; what its profile says: tests/conformance
 def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     """up → destroy refused → wait → pull → verify → approve → up → destroy, which powers it off → audit."""
     stack, host, record = instance

@@ -149,7 +149,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[HostStack, Host]]:
         stack.end()
 
 
-@pytest.mark.proof  # moves: tests/engine/test_stop.py; a host that is lost: test_hosts_ways_out.py
+@pytest.mark.proof  # moves: tests/engine/test_stop.py; a host that is lost: unit/provider/test_rented_host.py
 def test_cells_stay_where_they_are_and_move_when_a_host_is_lost(pair: tuple[HostStack, Host]) -> None:
     """A second box takes over what has not started; more cells move none; what a lost host had not sealed runs on the
     other one, each cell once but for what a restart of that one cut off."""

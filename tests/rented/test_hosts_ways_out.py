@@ -71,6 +71,7 @@ def own_python(stack: HostStack) -> str:
     return str(host.folder / "bin" / "python")
 
 
+@pytest.mark.proof  # tests/onbox/test_off.py, test_disk.py, unit/provider/test_host_off.py, cli/test_confirm_gone.py
 def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., HostStack], tier: Path) -> None:
     """A tier that runs out of files, and then of bytes, holds the queue up, and says so; with room again it goes on, is
     sealed there, and the box powers its host off. Nobody can tell until it is back; then one command ends it all."""

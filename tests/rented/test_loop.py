@@ -10,11 +10,8 @@ from tests.engine.commands import assert_refused, ok
 from tests.rented.world import World, rented, without_internet
 from tests.simulators.rental import stack_of, whole_rentals
 
-FIRST, *OTHERS = whole_rentals()
 
-
-# Each platform's stack file is brought up and ended by tests/chaos/test_engine.py, too.
-@pytest.fixture(scope="module", params=[FIRST, *(pytest.param(other, marks=pytest.mark.proof) for other in OTHERS)])
+@pytest.fixture(scope="module", params=whole_rentals())
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     platform = request.param
     with rented(platform, tmp_path_factory.mktemp(platform), stack_of(platform)) as found:
@@ -22,6 +19,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
 
 
+@pytest.mark.proof  # on two platforms at once: test_several_platforms.py
 def test_the_loop(world: World) -> None:
     """preview → up → destroy refused → wait → pull → verify → approve → up → destroy → audit. As it is typed, with the
     engine's preview before each change: tests/engine/test_loop.py. In its middle RunPod retires its older interface;

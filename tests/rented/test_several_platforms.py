@@ -41,13 +41,21 @@ def test_the_loop_over_two_platforms(worlds: tuple[World, World]) -> None:
     ok(stack.run("pulumi", "stack", "init", stack.name, "--non-interactive"))
     placed = ok(stack.sweepctl("place", "--json")).json()["placement"]
     assert (placed["platform"], placed["boxes"]["b"]["on"]) == (ONE, NAME)
+    assert "$" in ok(stack.pulumi("preview", timeout=180)).text
+    assert (one.rentals(), other.rentals()) == (set(), set()), "a preview rents nothing"
     ok(stack.up(timeout=400))
     assert (len(one.rentals()), len(other.rentals())) == (1, 1)
     status = ok(stack.sweepctl("status", "--json")).json()
     ids = {box["name"]: box["native_id"] for box in status["boxes"]}
+    price = {box["name"]: box["price_per_hour"] for box in status["boxes"]}
+    (balance,) = status["balances"]
+    assert balance["hours"] > 24, "the simulated account has enough"
+    assert balance["per_hour"] >= price["a"] * 0.99 > 0
     assert {ids["a"]} == one.rentals()
     assert {ids["b"]} == other.rentals()
     assert {cell["box"] for cell in status["cells"]} == {"a", "b"}, "both have cells"
+    again = ok(stack.pulumi("preview", "--json", timeout=180)).json()["changeSummary"]
+    assert not {what: count for what, count in again.items() if what not in ("same", "refresh") and count}, again
 
     assert_refused(stack.destroy(timeout=180))
     assert (len(one.rentals()), len(other.rentals())) == (1, 1), "a refused destroy ends nothing on either"
@@ -59,4 +67,8 @@ def test_the_loop_over_two_platforms(worlds: tuple[World, World]) -> None:
     ok(stack.up(timeout=180))
     ok(stack.destroy(timeout=180))
     assert (one.rentals(), other.rentals()) == (set(), set())
+    assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "nothing"
     ok(stack.run("sweepctl", "audit"))
+    ledger = stack.sweepctl("ledger", "--against-bill", "--json").json()
+    assert (ledger["usd"] > 0, ledger["complete"]) == (True, True), ledger
+    assert "agrees" in [line["verdict"] for line in ledger["against_bill"]["lines"]], ledger

@@ -96,7 +96,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 # `make test` plays the first platform; tests/rented/test_loop.py and test_lease.py play the parts on each.
-@pytest.mark.proof  # its steps: test_machinery.py; the loop by hand on the first platform: tests/rented/test_loop.py
+@pytest.mark.proof  # its steps: test_machinery.py; the loop by hand: tests/rented/test_several_platforms.py
 @pytest.mark.engine
 @pytest.mark.parametrize("world", whole_rentals(), indirect=True)
 def test_the_whole_loop(world: World) -> None:
