@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from bench.clone import ROOT
-from sweepstack.cli import verbs
+from sweepstack.cli import app
 
 LIMITS = {
     "lines of the core": 70_000,
@@ -98,8 +98,8 @@ def _by_layer(lines: dict[PurePosixPath, int]) -> dict[str, dict[str, int]]:
 def _typed() -> tuple[int, int]:
     """How many commands there are, verbs below them counted and hidden ones not, and how many options in all."""
     commands = options = 0
-    for name in verbs.names():
-        loaded = verbs.load(name)
+    for name in app.command_names():
+        loaded = app.load_command(name)
         below = list(loaded.commands.values()) if isinstance(loaded, TyperGroup) else [loaded]
         for command in below:
             if command.hidden:

@@ -46,14 +46,14 @@ def words_of(thing: Any) -> str:
 
 def commands_page() -> str:
     """Every command of `sweepctl` with its arguments and options."""
-    from sweepstack.cli.verbs import load, names
+    from sweepstack.cli.app import command_names, load_command
 
     parts = [
         NOTE,
         "# sweepctl: every command and option\n",
         "What they are for, and their JSON: [cli.md](../cli.md).\n",
     ]
-    for name, command in _commands(load, names()):
+    for name, command in _commands(load_command, command_names()):
         shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
         arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
         usage = " ".join([f"sweepctl {name}", *(_argument(argument) for argument in arguments), "[options]"])

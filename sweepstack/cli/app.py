@@ -1,13 +1,217 @@
-"""The `sweepctl` application: its help text and its own option, `--version`."""
+"""The `sweepctl` application: its help text and its own option, `--version`.
+
+The group of all commands: lists them by sections, and reports errors as JSON if `--json` is given.
+
+Finds the commands of `sweepctl`, and imports each only when it runs.
+
+Each is the file or package of its name in `commands/`. In it, `command` is the function with the options; a command
+that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile stale`) names them in `VERBS`,
+each a file beside it; its `command` has the help of the group.
+
+Turns the answer of a command, or its error, into the exit code of `sweepctl`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+import functools
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
-from sweepstack.cli.group import Commands
+from sweepstack.cli import commands
 from sweepstack.core.paths import docs_page
+
+SECTIONS = (
+    ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
+    ("Watch", ("status", "next", "wait", "logs", "curves", "patrol", "tend")),
+    ("Change what runs", ("review", "retry", "drop")),
+    ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),
+    ("End", ("approve", "finish", "confirm-gone", "adopt")),
+    ("Money", ("ledger", "audit")),
+    ("In a pipeline", ("ci",)),
+    ("On a box", ("ssh", "exec", "forward", "holders", "worker-ended", "trust-host")),
+)
+"""A command in none of these sections is shown last, under "More"."""
+EARLY = ("status", "next", "pull", "verify")
+"""These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
+
+
+class Commands(TyperGroup):
+    """Lists the commands by sections. With `--json`, its `main` reports a usage error as a document too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: Listed(name) for name in command_names()}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All command names, in the order of `SECTIONS`."""
+        order = [name for _, names in SECTIONS for name in names]
+        known = set(self.commands)
+        return [name for name in order if name in known] + sorted(known - set(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes one block for each section."""
+        listed = {name for _, names in SECTIONS for name in names}
+        more = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        width = max(len(name) for name in self.commands)
+        for title, names in (*SECTIONS, ("More", more)):
+            rows = [
+                (name.ljust(width), self.commands[name].get_short_help_str(formatter.width - width - 6))
+                for name in names
+                if name in self.commands and not self.commands[name].hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments before the command. Commands in `EARLY` start their call of the engine here."""
+        if args and args[0] in EARLY and not ctx.resilient_parsing:  # resilient parsing: the shell completes a line
+            verb: Any = load_command(args[0])
+            ctx.obj = verb.begin(ctx, args[0], args[1:])
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Imports the command that was typed."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name is not None and found is not None else None, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, and raises typer.Exit with its exit code."""
+        answer_with_exit_code(functools.partial(super().invoke, ctx))
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
+        """Runs one command and raises SystemExit with its exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        ours = words[: words.index("--")] if "--" in words else words
+        if "--json" not in ours:
+            return super().main(words, *rest, **settings)
+        from sweepstack.cli import output
+
+        output.asked_for_json = True
+        try:
+            code = super().main(words, *rest, **{**settings, "standalone_mode": False})
+        except TyperException as error:
+            output.complain(error.format_message())
+            code = error.exit_code
+        finally:
+            output.asked_for_json = False
+        sys.exit(code or 0)
+
+
+def command_names() -> list[str]:
+    """The names of all commands, from the files in `commands/`. Imports none."""
+    return [module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__)]
+
+
+@functools.cache
+def load_command(name: str) -> TyperCommand | TyperGroup:
+    """Imports one command, or a group with its verbs. Raises ImportError if there is none of that name."""
+    module = importlib.import_module(_module(name))
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    below: tuple[str, ...] = getattr(module, "VERBS", ())
+    if below:
+        alone = typer.Typer(
+            name=name,
+            no_args_is_help=True,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+        )
+        alone.callback()(module.command)
+        for verb in below:
+            alone.command(verb)(importlib.import_module(f"{_module(name)}.{verb}").command)
+    else:
+        alone.command(name, cls=getattr(module, "Command", TyperCommand))(module.command)
+    made = typer.main.get_command(alone)
+    assert isinstance(made, TyperGroup if below else TyperCommand)
+    return made
+
+
+class Listed(TyperCommand):
+    """A command in the list of all: its help is read from its source, because importing all takes a second."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of its help."""
+        self.help = self.help or _docstring(str(self.name))
+        return super().get_short_help_str(limit)
+
+
+def _module(name: str) -> str:
+    return f"{commands.__name__}.{name.replace('-', '_')}"
+
+
+def _docstring(name: str) -> str:
+    spec = importlib.util.find_spec(_module(name))
+    assert spec is not None
+    assert spec.origin is not None
+    source = ast.parse(Path(spec.origin).read_bytes())
+    command = next(node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == "command")
+    return ast.get_docstring(command) or ""
+
+
+def answer_with_exit_code(ask: Callable[[], int]) -> None:
+    """Runs one command. Each error, also an unexpected one, becomes one message.
+
+    With `--json` it is also one document on stdout, unless the command has printed one. Exit codes: see `output`. Typer
+    itself reports wrong arguments.
+    """
+    from sweepstack.cli.output import NO, UNSURE, No, Unsure, complain
+    from sweepstack.onbox.common.errors import SweepstackError
+
+    code = UNSURE
+
+    try:
+        code = ask()
+    except (TyperException, typer.Exit, typer.Abort):
+        raise
+    except No as error:
+        complain(str(error), error.next)
+        code = UNSURE if isinstance(error, Unsure) else NO
+    except SweepstackError as error:
+        complain(str(error))
+    except KeyboardInterrupt:
+        complain("interrupted; nothing is half done: run it again")
+        code = 130
+    except BrokenPipeError:
+        _no_more_output()  # the reader has closed the pipe, so no message can reach it
+        code = UNSURE
+    except Exception as error:
+        if isinstance(error, OSError) and (why := _unwritable()):
+            _no_more_output()
+            complain(f"the output can't be written: {why}. What the command did before is done", ["run it again"])
+            raise typer.Exit(UNSURE) from error
+        if os.environ.get("SWEEPCTL_DEBUG"):
+            raise
+        complain(
+            f"{type(error).__name__}: {error}\nthis is a mistake in sweepctl, and the answer is not known; "
+            "SWEEPCTL_DEBUG=1 shows where it happened"
+        )
+    raise typer.Exit(code)
+
+
+def _unwritable() -> str:
+    """Why stdout can't be written to; "" if it can. The unwritten output is still in the buffer."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _no_more_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 app = typer.Typer(
     name="sweepctl",

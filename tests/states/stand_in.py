@@ -366,11 +366,11 @@ def import_all() -> None:
     import sweepstack.provider.dispatch
     import sweepstack.provider.resources.box
     import sweepstack.provider.sharing
-    from sweepstack.cli import verbs
+    from sweepstack.cli import app as app_module
     from sweepstack.loaders.load import load
 
-    for verb in verbs.names():
-        verbs.load(verb)
+    for verb in app_module.command_names():
+        app_module.load_command(verb)
     for token in sweepstack.provider.dispatch.HANDLERS:
         sweepstack.provider.dispatch.handler_for(token)
 

@@ -28,7 +28,7 @@ LONG_FUNCTIONS = {
     ("sweepstack/cli/commands/approve/store.py", "approve_store"),
     ("sweepstack/cli/commands/approve/sweep.py", "approve"),
     ("sweepstack/cli/commands/gotcha/propose.py", "command"),
-    ("sweepstack/cli/commands/place/placing.py", "place"),
+    ("sweepstack/cli/commands/place/__init__.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),
     ("sweepstack/cli/commands/profile/probe.py", "command"),
     ("sweepstack/cli/commands/pull/fetch.py", "report"),

@@ -1,1 +1,1 @@
-"""The commands of `sweepctl`, one file or package each; `sweepstack.cli.verbs` finds them."""
+"""The commands of `sweepctl`, one file or package each; `sweepstack.cli.app` finds them."""

@@ -11,8 +11,7 @@ import typer
 from sweepstack.cli.held_by import ask_backend, backend_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.own_words import own_words
-from sweepstack.cli.prompt import answer
+from sweepstack.cli.prompt import answer, own_words
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host

@@ -40,7 +40,7 @@ from sweepstack.cli.box_access import find_box
 from sweepstack.cli.forgotten_boxes import entry_of
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.own_words import own_words
+from sweepstack.cli.prompt import own_words
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation

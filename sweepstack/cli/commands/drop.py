@@ -8,7 +8,7 @@ import typer
 
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.own_words import own_words
+from sweepstack.cli.prompt import own_words
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.target import Target
 

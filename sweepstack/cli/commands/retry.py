@@ -13,9 +13,8 @@ import typer
 from sweepstack.cli.collect import look
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
-from sweepstack.cli.own_words import own_words
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.prompt import answer
+from sweepstack.cli.prompt import answer, own_words
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started

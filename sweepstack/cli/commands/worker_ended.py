@@ -14,7 +14,7 @@ import typer
 from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import No, Out, Unsure
-from sweepstack.cli.own_words import own_words
+from sweepstack.cli.prompt import own_words
 from sweepstack.cli.target import Target
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli import output
-from sweepstack.cli.app import app
-from sweepstack.cli.verbs import load, names
+from sweepstack.cli.app import app, command_names, load_command
 from sweepstack.core.paths import PACKAGE
 from tests.unit.cli.support import STACK, World
 
@@ -28,12 +27,12 @@ OF_NO_STACK = (
 
 def _with_verbs(name: str) -> dict[str, Any]:
     """The command; of a group its verbs: `profile stale`."""
-    command: Any = load(name)
+    command: Any = load_command(name)
     below = getattr(command, "commands", None)
     return {f"{name} {verb}": one for verb, one in below.items()} if below else {name: command}
 
 
-COMMANDS = {shown: command for name in names() for shown, command in _with_verbs(name).items()}
+COMMANDS = {shown: command for name in command_names() for shown, command in _with_verbs(name).items()}
 
 
 def exit_codes() -> dict[str, list[str]]:
@@ -68,7 +67,7 @@ def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> No
         assert exit.value.code == 0
         places = [said.index(f"\n  {name} ") for name in ("new", "status", "retry", "pull", "approve", "ledger", "ssh")]
         assert places == sorted(places)
-        assert "More:" not in said, "a command stands in no section: sweepstack/cli/group.py"
+        assert "More:" not in said, "a command stands in no section: sweepstack/cli/app.py"
     with pytest.raises(SystemExit):
         app(["status", "-h"])
     assert "--watch" in capsys.readouterr().out

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.balance import Left
-from sweepstack.cli.commands.place import placing
-from sweepstack.cli.commands.place.choice import Choice, as_placement, choose
-from sweepstack.cli.commands.place.looks import Look
-from sweepstack.cli.commands.place.market import Market
-from sweepstack.cli.commands.place.placing import place
-from sweepstack.cli.commands.place.screen import candidates, render
+from sweepstack.cli.commands import place as place_command
+from sweepstack.cli.commands.place import candidates, place, print_offers
+from sweepstack.cli.commands.place.choice import Choice, Look, Market, as_placement, choose
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
@@ -161,7 +158,7 @@ def test_what_the_balance_does_not_carry_is_not_written(
     found: dict[str, Any] = {"next_one": False, "clear": False}
 
     def left(usd: float | None) -> None:
-        monkeypatch.setattr(placing, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
+        monkeypatch.setattr(place_command, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
 
     left(0.2)
     with pytest.raises(No, match="boxes a, b: not rented, since the balance does not carry them") as caught:
@@ -190,7 +187,7 @@ def test_a_platform_is_introduced_at_its_first_place_and_never_again(
     known = config(tmp_path)
     markets = [market("runpod", offer("x", 1.0)), market("vastai", refusals=("no answer",))]
     seen = Look(known, {}, markets, choose(known, [market("local", offer("x", 1.0))], next_one=False))
-    monkeypatch.setattr(placing, "look_once", lambda *_, **__: seen)
+    monkeypatch.setattr(place_command, "look_once", lambda *_, **__: seen)
     target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
 
     def said(*, as_json: bool) -> str:
@@ -234,7 +231,7 @@ def test_the_end_of_a_host_s_contract_is_shown_beside_the_choice(
     known = config(tmp_path, BOXES.replace("    boxes:", "    budget: {hours: 100}\n    boxes:"))
     early, late = (datetime.now(UTC) + timedelta(hours=hours) for hours in (2.5, 60.5))
     chosen = [replace(offer("x", 1.0), ends_at=early), replace(offer("y", 1.0), ends_at=late)]
-    render(
+    print_offers(
         [market("vastai", *chosen)], Choice("vastai", dict(zip("ab", chosen, strict=True))), known, Out(as_json=False)
     )
     said = " ".join(capsys.readouterr().out.split())

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.place import command, looks, near, placing, waiting
-from sweepstack.cli.commands.place.choice import Choice
-from sweepstack.cli.commands.place.market import Market
+from sweepstack.cli.commands import place
+from sweepstack.cli.commands.place import choice, command
+from sweepstack.cli.commands.place.choice import Choice, Market
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
@@ -54,7 +54,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(waiting, "time", clock)
+    monkeypatch.setattr(place, "time", clock)
     return clock
 
 
@@ -64,8 +64,8 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     monkeypatch.delenv("SWEEPSTACK_API_PACE", raising=False)
     (tmp_path / "Pulumi.yaml").write_text("name: sweepstack\nstackConfigDir: stacks\nruntime: python\n")
     write(tmp_path, ONE)
-    monkeypatch.setattr(placing, "read_records", lambda _target: looks.Records(None, []))
-    monkeypatch.setattr(waiting, "nearest", lambda *_: [])
+    monkeypatch.setattr(place, "read_records", lambda _target: choice.Records(None, []))
+    monkeypatch.setattr(place, "nearest", lambda *_: [])
     return Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
 
 
@@ -82,13 +82,13 @@ def answers(monkeypatch: pytest.MonkeyPatch, *script: Answer) -> list[int]:
             return Market(name, [str(said)], error=said)
         return Market(name, offers=dict.fromkeys(config.boxes, said))
 
-    monkeypatch.setattr(looks, "ask_market", ask)
+    monkeypatch.setattr(choice, "ask_market", ask)
     return asked
 
 
 def run(target: Target, hours: float = 6, **changes: Any) -> int:
     ways = {"next_one": False, "show": False, "clear": False, **changes}
-    return placing.place(target, Out(as_json=False), wait=timedelta(hours=hours), **ways)
+    return place.place(target, Out(as_json=False), wait=timedelta(hours=hours), **ways)
 
 
 def placed(target: Target) -> dict[str, Any] | None:
@@ -215,7 +215,7 @@ def test_the_ceiling_is_the_one_that_stands_in_the_file_when_something_fits(
         write(target.root, ONE.replace("    boxes:", "    max_price: 0.90\n    boxes:"))
         return Market(name, offers={"a": [OFFER] if len(ceilings) == 3 else []})
 
-    monkeypatch.setattr(looks, "ask_market", ask)
+    monkeypatch.setattr(choice, "ask_market", ask)
     assert run(target) == 0
     assert ceilings == [None, 0.90, 0.90]
 
@@ -225,8 +225,8 @@ def test_a_box_that_was_rented_meanwhile_is_not_placed(
 ) -> None:
     write(target.root, BOXES)
     there = SimpleNamespace(box="b", platform="local", native_id="n", ended_at=None, price_per_hour=0.1, generation=1)
-    read = [looks.Records(None, []), looks.Records(None, [there])]  # type: ignore[list-item]
-    monkeypatch.setattr(placing, "read_records", lambda _target: read.pop(0) if len(read) > 1 else read[0])
+    read = [choice.Records(None, []), choice.Records(None, [there])]  # type: ignore[list-item]
+    monkeypatch.setattr(place, "read_records", lambda _target: read.pop(0) if len(read) > 1 else read[0])
     seen: list[set[str]] = []
 
     def ask(config: StackConfig, name: str, rented: dict[str, Birth]) -> Market:
@@ -234,7 +234,7 @@ def test_a_box_that_was_rented_meanwhile_is_not_placed(
         to_place = [box for box in config.boxes if box not in rented]
         return Market(name, offers=dict.fromkeys(to_place, [replace(OFFER, single=False)] if len(seen) > 1 else []))
 
-    monkeypatch.setattr(looks, "ask_market", ask)
+    monkeypatch.setattr(choice, "ask_market", ask)
     assert run(target) == 0
     assert seen[-1] == {"b"}
     assert set(placed(target) or {}) == {"a"}
@@ -246,11 +246,11 @@ def test_where_every_box_is_rented_nothing_is_to_be_placed(
     """Found on 6f8d950f: it said that no offer fits, exit 1, and `--wait` looked in vain until its end."""
     write(target.root, BOXES.replace("b: {}", "b: {want: stopped}"))
     there = SimpleNamespace(box="a", platform="local", native_id="n", ended_at=None, price_per_hour=0.1, generation=1)
-    monkeypatch.setattr(placing, "read_records", lambda _target: looks.Records(None, [there]))  # type: ignore[list-item]
+    monkeypatch.setattr(place, "read_records", lambda _target: choice.Records(None, [there]))  # type: ignore[list-item]
     before, asked = target.file.path.read_text(), answers(monkeypatch, [OFFER])
     assert run(target) == 0
     ways = {"next_one": False, "clear": False}
-    assert placing.place(target, Out(as_json=False), show=True, **ways) == 0
+    assert place.place(target, Out(as_json=False), show=True, **ways) == 0
     assert not asked
     assert not clock.slept
     assert target.file.path.read_text() == before
@@ -262,8 +262,8 @@ def test_where_the_last_box_was_rented_meanwhile_the_wait_ends(
     target: Target, clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = SimpleNamespace(box="a", platform="local", native_id="n", ended_at=None, price_per_hour=0.1, generation=1)
-    read = [looks.Records(None, []), looks.Records(None, [there])]  # type: ignore[list-item]
-    monkeypatch.setattr(placing, "read_records", lambda _target: read.pop(0))
+    read = [choice.Records(None, []), choice.Records(None, [there])]  # type: ignore[list-item]
+    monkeypatch.setattr(place, "read_records", lambda _target: read.pop(0))
     assert answers(monkeypatch, [], [OFFER]) == []
     assert run(target) == 0
     assert len(clock.slept) == 1
@@ -305,11 +305,11 @@ WANTED = Constraints(gpu_names=("A100",), gpu_count=1, regions=("US",), max_pric
 
 
 def near_to(shop: Shop, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[tuple[str, tuple[str, ...], str]]:
-    monkeypatch.setattr(near, "load_platform", lambda _name: shop)
-    monkeypatch.setattr(near, "load_profile", lambda _name: SimpleNamespace(adapter="shop"))
+    monkeypatch.setattr(choice, "load_platform", lambda _name: shop)
+    monkeypatch.setattr(choice, "load_profile", lambda _name: SimpleNamespace(adapter="shop"))
     wanted = replace(WANTED, **changes)
     market = Market("shop", offers={"a": shop.offers(wanted)}, asked={"a": wanted})
-    return [(one.offer.key, one.fails, one.words) for one in near.nearest([market], None)]
+    return [(one.offer.key, one.fails, one.words) for one in choice.nearest([market], None)]
 
 
 def test_what_is_near_names_the_one_constraint_that_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,15 +358,15 @@ def test_cheaper_cards_that_were_left_out_are_named_with_the_reason(monkeypatch:
         chosen,
         Offer("dear", "MI355X", 1, 5.0, "US", maker="amd"),
     )
-    monkeypatch.setattr(near, "load_platform", lambda _name: shop)
-    monkeypatch.setattr(near, "load_profile", lambda _name: SimpleNamespace(adapter="shop"))
+    monkeypatch.setattr(choice, "load_platform", lambda _name: shop)
+    monkeypatch.setattr(choice, "load_profile", lambda _name: SimpleNamespace(adapter="shop"))
     wanted = Constraints(maker="nvidia")
     market = Market("shop", offers={"a": shop.offers(wanted)}, asked={"a": wanted})
     assert [offer.key for offer in market.offers["a"]] == ["h200"]
-    assert [one.words for one in near.left_out([market], Choice("shop", {"a": chosen}))] == [
+    assert [one.words for one in choice.left_out([market], Choice("shop", {"a": chosen}))] == [
         "shop: H100 MIG 1g.20gb in US at $0.500/h; it is a part of a card (MIG or vGPU), which is taken only if "
         "gpu.name says so",
         "shop: MI300X in US at $1.990/h; it is a card of AMD, and job.image is taken to be for those of NVIDIA",
     ]
     market.offers = {"a": []}
-    assert [one.offer.key for one in near.nearest([market], None)][:2] == ["mig", "amd"]
+    assert [one.offer.key for one in choice.nearest([market], None)][:2] == ["mig", "amd"]

@@ -19,10 +19,9 @@ from rich.console import Console
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.orphans import search
-from sweepstack.cli.output import Out
+from sweepstack.cli.output import Out, in_one_line
 from sweepstack.cli.render import headline, render
 from sweepstack.cli.sources import open_sources
-from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore

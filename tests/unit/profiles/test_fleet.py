@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.sweep import outlook_of
-from sweepstack.cli.commands.place.choice import as_placement, choose
-from sweepstack.cli.commands.place.market import Market
+from sweepstack.cli.commands.place.choice import Market, as_placement, choose
 from sweepstack.config.rent import Placement
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError

@@ -15,7 +15,7 @@ from sweepstack.billing.deadlines import countdowns
 from sweepstack.billing.ledger import Bill, total
 from sweepstack.cli.commands.doctor import store
 from sweepstack.cli.commands.doctor.platforms import checks
-from sweepstack.cli.commands.place.market import ask_market
+from sweepstack.cli.commands.place.choice import ask_market
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import adapters_of

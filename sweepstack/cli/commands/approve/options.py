@@ -9,7 +9,7 @@ from shlex import quote
 
 from sweepstack.cli.commands.approve.sign import Signer
 from sweepstack.cli.output import Unsure
-from sweepstack.cli.own_words import own_words
+from sweepstack.cli.prompt import own_words
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volu
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.commands.audit.other_backend import gate_of
 from sweepstack.cli.output import YES, No, Out, Unsure, aside
-from sweepstack.cli.own_words import own_words
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.prompt import answer
+from sweepstack.cli.prompt import answer, own_words
 from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.core.records import Loss
 from sweepstack.evidence import box_logs

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.cli.collect import look
 from sweepstack.cli.commands.status.sweep import document, exit_code
 from sweepstack.cli.events import Events
-from sweepstack.cli.output import NO, UNSURE, Out, console, note, plain, span
+from sweepstack.cli.output import NO, UNSURE, Out, console, in_one_line, note, plain, span
 from sweepstack.cli.render import SHOWN, render
 from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.tables import in_one_line
 from sweepstack.cli.target import Target
 from sweepstack.core.columns import fitted
 from sweepstack.onbox.common.errors import SweepstackError
