@@ -15,6 +15,7 @@ from tests.states.walking import leads_out, rows
 SAMPLE = (
     ("cut", "boxes: without power"),
     ("finished", "evidence: gone"),
+    ("finished", "marker: torn"),
     ("finished", "birth: gone"),
     ("finished", "registry: gone"),
     ("finished", "stack file: torn"),
