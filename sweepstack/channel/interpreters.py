@@ -49,7 +49,7 @@ def finding(python: str = PYTHON) -> str:
     return _FIND.format(places=" ".join(f'"{place}"' for place in PLACES))
 
 
-def known(way: Way) -> str:
+def interpreter_of(way: Way) -> str:
     """The interpreter's path over there, as it was seen last; else `python3`. It may have gone since."""
     with contextlib.suppress(OSError, ValueError):
         path = _file(way).read_text(encoding="ascii")
@@ -58,9 +58,9 @@ def known(way: Way) -> str:
     return PYTHON
 
 
-def keep(way: Way, path: str) -> None:
+def remember(way: Way, path: str) -> None:
     """Remembers it, where it is a plain path and another one than is known. Never raises."""
-    if not _PATH.fullmatch(path) or known(way) == path:
+    if not _PATH.fullmatch(path) or interpreter_of(way) == path:
         return
     with contextlib.suppress(OSError):
         write_atomically(_file(way), path.encode("ascii"))

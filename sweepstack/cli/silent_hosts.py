@@ -67,5 +67,5 @@ def remedied(box_snapshot: BoxSnapshot) -> BoxSnapshot:
         endpoint = getattr(box_snapshot.box.context().platform, "endpoint", None)
     except SweepstackError:
         return box_snapshot
-    more = ssh_mtu.known(endpoint.host, endpoint.port) if endpoint is not None else ""
+    more = ssh_mtu.last_advice(endpoint.host, endpoint.port) if endpoint is not None else ""
     return replace(box_snapshot, seen=replace(box_snapshot.seen, note=f"{LATE}{more}")) if more else box_snapshot

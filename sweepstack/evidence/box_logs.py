@@ -73,7 +73,7 @@ class BoxLogs(Record):
     model_config = Record.model_config | {"populate_by_name": True}
 
 
-def known(store: EvidenceStore, box: str, generation: int) -> BoxLogs:
+def copied_logs(store: EvidenceStore, box: str, generation: int) -> BoxLogs:
     """What was copied before. A record that does not read is made anew. Raises EvidenceError where nothing is known."""
     try:
         found = store.record(_record(box, generation), BoxLogs)
@@ -84,7 +84,7 @@ def known(store: EvidenceStore, box: str, generation: int) -> BoxLogs:
 
 def due(store: EvidenceStore, box: str, generation: int, journal: Journal) -> bool:
     """Whether the journal of a box whose runner has ended says more than when its logs were copied."""
-    return bool(journal.entries) and known(store, box, generation).head != journal.head
+    return bool(journal.entries) and copied_logs(store, box, generation).head != journal.head
 
 
 def prefetch_logs(channel: Channel, before: BoxLogs) -> None:
@@ -139,7 +139,7 @@ def copy_last(
     def work() -> tuple[str, ...]:
         try:
             store = evidence.store
-            return copy(channel(), known(store, box, generation), store, head).problems
+            return copy(channel(), copied_logs(store, box, generation), store, head).problems
         except (SweepstackError, OSError) as error:
             return (f"its logs were not copied: {error}",)
 

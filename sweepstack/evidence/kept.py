@@ -40,7 +40,7 @@ def put(
         if there is not None and (there == data or goes_on(data, there)):
             return there
         if there is not None and not goes_on(there, data):
-            keep(objects, aside(key, sha256_hex(there)[:12]), there)
+            write_once(objects, aside(key, sha256_hex(there)[:12]), there)
         try:
             objects.write(key, data, over=held.tag if held is not None else ABSENT)
             return data
@@ -50,7 +50,7 @@ def put(
     raise AssertionError("the last try returns or raises")
 
 
-def keep(objects: ObjectStore, key: str, data: bytes) -> None:
+def write_once(objects: ObjectStore, key: str, data: bytes) -> None:
     """Writes what has to be kept, under a key that names its digest: one that is there already has these bytes."""
     if objects.read(key) is None:
         objects.write(key, data)

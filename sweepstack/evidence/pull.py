@@ -198,7 +198,7 @@ def _pull_box(
 
 def _journal_and_logs(source: BoxSource, store: EvidenceStore, warnings: list[str]) -> Journal:
     """The journal; and the box's own logs, also where the journal does not read: they may say why."""
-    before = box_logs.known(store, source.box, source.generation)
+    before = box_logs.copied_logs(store, source.box, source.generation)
     box_logs.prefetch_logs(source.channel, before)
     try:
         journal = _journal_of(source, store)

@@ -59,7 +59,7 @@ class BoxJournal:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StateAndReason:
     """A state that is not `verified`, and why.
 
     `earlier`: the cell was started once more since the copy here was sealed: the copy stays its result, if it is good,
@@ -87,11 +87,11 @@ class SweepJournals:
         """Whether the box that sealed it is on record; yes for a manifest that does not read."""
         return manifest is None or (manifest.box, manifest.generation) in self.births
 
-    def copy_problem(self, cell: str, manifest: Manifest, digest: str) -> Standing | None:
+    def copy_problem(self, cell: str, manifest: Manifest, digest: str) -> StateAndReason | None:
         """Why a pulled manifest does not count; None when a journal records exactly this seal as its last word."""
         birth = self.births.get((manifest.box, manifest.generation))
         if birth is None or birth.native_id != manifest.native_id:
-            return Standing("damaged", "its manifest was sealed by a box that this sweep's records do not know")
+            return StateAndReason("damaged", "its manifest was sealed by a box that this sweep's records do not know")
         said = list(self._said(cell))
         sealed = [(one, progress) for one, progress in said if progress.state == "sealed"]
         same = [one for one, progress in sealed if progress.manifest == digest]
@@ -103,12 +103,16 @@ class SweepJournals:
                 return None
         earlier = any(digest in one.seals.get(cell, {}) for one in self.boxes)
         if other:
-            return Standing("damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again", earlier)
+            return StateAndReason(
+                "damaged", f"{self._why_not_this(cell, manifest, digest, other[-1])}; pull again", earlier
+            )
         for one, progress in sorted(said, key=lambda known: not known[0].live):
             if progress.state in ("running", "failed") and (one.live or earlier):
                 standing = _standing(one, progress)
-                return Standing(standing.state, f"the copy here is of an earlier attempt; {standing.reason}", earlier)
-        return Standing("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
+                return StateAndReason(
+                    standing.state, f"the copy here is of an earlier attempt; {standing.reason}", earlier
+                )
+        return StateAndReason("damaged", self._broken_for(cell, manifest.box) or "no journal at hand records its seal")
 
     def _why_not_this(self, cell: str, manifest: Manifest, digest: str, last: BoxJournal) -> str:
         """What the journals prove of a copy that is not the seal that they record last."""
@@ -120,7 +124,7 @@ class SweepJournals:
                 return f"its manifest was changed after {one.name} sealed attempt {manifest.attempt} with it"
         return f"no journal at hand records its seal, but one of another manifest, by {last.name}"
 
-    def without_copy(self, cell: str) -> Standing:
+    def without_copy(self, cell: str) -> StateAndReason:
         """Where a cell stands of which there is no copy here."""
         said = list(self._said(cell))
         for state in ("sealed", "running", "failed"):
@@ -128,14 +132,14 @@ class SweepJournals:
                 if one.live and progress.state == state:
                     return _standing(one, progress)
         if cell in self.lost:
-            return Standing("lost", self.lost[cell])
+            return StateAndReason("lost", self.lost[cell])
         for one, progress in said:
             if progress.state == "sealed":
                 return _standing(one, progress)
         for one, progress in said:
             if one.live and progress.state == "dropped":
-                return Standing("pending", f"taken out of the queue of {one.box}: {progress.reason}")
-        return Standing("pending", self._broken_for(cell, None))
+                return StateAndReason("pending", f"taken out of the queue of {one.box}: {progress.reason}")
+        return StateAndReason("pending", self._broken_for(cell, None))
 
     def _said(self, cell: str) -> Iterator[tuple[BoxJournal, CellProgress]]:
         for one in self.boxes:
@@ -183,15 +187,17 @@ def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
     return found
 
 
-def _standing(one: BoxJournal, progress: CellProgress) -> Standing:
+def _standing(one: BoxJournal, progress: CellProgress) -> StateAndReason:
     if progress.state == "sealed" and one.gone:
-        return Standing("lost", f"sealed on {one.name}, which is gone, and never pulled; `pulumi up` runs it again")
+        return StateAndReason(
+            "lost", f"sealed on {one.name}, which is gone, and never pulled; `pulumi up` runs it again"
+        )
     if progress.state == "sealed":
-        return Standing("missing", f"sealed on {one.name} and not pulled")
+        return StateAndReason("missing", f"sealed on {one.name} and not pulled")
     if progress.state == "running" and not one.live:
-        return Standing("failed", f"attempt {progress.attempts} did not end before {one.name} did")
+        return StateAndReason("failed", f"attempt {progress.attempts} did not end before {one.name} did")
     if progress.state == "running" and one.runner_alive is False:
-        return Standing("failed", f"its runner on {one.name} is not alive; `pulumi up` resumes it")
+        return StateAndReason("failed", f"its runner on {one.name} is not alive; `pulumi up` resumes it")
     if progress.state == "running":
-        return Standing("running", f"attempt {progress.attempts} on {one.name}")
-    return Standing("failed", f"attempt {progress.attempts} on {one.name}: {progress.reason}")
+        return StateAndReason("running", f"attempt {progress.attempts} on {one.name}")
+    return StateAndReason("failed", f"attempt {progress.attempts} on {one.name}: {progress.reason}")

@@ -14,7 +14,7 @@ from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry,
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
 from sweepstack.evidence.file_index import read_index
-from sweepstack.evidence.kept import SUPERSEDED, keep
+from sweepstack.evidence.kept import SUPERSEDED, write_once
 from sweepstack.evidence.location import Marker, parse_record
 from sweepstack.evidence.object_store import ABSENT, FolderStore, ObjectStore
 from sweepstack.evidence.records import RecordFiles
@@ -354,7 +354,7 @@ class EvidenceStore(RecordFiles):
             except JournalDamaged:  # our copy was hurt here; the box's own is whole, and may be shorter
                 before = None
                 assert held is not None
-                keep(self.objects, f"{SUPERSEDED}/{key}.{sha256_hex(held.data)[:12]}", held.data)
+                write_once(self.objects, f"{SUPERSEDED}/{key}.{sha256_hex(held.data)[:12]}", held.data)
             if before is not None and left < _TRIES - 1 and before.continues(journal):
                 break  # another process wrote a later copy meanwhile
             if before is not None and not journal.continues(before):

@@ -87,7 +87,7 @@ class UnsealedOfBox(Record):
 
 
 @dataclass(frozen=True)
-class Found:
+class CopiedAttempt:
     """An attempt that was copied, and from which box."""
 
     box: str
@@ -170,10 +170,10 @@ def of_box(store: EvidenceStore, box: str, generation: int) -> UnsealedOfBox:
     return store.record(record_of(box, generation), UnsealedOfBox) or UnsealedOfBox(box=box, generation=generation)
 
 
-def of_cell(store: EvidenceStore, cell: str) -> list[Found]:
+def of_cell(store: EvidenceStore, cell: str) -> list[CopiedAttempt]:
     """What was copied of a cell, from all boxes; the newest attempt of the newest generation last."""
     found = [
-        Found(one.box, one.generation, attempt)
+        CopiedAttempt(one.box, one.generation, attempt)
         for one in store.records(UNSEALED, UnsealedOfBox)
         for attempt in one.attempts
         if attempt.cell == cell
@@ -181,7 +181,7 @@ def of_cell(store: EvidenceStore, cell: str) -> list[Found]:
     return sorted(found, key=lambda one: (one.generation, one.attempt.attempt, one.box))
 
 
-def read(store: EvidenceStore, found: Found, path: str) -> bytes | None:
+def read(store: EvidenceStore, found: CopiedAttempt, path: str) -> bytes | None:
     """The copy of a file of such an attempt (`log.txt`, `out/…`); None where none was made. Raises EvidenceError."""
     if all(file.path != path for file in found.attempt.files):
         return None

@@ -49,7 +49,7 @@ from sweepstack.evidence.manifest import (
     manifest_digest,
     parse_manifest,
 )
-from sweepstack.evidence.seal_resolution import BoxView, Standing, SweepJournals, gather
+from sweepstack.evidence.seal_resolution import BoxView, StateAndReason, SweepJournals, gather
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
@@ -145,7 +145,7 @@ class _Copy:
     folder: Folder
     manifest: Manifest | None = None
     digest: str | None = None
-    standing: Standing | None = None
+    standing: StateAndReason | None = None
     specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
@@ -310,13 +310,15 @@ def _look(
         manifest = parse_manifest(data, request.identity, cell.name)
         copy.manifest, copy.digest = manifest, manifest_digest(data)
     except ManifestRefused as refusal:
-        copy.standing = Standing("damaged", str(refusal))
+        copy.standing = StateAndReason("damaged", str(refusal))
         return copy
     except OSError as error:
-        copy.standing = Standing("damaged", f"its manifest can't be read: {error.strerror}")
+        copy.standing = StateAndReason("damaged", f"its manifest can't be read: {error.strerror}")
         return copy
     problem = binding_problem(manifest, cell)
-    copy.standing = Standing("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
+    copy.standing = (
+        StateAndReason("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
+    )
     if copy.counts:
         copy.specs = own_specs(specs, cell, manifest)
         copy.reasons += _folder_reasons(copy.folder, manifest, copy.specs)

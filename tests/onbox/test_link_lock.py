@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.common.link_lock import FREE, MARGIN, LinkLock, standing
+from sweepstack.onbox.common.link_lock import FREE, MARGIN, LinkLock, state_of
 
 TURNS = 150
 
@@ -55,15 +55,15 @@ def test_an_owner_that_is_not_proved_dead_keeps_it(tmp_path: Path) -> None:
     assert not first.is_mine()
     assert third.is_mine()
     first.give_back()  # late: it frees its own number, and no other
-    assert not standing(tmp_path).free
+    assert not state_of(tmp_path).free
     assert third.is_mine()
     third.give_back()
-    assert standing(tmp_path).free
+    assert state_of(tmp_path).free
 
 
 def test_a_process_that_slept_while_old_numbers_were_removed_gets_nothing(tmp_path: Path) -> None:
     slow, quick = lock(tmp_path, "slow"), lock(tmp_path, "quick")
-    seen = standing(tmp_path).number
+    seen = state_of(tmp_path).number
     for _ in range(MARGIN + 5):
         assert quick.take(0)
         quick.give_back()

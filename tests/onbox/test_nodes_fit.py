@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.nodes import facts
-from sweepstack.onbox.nodes.command import look, on_each_node, refusal
+from sweepstack.onbox.nodes.command import on_each_node, probe_command, refusal
 from sweepstack.onbox.nodes.launch import settings
 from sweepstack.onbox.nodes.network import Interface, hole, named, sizes
 from sweepstack.onbox.nodes.peers import Peer
@@ -266,7 +266,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_look_asks_the_interpreter_that_the_run_uses(lab: Path, run: str, path: str) -> None:
     run, env = run.format(lab), {"PATH": path.format(lab) + os.environ["PATH"]}
     assert refusal(run) == ""
-    said = facts._versions({"look": look(run), "env": env}, lab, 0)
+    said = facts._versions({"look": probe_command(run), "env": env}, lab, 0)
     assert (said.get("torch"), said.get("executable", "").rpartition("/")[0]) == ("9.9.9", f"{lab}/env/bin"), said
     argv = ["/bin/sh", "-c", on_each_node(run, "", 1)]
     ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=lab)
@@ -275,7 +275,7 @@ def test_the_look_asks_the_interpreter_that_the_run_uses(lab: Path, run: str, pa
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
     for run in (f"{tmp_path}/no/python train.py", f"{tmp_path}/no/torchrun train.py"):
-        said = facts._versions({"look": look(run), "env": {}}, tmp_path, 0)["problem"]
+        said = facts._versions({"look": probe_command(run), "env": {}}, tmp_path, 0)["problem"]
         assert f"{tmp_path}/no/" in said
 
 

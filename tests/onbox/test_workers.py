@@ -25,7 +25,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.onbox.common.link_lock import owner_of, standing
+from sweepstack.onbox.common.link_lock import owner_of, state_of
 from sweepstack.onbox.common.processes import stat_fields
 from sweepstack.onbox.runner.records import Fatal
 from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
@@ -190,21 +190,21 @@ def test_a_halted_worker_with_the_lock_is_waited_for_until_a_proof_and_fenced_wh
 
     def has_lock() -> bool:
         halted.send_signal(signal.SIGSTOP)
-        seen = standing(folder) if folder.exists() else None
+        seen = state_of(folder) if folder.exists() else None
         if seen and not seen.free and owner_of(folder, seen.number).get("worker") == "halted":
             return True
         halted.send_signal(signal.SIGCONT)
         return False
 
     shared.wait(has_lock)
-    held = standing(folder).number
+    held = state_of(folder).number
     shared.start("other")
     shared.wait(lambda: (shared.box.home / "workers/other/worker.json").exists())
     refused = shared.say_ended("halted")  # its process is there: a person is not believed
     assert refused.returncode == 10
     assert b"runs" in refused.stderr
-    assert standing(folder).number == held
-    assert not standing(folder).free
+    assert state_of(folder).number == held
+    assert not state_of(folder).free
     channel = LocalChannel(shared.box.native_id, shared.box.root, {})
     line = json.dumps({"op": "add", "cell": "none"}).encode() + b"\n"
     channel.append_locked(box_layout.QUEUE, line.replace(b"add", b"odd"), box_layout.QUEUE_LOCK)  # no wait
@@ -212,7 +212,7 @@ def test_a_halted_worker_with_the_lock_is_waited_for_until_a_proof_and_fenced_wh
     known = json.loads(record.read_text())
     record.write_text(json.dumps({**known, "boot": "another", "machine": ""}))  # as if it were on a host that is lost
     assert shared.say_ended("halted").returncode == 0, shared.said()
-    shared.wait(lambda: standing(folder).number > held + 3)
+    shared.wait(lambda: state_of(folder).number > held + 3)
     halted.send_signal(signal.SIGCONT)
     assert shared.ended("halted") == 9, shared.said()
     assert shared.ended("other") in (0, 1), shared.said()

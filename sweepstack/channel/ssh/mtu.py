@@ -61,7 +61,7 @@ def advice(way: Way) -> str:
         return tried.found
 
 
-def known(host: str, port: int) -> str:
+def last_advice(host: str, port: int) -> str:
     """What `advice` found at this address in the last minute; "" where it has not tried, or is still trying."""
     tried = _TRIED.get((host, port))
     return tried.found if tried is not None and time.monotonic() - tried.at < AGAIN_SECONDS else ""

@@ -21,7 +21,7 @@ from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, Facts, Fetching, Folder, Known, Sealed, Stamp, each
-from sweepstack.evidence.kept import SUPERSEDED, keep
+from sweepstack.evidence.kept import SUPERSEDED, write_once
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.object_store import Item, S3Store
@@ -211,7 +211,7 @@ class S3Copies:
             files, sent = files + 1, sent + file.size
         held = self.objects.read(_pointer(cell))
         if held is not None and held.data != data:
-            keep(self.objects, f"{_aside(cell)}/{seal_of(manifest_digest(held.data))}", held.data)
+            write_once(self.objects, f"{_aside(cell)}/{seal_of(manifest_digest(held.data))}", held.data)
         if held is None or held.data != data:
             self.objects.write(_pointer(cell), data, over=held.tag if held else ABSENT)
             files += 0 if files else 1

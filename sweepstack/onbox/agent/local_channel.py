@@ -23,7 +23,7 @@ from sweepstack.onbox.common import holes, locks, processes, run_process
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
-from sweepstack.onbox.common.link_lock import owner_of, standing
+from sweepstack.onbox.common.link_lock import owner_of, state_of
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.common.run_process import Completed
 from sweepstack.onbox.visit import shell
@@ -196,7 +196,7 @@ class LocalChannel:
         now may have read the queue before. Only a drop has to wait for that. Raises Unreachable after 60 s."""
         folder, ends = self._locate(SHARED_LOCK), time.monotonic() + APPEND_LOCK_SECONDS
         with contextlib.suppress(FileNotFoundError):  # no worker was here yet
-            first = now = standing(folder, anew=True)
+            first = now = state_of(folder, anew=True)
             while not now.free and now.number == first.number:
                 if time.monotonic() > ends or (self._cancelled is not None and self._cancelled()):
                     owner = owner_of(folder, now.number)
@@ -206,7 +206,7 @@ class LocalChannel:
                         f"started. Next: the same command again; if that worker is dead: sweepctl worker-ended"
                     )
                 time.sleep(locks.PAUSE_SECONDS)
-                now = standing(folder, anew=True)
+                now = state_of(folder, anew=True)
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
         import secrets

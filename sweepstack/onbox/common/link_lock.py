@@ -32,14 +32,14 @@ ANEW_SECONDS = 1.0
 _RECORD, _LOOK = ".record-", ".look-"
 
 
-class Standing:
+class LockState:
     """Who has the lock: `number` is 0 before its first owner; `free`: it was given back, or never taken."""
 
     def __init__(self, number: int, free: bool) -> None:
         self.number, self.free = number, free
 
 
-def standing(folder: Path, anew: bool = False) -> Standing:
+def state_of(folder: Path, anew: bool = False) -> LockState:
     """Looks once. Takes no lock. Raises OSError; FileNotFoundError where there is no such lock.
 
     `anew`: sees what changed a moment ago, too. An NFS client takes its own copy of a folder's names for right as long
@@ -59,7 +59,7 @@ def standing(folder: Path, anew: bool = False) -> Standing:
             elif name.endswith(FREE) and name[: -len(FREE)].isdigit():
                 freed.add(int(name[: -len(FREE)]))
     highest = max(numbers | freed, default=0)
-    return Standing(highest, highest == 0 or highest in freed)
+    return LockState(highest, highest == 0 or highest in freed)
 
 
 def owner_of(folder: Path, number: int) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class LinkLock:
         while True:
             anew = time.monotonic() - looked > ANEW_SECONDS
             looked = time.monotonic() if anew else looked
-            seen = standing(self._folder, anew)
+            seen = state_of(self._folder, anew)
             if seen.number != number:
                 number, since = seen.number, time.monotonic()
             slow = time.monotonic() - since > PATIENCE
@@ -112,12 +112,12 @@ class LinkLock:
 
     def is_mine(self) -> bool:
         """Whether this process has it still: else another took its end for proved. Raises OSError."""
-        return self.number > 0 and standing(self._folder).number == self.number
+        return self.number > 0 and state_of(self._folder).number == self.number
 
     def owner(self) -> dict[str, Any]:
         """Who has taken it last; empty where that is not known."""
         try:
-            return owner_of(self._folder, standing(self._folder).number)
+            return owner_of(self._folder, state_of(self._folder).number)
         except OSError:
             return {}
 
@@ -151,7 +151,7 @@ class LinkLock:
 
     def _made(self, number: int) -> bool:
         """Whether the number that was made is the highest one. A lower one was tidied away, and counts for nothing."""
-        if standing(self._folder).number == number:
+        if state_of(self._folder).number == number:
             self.number = number
             return True
         with contextlib.suppress(OSError):

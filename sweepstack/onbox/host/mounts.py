@@ -28,7 +28,7 @@ def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dic
     problems, shown = [], {}
     for tier, asked in sorted(places.items()):
         place = Path(os.path.expanduser(str(asked["path"])))
-        found = look(place, asked)
+        found = problems_of(place, asked)
         if not found and tier.startswith("mnt/"):
             try:
                 shown[tier] = str(place / FOLDER), identify(place)
@@ -48,7 +48,7 @@ def claim(root: Path, name: str, places: Mapping[str, Mapping[str, Any]]) -> dic
     return shown
 
 
-def look(place: Path, asked: Mapping[str, Any]) -> list[str]:
+def problems_of(place: Path, asked: Mapping[str, Any]) -> list[str]:
     """The problems of a place as the tier that the profile describes; empty without any. Writes one file and removes
     it."""
     import secrets

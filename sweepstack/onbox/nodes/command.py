@@ -109,7 +109,7 @@ def _words(text: str) -> list[str]:
     return list(words)
 
 
-def look(run: str) -> str:
+def probe_command(run: str) -> str:
     """The shell command that runs a Python program, `$1` with its argument `$2`, in the interpreter that `run` uses."""
     steps, container, start, _ = found = parts(run)
     if found.torchrun:

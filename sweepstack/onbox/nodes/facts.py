@@ -42,7 +42,7 @@ print(json.dumps(found))
 
 
 def facts(cell: Mapping[str, Any], home: Path, code: str) -> dict[str, Any]:
-    """The facts of this node. `cell`: how its Python is found: `look` (see `command.look`), and the variables `env` for
+    """The facts of this node. `cell`: how its Python is found: `look` (see `probe_command`), and variables `env` for
     it. Blocks for seconds."""
     gpus = _gpus()
     problem = CodeCheck(home).problem(code)

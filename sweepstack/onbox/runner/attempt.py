@@ -22,7 +22,7 @@ from sweepstack.onbox.common.cgroup import oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner import nodes
-from sweepstack.onbox.runner.cut_checkpoint import Found, doubt, last_beat, newest
+from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.metrics import MetricsWatch
@@ -106,7 +106,7 @@ class Attempt:
         self.folder = home / "cells" / entry.cell / str(number)
         self.out, self.log = self.folder / "out", self.folder / "log.txt"
         self.checkpoint = checkpoints / entry.cell / entry.checkpoints
-        self.found: Found | None = None
+        self.found: CheckpointFile | None = None
         self.scratch = scratch / entry.cell / str(number)
         self.argv = ["/bin/sh", "-c", entry.run]
         self._values = values_of(entry, str(self.out), str(self.checkpoint))

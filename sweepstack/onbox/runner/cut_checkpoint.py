@@ -23,7 +23,7 @@ MOST_FILES = 10_000
 TAIL = 256 << 10
 
 
-class Found(NamedTuple):
+class CheckpointFile(NamedTuple):
     """The newest file of a checkpoint folder: its path there, its size, when it was written (ns)."""
 
     path: str
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     mtime_ns: int
 
 
-def newest(folder: Path) -> Found | None:
+def newest(folder: Path) -> CheckpointFile | None:
     """The file of these checkpoints that was written last, of the first MOST_FILES; None where there is none, or it
     can't be told. Of no account are hidden files and `*.tmp`, which no job reads, and what trackers write there when a
     try begins."""
@@ -50,7 +50,7 @@ def any_there(folder: Path) -> bool | None:
         return None
 
 
-def _files(folder: Path) -> Iterator[Found]:
+def _files(folder: Path) -> Iterator[CheckpointFile]:
     folders, count = [str(folder)], 0
     while folders and count < MOST_FILES:
         with os.scandir(folders.pop()) as entries:
@@ -63,10 +63,10 @@ def _files(folder: Path) -> Iterator[Found]:
                     folders.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
                     status, count = entry.stat(follow_symlinks=False), count + 1
-                    yield Found(os.path.relpath(entry.path, folder), status.st_size, status.st_mtime_ns)
+                    yield CheckpointFile(os.path.relpath(entry.path, folder), status.st_size, status.st_mtime_ns)
 
 
-def doubt(found: Found | None, folder: Path, kind: str, seconds: float, beat: str) -> str:
+def doubt(found: CheckpointFile | None, folder: Path, kind: str, seconds: float, beat: str) -> str:
     """Why the checkpoint that a failed try found may be what ended it, in words for its reason; "" where not. `beat`:
     see `last_beat`."""
     if found is None or kind not in KINDS or seconds > SOON_SECONDS or newest(folder) != found:
@@ -94,7 +94,7 @@ def last_beat(patrol: Path, cell: str, number: int) -> str:
     return ""
 
 
-def _after(found: Found, beat: str) -> bool:
+def _after(found: CheckpointFile, beat: str) -> bool:
     with contextlib.suppress(ValueError):
         return found.mtime_ns / 1e9 > datetime.fromisoformat(beat.replace("Z", "+00:00")).timestamp()
     return False

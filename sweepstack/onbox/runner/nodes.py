@@ -20,7 +20,7 @@ from typing import Any
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_json_atomically
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.nodes import preflight
-from sweepstack.onbox.nodes.command import NODES, look
+from sweepstack.onbox.nodes.command import NODES, probe_command
 from sweepstack.onbox.nodes.launch import REMAINS, argv
 from sweepstack.onbox.nodes.peers import Allocation
 from sweepstack.onbox.runner.cell_processes import WORKER
@@ -48,7 +48,7 @@ def key_of(entry: Entry, spec: Mapping[str, Any]) -> str:
     """The key of a look at the nodes: what they need differs by code, set-up, Python and peers."""
     found = _allocation(spec)  # with its command, which names the job: another worker's look proves nothing here
     own: list[Any] = [found.as_json()] if found is not None else []
-    own += [look(entry.run), *(f"{name}={entry.env[name]}" for name in FINDS if name in entry.env)]
+    own += [probe_command(entry.run), *(f"{name}={entry.env[name]}" for name in FINDS if name in entry.env)]
     own += [f"{name}={value}" for name, value in _sockets(entry, spec).items()]
     return digest_of(["nodes", entry.prepared, entry.code, _peers(entry, spec), *own])
 
@@ -98,7 +98,7 @@ def check(
         "native_id": spec["native_id"],
         "durable": str(home.parent.parent / spec["durable"]),
         "python": spec["python"],
-        "cell": {"look": look(entry.run), "env": search(home, spec, entry)},
+        "cell": {"look": probe_command(entry.run), "env": search(home, spec, entry)},
         "environment": str(folder) if folder is not None else "",
         "code": entry.code,
         "peers": peers,

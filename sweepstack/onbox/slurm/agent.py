@@ -53,7 +53,7 @@ class LoginNode(agent.Host):
         if self._seen is None or self._seen[1] != box or now - self._seen[0] > FRESH_SECONDS:
             try:
                 home = Path(self.channel.absolute(box_layout.HOME))
-                held = standing.may_run(standing.look(box, home), home)
+                held = standing.may_run(standing.tasks_now(box, home), home)
             except (Unreachable, OSError):
                 held = True
             self._seen = now, box, held

@@ -77,7 +77,7 @@ class Cluster:
         return None
 
 
-def look() -> Cluster:
+def read_cluster() -> Cluster:
     """The cluster now. Reads only; blocks for seconds. Raises Unreachable."""
     config = settings()
     groups: dict[str, list[Nodes]] = {}

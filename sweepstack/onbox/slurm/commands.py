@@ -96,7 +96,7 @@ def ask(name: str, *arguments: str, seconds: float = READ_SECONDS) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def tell(name: str, *arguments: str, seconds: float = WRITE_SECONDS) -> str:
+def send(name: str, *arguments: str, seconds: float = WRITE_SECONDS) -> str:
     """What a command that changes something prints. Raises RequestRefused when the cluster refused it, so that nothing
     was changed; Unreachable when it may have been carried out: look before it is sent again."""
     done = _run(name, arguments, seconds)

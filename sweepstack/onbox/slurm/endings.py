@@ -44,7 +44,7 @@ class Ending:
     peak: int | None
 
 
-def look(
+def endings_of(
     native_id: str, home: Path, listed: Sequence[Task], stopped: Mapping[str, str], sacct: Accounting
 ) -> list[Ending]:
     """The endings of a box's tasks. `listed`: what squeue has; `stopped`: see `standing.ends`. Never

@@ -72,7 +72,7 @@ def _array(native_id: str, arguments: Sequence[str]) -> str:
     at the queue finds it."""
     before = {task.job for task in queue.tasks(native_id)}
     try:
-        said = commands.tell("sbatch", "--parsable", *arguments).strip()
+        said = commands.send("sbatch", "--parsable", *arguments).strip()
     except Unreachable as error:
         return _found(native_id, before, error)
     number = said.splitlines()[-1].partition(";")[0] if said else ""
@@ -107,9 +107,9 @@ def cancel(native_id: str, *, grace: float, seconds: float) -> None:
     if not tasks:
         return
     with contextlib.suppress(Unreachable, RequestRefused):  # what counts is the look below
-        commands.tell("scancel", "--state=PENDING", f"--name={native_id}", owner)
+        commands.send("scancel", "--state=PENDING", f"--name={native_id}", owner)
         if grace > 0 and any(task.state == "RUNNING" for task in tasks):
-            commands.tell("scancel", "--batch", "--signal=TERM", "--state=RUNNING", f"--name={native_id}", owner)
+            commands.send("scancel", "--batch", "--signal=TERM", "--state=RUNNING", f"--name={native_id}", owner)
             _until_none(native_id, min(ends, time.monotonic() + grace))
     problem = ""
     while True:
@@ -118,7 +118,7 @@ def cancel(native_id: str, *, grace: float, seconds: float) -> None:
             if not tasks:
                 return
             problem = ", ".join(f"{task.name} is {task.state}" for task in tasks[:3])
-            commands.tell("scancel", f"--name={native_id}", owner)
+            commands.send("scancel", f"--name={native_id}", owner)
         except (Unreachable, RequestRefused) as error:
             problem = str(error)
         if time.monotonic() > ends:
@@ -143,11 +143,11 @@ def hasten(tasks: Sequence[Task]) -> int:
         held = task.waits and states.is_held_by_slurm(task.reason)
         if held:
             with contextlib.suppress(Unreachable, RequestRefused):
-                commands.tell("scontrol", "release", task.name, seconds=10)
+                commands.send("scontrol", "release", task.name, seconds=10)
                 released += 1
         if task.waits and task.restarts and (held or task.reason == "BeginTime"):
             with contextlib.suppress(Unreachable, RequestRefused):
-                commands.tell("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
+                commands.send("scontrol", "update", f"jobid={task.name}", "StartTime=now", seconds=10)
     return released
 
 
@@ -155,7 +155,7 @@ def end(tasks: Sequence[Task]) -> None:
     """Cancels these tasks. A failure changes nothing: the next call tries it again."""
     for task in tasks:
         with contextlib.suppress(Unreachable, RequestRefused):
-            commands.tell("scancel", task.name, seconds=10)
+            commands.send("scancel", task.name, seconds=10)
 
 
 @contextlib.contextmanager

@@ -159,7 +159,7 @@ class Pilot:
         """By array and task: the number of the job alone may mean the whole array. Slurm then ends this process."""
         say(f"{self.worker}: cells are left: the task is requeued")
         try:
-            commands.tell("scontrol", "requeue", self.task)
+            commands.send("scontrol", "requeue", self.task)
         except SweepstackError as error:
             say(f"{self.worker}: {error}")
             return

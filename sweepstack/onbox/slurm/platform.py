@@ -23,7 +23,7 @@ from sweepstack.onbox.slurm.endings import Ending
 from sweepstack.onbox.slurm.pilot import CLOSED as CLOSED_BELOW_HOME
 from sweepstack.onbox.slurm.queue import Task
 from sweepstack.onbox.slurm.request import Asked
-from sweepstack.onbox.slurm.standing import Standing
+from sweepstack.onbox.slurm.standing import WorkerTasks
 
 PREFIX = "slurm"
 """The ids of its boxes, and the names of their jobs, begin with this."""
@@ -68,7 +68,7 @@ class SlurmPlatform(LocalPlatform):
         tasks, home = queue.tasks(native_id), self._box(native_id) / box_layout.HOME
         ended = standing.ends(home)
         found = standing.judged([task for task in tasks if not task.ended], home, ended)
-        past = endings.look(native_id, home, tasks, ended, self._accounting)
+        past = endings.endings_of(native_id, home, tasks, ended, self._accounting)
         waiting = [task for task in found.at_work if task.waits]
         before = None
         if waiting:
@@ -88,7 +88,7 @@ class SlurmPlatform(LocalPlatform):
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
         asked = Asked.of(scheduler)
-        found = clusters.look()
+        found = clusters.read_cluster()
         lacks = request.refusals(asked, found)
         if not lacks and (why := request.dry_run(asked, found)):
             lacks = [f"resources: the cluster says: {why}"]
@@ -118,7 +118,7 @@ class SlurmPlatform(LocalPlatform):
         with jobs.alone(home):
             (box / CLOSED).unlink(missing_ok=True)
             released = jobs.hasten(queue.live(native_id))
-            found, wanted = standing.look(native_id, home), min(asked.workers, cells)
+            found, wanted = standing.tasks_now(native_id, home), min(asked.workers, cells)
             notes = [f"released {released} that Slurm held"] if released else []
             if found.lost:
                 jobs.end(found.lost)
@@ -127,18 +127,18 @@ class SlurmPlatform(LocalPlatform):
             missing = wanted - len(found.at_work) - len(found.held)
             missing = min(missing, 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
-                cluster = clusters.look()
+                cluster = clusters.read_cluster()
                 if lacks := request.refusals(asked, cluster):
                     raise RequestRefused("nothing was submitted:\n" + "\n".join(f"  {lack}" for lack in lacks))
                 count = jobs.allowed(asked, cluster, missing)
                 if count:
                     made = jobs.submit(native_id, home, asked, cluster, count, python, pilot, runner)
                     notes += [f"submitted as {', '.join(made)}"] if made else []
-                found = standing.look(native_id, home)
+                found = standing.tasks_now(native_id, home)
                 if (less := wanted - len(found.at_work)) > 0 and not found.stuck:
                     notes.append(f"{less} more than the limits of the account leave: pulumi up submits them later")
             elif found.lost:
-                found = standing.look(native_id, home)
+                found = standing.tasks_now(native_id, home)
         return "; ".join([found.words(), *notes])
 
 
@@ -169,7 +169,7 @@ def must_have_slurm() -> None:
             lacks.append(str(error))
     if not lacks:
         try:
-            clusters.look()
+            clusters.read_cluster()
         except PlatformError as error:
             lacks.append(f"{error}. Is this a login node, and does `sinfo` answer there?")
     if lacks:
@@ -203,7 +203,7 @@ def _told_of(one: Ending) -> dict[str, Any]:
     }
 
 
-def _words(past: Sequence[Ending], found: Standing, before: int | None) -> str:
+def _words(past: Sequence[Ending], found: WorkerTasks, before: int | None) -> str:
     """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
     parts = [found.words()]
     if before is not None:

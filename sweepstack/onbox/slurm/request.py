@@ -216,7 +216,7 @@ def dry_run(asked: Asked, cluster: Cluster) -> str:
     size = max(1, min(asked.workers, cluster.arrays))
     while True:
         try:
-            commands.tell("sbatch", "--test-only", *options(asked, cluster), f"--array=0-{size - 1}", "--wrap=true")
+            commands.send("sbatch", "--test-only", *options(asked, cluster), f"--array=0-{size - 1}", "--wrap=true")
             return ""
         except RequestRefused as error:
             said = str(error).rpartition("`: ")[2] or str(error)

@@ -27,7 +27,7 @@ _ENDS = ("runner-stopped", "worker-ended")
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorkerTasks:
     """The tasks that Slurm has of a box and that have not ended. `at_work`: workers, also those that still wait to
     begin; `ending`: take no cell any more; `stuck`: wait, and begin only once a person acts; `held`: those of them that
     a person holds; `lost`: hold nodes without the one that their worker was on."""
@@ -63,12 +63,12 @@ class Standing:
         return ", ".join(parts)
 
 
-def look(native_id: str, home: Path) -> Standing:
+def tasks_now(native_id: str, home: Path) -> WorkerTasks:
     """The tasks now. `home`: of the box's runner. Reads only. Raises Unreachable."""
     return judged(queue.live(native_id), home)
 
 
-def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = None) -> Standing:
+def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = None) -> WorkerTasks:
     """The same for tasks that were read already, those that ended left out. `ended`: what `ends` says, if it was asked
     already."""
     ended = ends(home) if ended is None else ended
@@ -85,7 +85,7 @@ def judged(live: Sequence[Task], home: Path, ended: Mapping[str, str] | None = N
             ending.append(task)
         else:
             at_work.append(task)
-    return Standing(at_work, ending, stuck, lost)
+    return WorkerTasks(at_work, ending, stuck, lost)
 
 
 def ends(home: Path) -> dict[str, str]:
@@ -111,7 +111,7 @@ def entries(home: Path, events: Sequence[str]) -> Iterator[dict[str, Any]]:
                         yield entry
 
 
-def may_run(found: Standing, home: Path) -> bool:
+def may_run(found: WorkerTasks, home: Path) -> bool:
     """Whether a worker of the box is at work, will be by itself, or may be. A task that will not begin may have begun
     before, on a node that Slurm lost: it counts until the journal has the end of each of its tries."""
     if found.at_work or found.ending:

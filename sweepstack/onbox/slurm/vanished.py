@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Mapping
 
 from sweepstack.onbox.slurm import standing, worker_state
-from sweepstack.onbox.slurm.standing import WORKERS, Standing
+from sweepstack.onbox.slurm.standing import WORKERS, WorkerTasks
 
 MOST_NAMED = 2
 """Workers, and cells of each, that are named."""
 _CELLS = ("cell-started", "cell-resealing", "cell-sealed", "cell-failed", "cell-dropped")
 
 
-def words(native_id: str, home: Path, found: Standing, ended: Mapping[str, str] | None = None) -> list[str]:
+def words(native_id: str, home: Path, found: WorkerTasks, ended: Mapping[str, str] | None = None) -> list[str]:
     """A line for each such worker: its cells, why nothing proves its end, and the command for a person. `found`: the
     tasks now; `ended`: what `standing.ends` says, if it was asked already. Asks Slurm only where a worker has no end on
     record and is not among those at work. Never raises."""

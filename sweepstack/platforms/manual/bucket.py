@@ -41,7 +41,7 @@ _looking = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Found:
+class BucketObject:
     """An object, as the listing has it. `changed`: seconds since the epoch."""
 
     size: int
@@ -68,7 +68,7 @@ class Bucket:
         except EvidenceError as error:
             raise ConfigError(str(error)) from error
         self.mirror = mirrors / hashlib.sha256(self.address.uri.encode()).hexdigest()[:16]
-        self.objects: dict[str, Found] = {}
+        self.objects: dict[str, BucketObject] = {}
         self._looked: float | None = None
 
     def look(self) -> None:
@@ -133,8 +133,8 @@ class Bucket:
     def _where(self, path: str) -> dict[str, str]:
         return {"Bucket": self.address.bucket, "Key": f"{self.address.prefix}/{path}"}
 
-    def _listed(self) -> dict[str, Found]:
-        found: dict[str, Found] = {}
+    def _listed(self) -> dict[str, BucketObject]:
+        found: dict[str, BucketObject] = {}
         below = f"{self.address.prefix}/"
         with _asking(self.address.uri) as s3:
             pages = s3.get_paginator("list_objects_v2").paginate(Bucket=self.address.bucket, Prefix=below)
@@ -149,7 +149,7 @@ class Bucket:
                     )
         return found
 
-    def _listed_one(self, s3: Any, name: str) -> Found | None:
+    def _listed_one(self, s3: Any, name: str) -> BucketObject | None:
         answer = s3.list_objects_v2(Bucket=self.address.bucket, Prefix=self._where(name)["Key"], MaxKeys=1)
         same = [one for one in answer.get("Contents", ()) if one["Key"] == self._where(name)["Key"]]
         return _found(same[0]) if same else None
@@ -190,8 +190,8 @@ class Bucket:
             write_json_atomically(index, now)
 
 
-def _found(one: Any) -> Found:
-    return Found(int(one["Size"]), str(one["ETag"]).strip('"'), one["LastModified"].timestamp())
+def _found(one: Any) -> BucketObject:
+    return BucketObject(int(one["Size"]), str(one["ETag"]).strip('"'), one["LastModified"].timestamp())
 
 
 def is_plain(path: str) -> bool:

@@ -94,7 +94,7 @@ class Caller:
         """Runs `do` with the interpreter that worked on this host last time; where that fails, with the usual one."""
         usual = self._python
         if self._links is None:
-            self._python = interpreters.known(self.way)
+            self._python = interpreters.interpreter_of(self.way)
         try:
             came = self.connections().ask(do, again=True, about=about)
         except PlatformError as error:
@@ -105,7 +105,7 @@ class Caller:
             if type(error) is not PlatformError:
                 raise
             came = self.connections().ask(do, again=True, about=about)
-        interpreters.keep(self.way, self.connections().python)
+        interpreters.remember(self.way, self.connections().python)
         return came
 
     def answers(self, native_id: str, account: str) -> Answers:

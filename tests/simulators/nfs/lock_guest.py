@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from sweepstack.onbox.common.link_lock import LinkLock, standing
+from sweepstack.onbox.common.link_lock import LinkLock, state_of
 
 FOLDER = Path("/mnt/lock")
 PATIENCE = 10.0
@@ -39,7 +39,7 @@ def main(machine: str, rounds: int) -> None:
             print("gave back", flush=True)
             time.sleep(PATIENCE + 5.0)
         else:
-            while standing(FOLDER).free:
+            while state_of(FOLDER).free:
                 time.sleep(0.01)
             print("had it" if lock.take(PATIENCE) else "had it not", flush=True)
             time.sleep(2.0)  # `a` changes nothing meanwhile

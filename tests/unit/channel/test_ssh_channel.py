@@ -145,17 +145,17 @@ def test_why_nothing_comes_is_tried_once_a_minute_for_an_address(
     monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: tried.append(bool(way.proxy)) or bool(way.proxy))
     way = channel._links.way
     host, port = way.endpoint.host, way.endpoint.port
-    assert ssh_mtu.known(host, port) == ""
+    assert ssh_mtu.last_advice(host, port) == ""
     first = ssh_mtu.advice(way)
     assert "sudo ip link set dev NAME mtu 1280" in first
-    assert ssh_mtu.advice(replace(way)) == first == ssh_mtu.known(host, port)
+    assert ssh_mtu.advice(replace(way)) == first == ssh_mtu.last_advice(host, port)
     assert tried == [True, False], "small packets, then large ones, once"
     assert ssh_mtu.advice(replace(way, endpoint=replace(way.endpoint, port=port + 1))) != ""
     assert len(tried) == 4
     monkeypatch.setattr(ssh_mtu, "AGAIN_SECONDS", 0.0)
     ssh_mtu.advice(way)
     assert len(tried) == 6
-    assert ssh_mtu.known(host, port) == ""
+    assert ssh_mtu.last_advice(host, port) == ""
 
 
 def test_what_is_spawned_survives_the_connection(channel: SshChannel, gateway: Gateway, ssh_world: SshWorld) -> None:

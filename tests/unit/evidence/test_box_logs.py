@@ -14,7 +14,7 @@ import pytest
 from sweepstack.channel import prefetch
 from sweepstack.evidence import box_logs
 from sweepstack.evidence import pull as pull_module
-from sweepstack.evidence.box_logs import MOST_BYTES, known, read
+from sweepstack.evidence.box_logs import MOST_BYTES, copied_logs, read
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
 from sweepstack.onbox.agent.channel import Channel
@@ -60,7 +60,7 @@ def test_runner_and_set_up_are_copied_beside_the_journal(world: World) -> None:
     assert here(world) == {"box-0-g1/runner.log": b"begins\n", f"box-0-g1/setup-{setup.name}": b"Collecting x\n"}
     assert not box_logs.due(world.store, "box-0", 1, box.journal)
     shutil.rmtree(box.root)
-    kept = known(world.store, "box-0", 1)
+    kept = copied_logs(world.store, "box-0", 1)
     assert [log.path for log in kept.logs] == [box_layout.RUNNER_LOG, box_layout.setup_log(SETUP)]
     assert read(world.store, kept, kept.logs[1]) == b"Collecting x\n"
 
@@ -87,7 +87,7 @@ def test_a_long_log_is_cut_from_the_front_and_says_so(world: World) -> None:
     start = len(log) - MOST_BYTES
     notice = b"[sweepstack] the first %d bytes of this log are not in this copy\n" % start
     assert here(world)["box-0-g1/runner.log"] == notice + log[-MOST_BYTES:]
-    kept = known(world.store, "box-0", 1)
+    kept = copied_logs(world.store, "box-0", 1)
     assert kept.logs[0].start == start
     assert read(world.store, kept, kept.logs[0]) == log[-MOST_BYTES:]
 
@@ -103,7 +103,7 @@ def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, mon
     attempt(box, world.cells[0], 1, {"log.txt": text})
     fail(box, world.cells[0], 1)
     pull(world)
-    kept = known(world.store, "box-0", 1)
+    kept = copied_logs(world.store, "box-0", 1)
     of_cell = world.store.root / f"unsealed/{world.cells[0].name}/box-0-g1-1/log.txt"
     for copy in (read(world.store, kept, kept.logs[0]) or b"", of_cell.read_bytes()):
         assert len(copy) == 40
@@ -140,7 +140,7 @@ def test_an_earlier_copy_stays_where_the_log_can_not_be_read_any_more(world: Wor
     log.mkdir()
     assert pull(world).warnings
     assert here(world) == {"box-0-g1/runner.log": b"begins\n"}
-    assert [one.path for one in known(world.store, "box-0", 1).logs] == [box_layout.RUNNER_LOG]
+    assert [one.path for one in copied_logs(world.store, "box-0", 1).logs] == [box_layout.RUNNER_LOG]
 
 
 def test_logs_come_also_where_the_journal_or_the_record_does_not_read(world: World) -> None:
@@ -152,12 +152,12 @@ def test_logs_come_also_where_the_journal_or_the_record_does_not_read(world: Wor
     done = pull(world)
     assert done.problem
     assert here(world) == {"box-0-g1/runner.log": b"begins\n"}
-    assert known(world.store, "box-0", 1).logs
+    assert copied_logs(world.store, "box-0", 1).logs
 
 
 def test_evidence_without_copies_of_logs_reads(world: World) -> None:
     """As an older version left it."""
-    assert known(world.store, "box-0", 1).logs == ()
+    assert copied_logs(world.store, "box-0", 1).logs == ()
 
 
 class Counting(LocalChannel):
@@ -212,8 +212,8 @@ def test_the_patrol_comes_with_the_logs(world: World) -> None:
     world.box.log("setup-started", setup=SETUP, code="c")
     channel = Counting(world.box)
     pull(world, channel)
-    (kept,) = [log for log in known(world.store, "box-0", 1).logs if log.path == box_layout.PATROL]
-    assert b"2026-11-21" in (read(world.store, known(world.store, "box-0", 1), kept) or b"")
+    (kept,) = [log for log in copied_logs(world.store, "box-0", 1).logs if log.path == box_layout.PATROL]
+    assert b"2026-11-21" in (read(world.store, copied_logs(world.store, "box-0", 1), kept) or b"")
 
 
 def test_a_box_that_does_not_answer_any_more_ends_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sweepstack.core.journal import Journal
 from sweepstack.evidence import box_logs, pull
-from sweepstack.evidence.box_logs import known
-from sweepstack.evidence.kept import keep, log_goes_on, put
+from sweepstack.evidence.box_logs import copied_logs
+from sweepstack.evidence.kept import log_goes_on, put, write_once
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.unsealed import of_box
 from sweepstack.onbox.common import box_layout
@@ -124,7 +124,7 @@ def log_of(world: World, data: bytes) -> list[bytes]:
     """What the evidence has of the runner's log after the box has this, the newest first."""
     box, root = world.box, world.store.root
     (box.root / box_layout.RUNNER_LOG).write_bytes(data)
-    found = box_logs.copy(box.channel, known(world.store, "box-0", 1), world.store, "")
+    found = box_logs.copy(box.channel, copied_logs(world.store, "box-0", 1), world.store, "")
     assert found.problems == ()
     (log,) = found.logs
     copies = [box_logs.read(world.store, found, log) or b""]
@@ -186,5 +186,5 @@ def test_a_copied_journal_that_does_not_read_is_kept(world: World) -> None:
 def test_what_is_kept_is_kept_once(tmp_path: Path) -> None:
     store: Any = FolderStore("", tmp_path)
     for _ in range(2):
-        keep(store, "superseded/x.0123456789ab", b"x")
+        write_once(store, "superseded/x.0123456789ab", b"x")
     assert re.fullmatch(r"x\.\w{12}", os.listdir(tmp_path / "superseded")[0])

@@ -66,7 +66,7 @@ class Site:
         record.write_text(json.dumps({"host": host}))
 
     def look(self, *listed: Task, sacct: Accounting | None = None) -> list[endings.Ending]:
-        return endings.look(BOX, self.home, listed, standing.ends(self.home), sacct or Accounting())
+        return endings.endings_of(BOX, self.home, listed, standing.ends(self.home), sacct or Accounting())
 
 
 @pytest.fixture

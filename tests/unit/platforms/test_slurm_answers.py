@@ -81,9 +81,9 @@ def test_who_holds_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state
     """As Slurm 22.05 said it after `scontrol hold`, `uhold` and `requeuehold`, and after a launch that failed. A task
     that runs while it is held ends as any other."""
     says(monkeypatch, line(1, 0, state, 1, "N/A", "N/A", "main", "", "n/a", reason))
-    found = standing.look("slurm-x", tmp_path)
+    found = standing.tasks_now("slurm-x", tmp_path)
     released: list[str] = []
-    monkeypatch.setattr(commands, "tell", lambda *words, **_: released.append(words[1]))
+    monkeypatch.setattr(commands, "send", lambda *words, **_: released.append(words[1]))
     jobs.hasten(queue.live("slurm-x"))
     assert (len(found.stuck), len(found.held)) == (bool(held), held == "by a person")
     assert ("release" in released) is (held == "by Slurm")
@@ -269,7 +269,7 @@ def test_partitions_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         return CONFIG if "config" in words else PARTITION
 
     monkeypatch.setattr(commands, "ask", ask)
-    found = cluster.look()
+    found = cluster.read_cluster()
     assert (found.name, found.arrays, found.kill_wait, found.limits) == ("lab", 1001, 2.0, False)
     (short,) = found.partitions
     assert (short.wall, short.up, short.default) == (60.0, True, False)
@@ -332,7 +332,7 @@ def test_an_option_of_the_site_can_not_take_the_place_of_one_of_ours(
         lines.append(words)
         return "7"
 
-    monkeypatch.setattr(commands, "tell", tell)
+    monkeypatch.setattr(commands, "send", tell)
     monkeypatch.setattr(queue, "tasks", lambda _: [])
     asked = Asked.of({"gpus": 1, "qos": "q", "sbatch": ["--exclude=n3", "--comment"]})
     jobs.submit("slurm-x", tmp_path, asked, LAB, 1, "/py", "/pilot", "runner")
@@ -409,4 +409,4 @@ def test_a_lost_answer_is_no_refusal(monkeypatch: pytest.MonkeyPatch, said: str,
 
     monkeypatch.setattr(commands, "_run", lambda *_: Completed(1, b"", said.encode()))
     with pytest.raises(error):
-        commands.tell("sbatch", "--parsable")
+        commands.send("sbatch", "--parsable")

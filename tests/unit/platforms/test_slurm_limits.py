@@ -110,6 +110,6 @@ def test_limits_are_kept_where_the_controller_says_so(
         return config if "config" in words else "PartitionName=short QoS=part State=UP"
 
     monkeypatch.setattr(commands, "ask", ask)
-    found = cluster.look()
+    found = cluster.read_cluster()
     assert found.limits is is_
     assert found.partitions[0].own_qos == "part"

@@ -32,7 +32,7 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.core.pieces import WHOLE_BYTES, is_sampled, pieces
 from sweepstack.core.records import Approval, Birth, Cell
 from sweepstack.core.results import CellResult
-from sweepstack.evidence.box_logs import known, read
+from sweepstack.evidence.box_logs import copied_logs, read
 from sweepstack.evidence.cell_store import each
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import on_record
@@ -260,7 +260,7 @@ def patrols_of_copy(store: EvidenceStore | None, box: str, generation: int, jour
     if store is None:
         return Patrols()
     try:
-        kept = known(store, box, generation)
+        kept = copied_logs(store, box, generation)
         copied = {log.path: read(store, kept, log) or b"" for log in kept.logs if log.path.endswith("/patrol.jsonl")}
     except (SweepstackError, OSError):
         return Patrols()
