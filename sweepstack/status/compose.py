@@ -244,7 +244,9 @@ def _state(
 def _started(snapshot: Snapshot, holder: BoxSnapshot, worker: str, stale: str) -> tuple[str, str]:
     """Of a cell that its journal has as started, on a box that is not known to stand still."""
     if holder.seen.runner_alive is False:
-        return "failed", "its runner is not alive; `pulumi up` resumes it"
+        lost = _worker_is_not_there(holder, worker)
+        note = f"{lost}; `pulumi up` resumes it once its end is proved" if lost.startswith("whether ") else ""
+        return "failed", note or "its runner is not alive; `pulumi up` resumes it"
     if holder.seen.runner_alive is None:
         return "running", stale or "whether its runner is alive is not known"
     if lost := _worker_is_not_there(holder, worker):
@@ -259,7 +261,7 @@ def _worker_is_not_there(holder: BoxSnapshot, worker: str) -> str:
     if known is not None and known.ended:
         return f"its worker {worker} has ended: another one takes it next"
     job, _, tries = worker.rpartition(".")
-    if not job or not holder.seen.workers:
+    if not job or (not holder.seen.workers and holder.seen.runner_alive is not False):
         return ""
     task = next((one for one in holder.seen.workers if one.get("name") == job), None)
     if task is None:

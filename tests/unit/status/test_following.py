@@ -101,6 +101,33 @@ def test_a_cell_whose_worker_is_dead_says_so_and_shows_no_heartbeat(worker: str,
     assert ("heartbeat" in view.note) is not bool(words)
 
 
+@pytest.mark.parametrize(
+    ("worker", "ended", "words"),
+    [
+        (
+            "6_0.0",
+            "",
+            "whether its worker 6_0.0 runs is not known: the scheduler lists it no more; `pulumi up` resumes",
+        ),
+        ("6_0.0", "scheduler: it has", "its runner is not alive; `pulumi up` resumes it"),
+        ("", "", "its runner is not alive; `pulumi up` resumes it"),
+    ],
+)
+def test_a_worker_that_the_scheduler_has_forgotten_is_not_said_to_have_ended(
+    worker: str, ended: str, words: str
+) -> None:
+    """Without accounting Slurm forgets a task some minutes after its end; its node may be silent, and run it still."""
+    cell = Cell(name="a", params={})
+    progress = CellProgress("a", "running", 1, cell.config_digest, worker=worker)
+    journal = Journal(cells={"a": progress}, workers={"6_0.0": WorkerProgress("6_0.0", NOW, ended=ended)})
+    whole = snapshot("person")
+    (box,) = whole.box_snapshots
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False)
+    box = replace(box, seen=seen, journal=journal, handed=None)
+    (view,) = compose(replace(whole, roster=(cell,), box_snapshots=(box,))).cells
+    assert view.note.startswith(words)
+
+
 def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
     first, second = compose(snapshot("person")).next
     assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
