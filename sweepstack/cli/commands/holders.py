@@ -23,6 +23,8 @@ from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 
+UNSEEN = ("by no process that can be seen", "GPUs are not seen any more")
+"""In alarms of the patrol: then it is not known who holds a GPU."""
 SECONDS = 60.0
 ENDED, ANOTHER, ALIVE = 0, 3, 4
 END = """
@@ -114,7 +116,7 @@ def command(
         out.line(
             f"{where}pid {one.pid}  GPU {cards}{held}  {one.user}  for {span(one.seconds)}  {one.command}", wrap=False
         )
-    if not found and end is None:
+    if not (found or unknown) and end is None:
         out.line(f"no process beside the cells holds a GPU of {box}")
     mine = [one for one in found if one.own]
     if mine:
@@ -130,15 +132,21 @@ def seen(channel: Channel, box: str, look_again: list[str]) -> tuple[list[Holder
     tails = channel.tails([one.path for one in watches], TAIL_BYTES)
     found: dict[tuple[str, int, str], Holder] = {}
     unknown: list[str] = []
+    unseen: list[str] = []
     for watch in watches:
+        tail = tails.get(watch.path, (0, b""))[1]
         try:
-            for holder in _of(watch, tails.get(watch.path, (0, b""))[1], box):
+            for holder in _of(watch, tail, box):
                 found.setdefault((holder.host, holder.pid, holder.start), holder)  # workers of one node see the same
         except LookupError as error:
             unknown.append(str(error))
+        else:
+            patrol = parse_patrol(tail)
+            said = patrol.alarms if patrol is not None else ()
+            unseen += [one for one in said if any(words in one for words in UNSEEN) and one not in unseen]
     if len(unknown) == len(watches):
         raise Unsure(unknown[0], look_again)
-    return list(found.values()), unknown
+    return list(found.values()), [*unknown, *unseen]
 
 
 def _watches(channel: Channel, box: str, look_again: list[str]) -> list[Watch]:

@@ -135,3 +135,12 @@ def test_of_several_workers_each_says_it_of_its_node(world: World, start: Start)
 def test_a_box_without_strangers_says_so(world: World) -> None:
     launched(world).beat(holders=[])
     assert "no process beside the cells holds a GPU of box-0" in world.run("holders", "box-0").out
+    for alarm in (
+        "GPU 0: 39.8 of 42.9 GB were held before its cell began, by no process that can be seen on this box",
+        "1 GPUs are not seen any more: `nvidia-smi` on the box says why, or hangs",
+    ):
+        launched(world).beat(holders=[], alarms=[alarm, "disk 99% full"])
+        shown = " ".join(world.run("holders", "box-0").out.split())
+        assert alarm in shown
+        assert "no process beside" not in shown
+        assert "disk" not in shown
