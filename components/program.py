@@ -23,7 +23,7 @@ from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
-from sweepstack.profiles.store_plan import keep
+from sweepstack.profiles.store_plan import plan_store
 
 MESSAGE_SHOWN = 32
 """The exit code by which the engine's language host knows that the person has read why. With any other, and with
@@ -54,7 +54,7 @@ def program(project_root: Path) -> Sweep | Store:
     config = load_config(project_root)
     refuse_missing(config)
     if isinstance(config, StoreConfig):
-        return Store(keep(config, load_profile(config.platform)))
+        return Store(plan_store(config, load_profile(config.platform)))
     return Sweep(resolve_fleet(config, load_profiles(config.candidates)), project_root)
 
 

@@ -26,7 +26,7 @@ from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch import left_behind
-from sweepstack.launch.smoke import standing
+from sweepstack.launch.smoke import preview_line
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.profiles import first_contact
@@ -73,7 +73,7 @@ class Sweep(pulumi.ComponentResource):
         plan = fleet.main
         smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
         if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
-            screen.say(standing(smoke))
+            screen.say(preview_line(smoke))
         if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
             screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke.run})")
         if pulumi.runtime.is_dry_run() or self._over:

@@ -62,7 +62,7 @@ from sweepstack.teardown.signatures import sweep_of
 ValueT = TypeVar("ValueT")
 
 
-def look(sources: Sources, *, files: bool = True) -> Snapshot:
+def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
     """The snapshot now. Blocks for `LOOK_SECONDS` at most for the boxes; costs nothing. Reads, and keeps the journals
     that it read.
 

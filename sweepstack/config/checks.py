@@ -16,7 +16,7 @@ from sweepstack.config.model import SweepConfig
 from sweepstack.config.nodes import several_nodes
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at
 from sweepstack.config.secret_rules import may_be_a_value
-from sweepstack.config.secrets import ENV_NAME, Found, secrets_in
+from sweepstack.config.secrets import ENV_NAME, RawMistakes, secrets_in
 from sweepstack.config.types import relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
 from sweepstack.core.roster import Roster
@@ -53,7 +53,7 @@ def mistakes_of(found: Iterable[tuple[Loc, str, Any]], document: Document, at: L
     return mistakes
 
 
-def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
+def _platforms(values: dict[str, Any], platforms: Collection[str]) -> RawMistakes:
     candidates = values.get("candidates")
     names = [name for name in candidates if isinstance(name, str)] if isinstance(candidates, list) else []
     have = f"profiles: {', '.join(platforms)}"
@@ -81,7 +81,7 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> Found:
     yield from accepted(values, platforms)
 
 
-def accepted(values: dict[str, Any], platforms: Collection[str]) -> Found:
+def accepted(values: dict[str, Any], platforms: Collection[str]) -> RawMistakes:
     """Accepted facts of platforms without a profile."""
     for index, name in enumerate(_mapping(values.get("accept_facts"))):
         platform = str(name).partition(".")[0]
@@ -90,7 +90,7 @@ def accepted(values: dict[str, Any], platforms: Collection[str]) -> Found:
             yield ("accept_facts", name), f"no such platform{near} (profiles: {', '.join(platforms)})", None
 
 
-def _artifacts(values: dict[str, Any]) -> Found:
+def _artifacts(values: dict[str, Any]) -> RawMistakes:
     files: dict[str, str] = {}
     for path in _mapping(values.get("artifacts")):
         other = files.setdefault(path.casefold(), path)
@@ -135,7 +135,7 @@ def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _env(values: dict[str, Any]) -> Found:
+def _env(values: dict[str, Any]) -> RawMistakes:
     """Names that are not valid, or that sweepstack sets itself."""
     for name in _mapping(_mapping(values.get("job")).get("env")):
         loc = ("job", "env", name)
@@ -145,7 +145,7 @@ def _env(values: dict[str, Any]) -> Found:
             yield loc, "is set by sweepstack; take another name", None
 
 
-def _secrets(values: dict[str, Any]) -> Found:
+def _secrets(values: dict[str, Any]) -> RawMistakes:
     """Names that are not valid, that sweepstack or the engine sets, or that stand in `job.env` too.
 
     Whether each has a value is checked where `pulumi` runs.
@@ -181,7 +181,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _placeholders(values: dict[str, Any], roster: Roster) -> Found:
+def _placeholders(values: dict[str, Any], roster: Roster) -> RawMistakes:
     """Placeholders that not every cell has a value for."""
     job = _mapping(values.get("job"))
     texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
@@ -218,7 +218,7 @@ def _files(values: dict[str, Any]) -> dict[Loc, Any]:
     return {**files, ("metrics", "file"): _mapping(values.get("metrics")).get("file")}
 
 
-def _own_files(values: dict[str, Any], roster: Roster) -> Found:
+def _own_files(values: dict[str, Any], roster: Roster) -> RawMistakes:
     """Names that placeholders make: each must be a file below {out}, and no other artifact of the same cell."""
     files = {loc: path for loc, path in _files(values).items() if isinstance(path, str)}
     for loc, path in files.items():

@@ -28,7 +28,7 @@ ENGINE_KEYS = ("config", "encryptionsalt", "encryptedkey", "secretsprovider", "e
 
 
 @dataclass
-class Found:
+class ReadStackFile:
     """A stack's file as it was read. `at`: the path of its object, None if it is not clear; `kind`: which object."""
 
     stack: str
@@ -56,13 +56,13 @@ def known_platforms() -> list[str]:
     return sorted(path.stem for path in profiles_folder().glob("*.md") if not path.stem.isupper())
 
 
-def find(project_root: Path, stack: str) -> Found:
+def find(project_root: Path, stack: str) -> ReadStackFile:
     """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError if it is missing or no YAML."""
     path = stack_path(project_root, stack)
     file = Path(os.path.relpath(path, project_root)).as_posix()
     if not path.exists():
         raise _no_such_stack(path, file)
-    found = Found(stack.rsplit("/", 1)[-1], file, read_document(path, file))
+    found = ReadStackFile(stack.rsplit("/", 1)[-1], file, read_document(path, file))
     document = found.document
     _look_for_the_object(found)
     found.mistakes += _top_level(document)
@@ -98,7 +98,7 @@ def _top_level(document: Document) -> list[Mistake]:
     ]
 
 
-def _look_for_the_object(found: Found) -> None:
+def _look_for_the_object(found: ReadStackFile) -> None:
     """Finds the stack's object, and keys that look like it or that the project doesn't have."""
     document, mistakes = found.document, found.mistakes
     wanted = f"{PROJECT}:{SWEEP}"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from sweepstack.config.file import Loc
 from sweepstack.config.problems import shown
-from sweepstack.config.secrets import Found
+from sweepstack.config.secrets import RawMistakes
 from sweepstack.core.roster import Roster
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
@@ -36,7 +36,7 @@ _VARIABLE = "PARAM_"
 """So that no parameter is proposed as PATH or HOME."""
 
 
-def given(values: dict[str, Any], roster: Roster) -> Found:
+def given(values: dict[str, Any], roster: Roster) -> RawMistakes:
     """What of `cells` does not reach the job as it is written. `values`: the config, whose `cells` make the roster."""
     job = _mapping(values.get("job"))
     smoke, env = _mapping(job.get("smoke")).get("run"), _mapping(job.get("env"))
@@ -55,7 +55,7 @@ def given(values: dict[str, Any], roster: Roster) -> Found:
         yield problem.where, problem.text, None
 
 
-def _quoted(loc: Loc, command: str, roster: Roster, known: set[str]) -> Found:
+def _quoted(loc: Loc, command: str, roster: Roster, known: set[str]) -> RawMistakes:
     """Placeholders that stand where the shell does not read the quotes of their value as quotes."""
     for name, place in dict.fromkeys(places(command)):
         if place == "word" or name not in known:
@@ -82,7 +82,7 @@ def is_changed(value: Any, place: Place) -> bool:
     return _SPECIAL[place].search(value) is not None if place in _SPECIAL else True
 
 
-def _unused(cells: dict[str, Any], run: Any, env: Iterable[Any], roster: Roster) -> Found:
+def _unused(cells: dict[str, Any], run: Any, env: Iterable[Any], roster: Roster) -> RawMistakes:
     """Parameters that tell cells apart and never reach the job."""
     if not isinstance(run, str):
         return

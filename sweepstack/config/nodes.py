@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweepstack.config.secrets import Found
+from sweepstack.config.secrets import RawMistakes
 from sweepstack.onbox.nodes.command import refusal
 
 
-def several_nodes(values: dict[str, Any]) -> Found:
+def several_nodes(values: dict[str, Any]) -> RawMistakes:
     """What does not fit `job.nodes`; where that is 1, peers that no cell would use."""
     job, boxes = _mapping(values.get("job")), _mapping(values.get("boxes"))
     count = int(str(job.get("nodes", 1))) if str(job.get("nodes", 1)).isdigit() else 1
@@ -33,7 +33,7 @@ def several_nodes(values: dict[str, Any]) -> Found:
             yield ("mounts", path), fix, None
 
 
-def _peers(name: str, box: dict[str, Any], count: int) -> Found:
+def _peers(name: str, box: dict[str, Any], count: int) -> RawMistakes:
     peers = box.get("peers") or []
     listed = [peers] if isinstance(peers, str) else peers if isinstance(peers, list) else []
     loc = ("boxes", name, "peers")

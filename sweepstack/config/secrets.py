@@ -19,7 +19,7 @@ from sweepstack.config.secret_rules import (
 from sweepstack.core.cells import PIN
 from sweepstack.core.printable import visible
 
-Found = Iterator[tuple[Loc, str, Any]]
+RawMistakes = Iterator[tuple[Loc, str, Any]]
 """(path, what to do instead, the value to show or None)."""
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 COMMANDS: tuple[Loc, ...] = (("job", "run"), ("job", "setup"), ("job", "smoke", "run"))
@@ -93,7 +93,7 @@ def key_shown(key: str, above: Loc) -> str:
     return visible(without_given(key))
 
 
-def secrets_in(values: dict[str, Any]) -> Found:
+def secrets_in(values: dict[str, Any]) -> RawMistakes:
     """Every text of the config that seems to hold a secret, by its form or its name. Values are not shown."""
     job, allowed = _job(values), _allowed(values)
     yield from _env(job, allowed)
@@ -106,7 +106,7 @@ def secrets_in(values: dict[str, Any]) -> Found:
             yield loc, f"looks like {kind}: it would stand in the state; take it out{_or_else('that text')}", None
 
 
-def secrets_by_place(values: dict[str, Any]) -> Found:
+def secrets_by_place(values: dict[str, Any]) -> RawMistakes:
     """What only its place tells for a secret: a parameter with a secret's name, what a command is given, an image.
 
     Older versions did not ask this. So it is refused while no cell of the sweep has started, and only told afterwards.
@@ -123,7 +123,7 @@ def secrets_by_place(values: dict[str, Any]) -> Found:
         yield ("job", "image"), f"{fix} platform log in{_or_else('that text')}", None
 
 
-def secret_params(values: dict[str, Any]) -> Found:
+def secret_params(values: dict[str, Any]) -> RawMistakes:
     """Parameters of the cells that have the name of a secret, and a value that may be one."""
     cells, allowed = values.get("cells"), _allowed(values)
     for loc, name, value in _params(cells if isinstance(cells, dict) else {}):
@@ -161,7 +161,7 @@ def _allowed(values: dict[str, Any]) -> set[str]:
     return {text for text in ([listed] if isinstance(listed, str) else listed or ()) if isinstance(text, str)}
 
 
-def _env(job: dict[str, Any], allowed: set[str]) -> Found:
+def _env(job: dict[str, Any], allowed: set[str]) -> RawMistakes:
     env = job.get("env")
     for name, value in env.items() if isinstance(env, dict) else ():
         text, loc = str(value), ("job", "env", name)
@@ -176,7 +176,7 @@ def _env(job: dict[str, Any], allowed: set[str]) -> Found:
             yield loc, f"{what}; {instead}{_or_else(name)}", None
 
 
-def _command(loc: Loc, text: Any, allowed: set[str]) -> Found:
+def _command(loc: Loc, text: Any, allowed: set[str]) -> RawMistakes:
     if not isinstance(text, str):
         return
     if len(text) > MOST_LOOKED_AT:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from sweepstack.config.checks import accepted, cross_checks, mistakes_of
 from sweepstack.config.file import Document, Loc
-from sweepstack.config.find import PROJECT, STORE, SWEEP, Found, find, known_platforms
+from sweepstack.config.find import PROJECT, STORE, SWEEP, ReadStackFile, find, known_platforms
 from sweepstack.config.given import given
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConfig
 from sweepstack.config.override import Override
@@ -78,11 +78,11 @@ class OfFile(Shape):
 
     @classmethod
     @abstractmethod
-    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+    def of(cls, found: ReadStackFile, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
 
     @classmethod
-    def _by_shape(cls, found: Found) -> tuple[Self | None, dict[str, Any], Loc, list[Mistake]]:
+    def _by_shape(cls, found: ReadStackFile) -> tuple[Self | None, dict[str, Any], Loc, list[Mistake]]:
         """The config (None if its shape is wrong), its plain values, their path in the file, and the mistakes so far.
 
         Raises ConfigError if the file holds no object of this kind.
@@ -109,7 +109,7 @@ class StoreConfig(OfFile, StoreShape):
     shape = StoreShape
 
     @classmethod
-    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+    def of(cls, found: ReadStackFile, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
         config, values, at, mistakes = cls._by_shape(found)
         document = found.document
@@ -168,7 +168,7 @@ class StackConfig(OfFile, SweepConfig):
         return tuple(artifact.spec(path) for path, artifact in self.artifacts.items())
 
     @classmethod
-    def of(cls, found: Found, platforms: Collection[str] | None = None) -> Self:
+    def of(cls, found: ReadStackFile, platforms: Collection[str] | None = None) -> Self:
         """The config in a file that was read."""
         config, values, at, mistakes = cls._by_shape(found)
         document = found.document

@@ -101,7 +101,7 @@ def smoke_of(cell: Cell, *, run: str, seconds: float, env: Mapping[str, str], **
     return Smoke(run=run, seconds=seconds, cell=cell.name, params=params, env=dict(sorted(env.items())), **known)
 
 
-def standing(smoke: Smoke) -> str:
+def preview_line(smoke: Smoke) -> str:
     """One line for a preview: whether it has passed, and what happens if not."""
     known = passed(smoke)
     if known is None:

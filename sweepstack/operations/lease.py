@@ -30,7 +30,7 @@ def on_box(lease: LeaseFacts | None, platform: Platform, native_id: str) -> dict
     return {"seconds": lease.seconds, "kills": list(lease.kills), "how": how}
 
 
-def look(channel: Callable[[], Channel]) -> None:
+def renew_lease(channel: Callable[[], Channel]) -> None:
     """Renews the lease of a box. Blocks for a round trip; never raises: what the caller does goes on without it."""
     with contextlib.suppress(SweepstackError, OSError):
         channel().touch(box_layout.LOOKED)

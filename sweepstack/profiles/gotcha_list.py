@@ -38,7 +38,7 @@ class Known:
     text: str
 
 
-def known(folder: Path = FOLDER, page: Path = PAGE) -> list[Known]:
+def known_gotchas(folder: Path = FOLDER, page: Path = PAGE) -> list[Known]:
     """All of them, by platform; the universal ones last. Raises ConfigError for a profile that does not load."""
     found = [Known(one.id, name, one.text) for name in platforms(folder) for one in load_profile(name, folder).gotchas]
     letters = {letter: one.platform for one in reversed(found) if (letter := letters_of([one.id]))}

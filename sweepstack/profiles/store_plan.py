@@ -41,7 +41,7 @@ class StorePlan:
     approval: Approval | None
 
 
-def keep(config: StoreConfig, profile: Profile) -> StorePlan:
+def plan_store(config: StoreConfig, profile: Profile) -> StorePlan:
     """The plan. Raises ConfigError, with every reason, where the platform can't keep these volumes."""
     if wrong := facts.problems(config.accept_facts, {profile.platform: profile}, dates.today()):
         raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)

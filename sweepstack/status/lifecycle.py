@@ -67,7 +67,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PhaseReport:
     """Where a sweep stands. `next`: the one line to type, as `status` has it; `otherwise`: its others, where that one
     fails."""
 
@@ -109,30 +109,30 @@ class Standing:
         }
 
 
-def standing(snapshot: Snapshot, view: SweepView) -> Standing:
+def phase_report(snapshot: Snapshot, view: SweepView) -> PhaseReport:
     """Where this sweep stands, by one picture of it. `view`: what `compose` made of the same snapshot."""
     phase = PHASES[number_of(snapshot, view) - FIRST]
     facts = tuple(sorted(_facts(snapshot, view), key=lambda fact: fact.phase))
     named = next((one.box.name for one in snapshot.box_snapshots if not one.gone), "BOX")
     verify = OVER if phase.number == LAST and not snapshot.box_snapshots else phase.check(view.stack, named)
     first, *others = view.next or ("",)
-    return Standing(view.stack, phase, verify, facts, view.bills, first, tuple(others))
+    return PhaseReport(view.stack, phase, verify, facts, view.bills, first, tuple(others))
 
 
-def never_up(stack: str, why: str, following: Sequence[str]) -> Standing:
+def never_up(stack: str, why: str, following: Sequence[str]) -> PhaseReport:
     """The standing of a stack that neither the backend nor a record knows: phase -1. Another backend may have it, so
     what bills is not known."""
     first, *others = following or [""]
     fact = Fact(FIRST, "the backend has the stack", "open", why)
-    return Standing(stack, PHASES[0], PHASES[0].check(stack, "BOX"), (fact,), "unknown", first, tuple(others))
+    return PhaseReport(stack, PHASES[0], PHASES[0].check(stack, "BOX"), (fact,), "unknown", first, tuple(others))
 
 
-def of_volumes(stack: str, facts: Sequence[Fact], bills: str, following: Sequence[str]) -> Standing:
+def of_volumes(stack: str, facts: Sequence[Fact], bills: str, following: Sequence[str]) -> PhaseReport:
     """The standing of a stack of volumes: they are kept, or there is none yet."""
     phase = PHASES[-1] if facts else PHASES[1]
     first, *others = following or [""]
     verify = f"sweepctl status --stack {stack}" if facts else phase.check(stack, "BOX")
-    return Standing(stack, phase, verify, tuple(facts), bills, first, tuple(others))
+    return PhaseReport(stack, phase, verify, tuple(facts), bills, first, tuple(others))
 
 
 def number_of(snapshot: Snapshot, view: SweepView) -> int:

@@ -45,7 +45,7 @@ def alone(approval: Approval, entry: Abandonment) -> Approval:
     )
 
 
-def keep(store: EvidenceStore | None, approval: Approval, decision: Decision) -> Kept:
+def record_abandonment(store: EvidenceStore | None, approval: Approval, decision: Decision) -> Kept:
     """Records the abandonment of one box (`alone`) in the evidence and on this computer, as far as they can be written.
     Raises nothing.
 

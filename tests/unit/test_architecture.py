@@ -22,7 +22,7 @@ MAX_LINES = 700
 MAX_FUNCTION = 60
 LONG_FUNCTIONS = {
     ("scripts/lib/processes.py", "run"),
-    ("sweepstack/cli/collect.py", "look"),
+    ("sweepstack/cli/collect.py", "take_snapshot"),
     ("sweepstack/cli/commands/approve/__init__.py", "command"),
     ("sweepstack/cli/commands/approve/preview.py", "show"),
     ("sweepstack/cli/commands/approve/store.py", "approve_store"),

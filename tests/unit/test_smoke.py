@@ -15,7 +15,7 @@ import pytest
 from sweepstack.core.records import Cell
 from sweepstack.core.workdir import collect
 from sweepstack.launch import smoke as module
-from sweepstack.launch.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, smoke_of, standing
+from sweepstack.launch.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, preview_line, smoke_of
 from sweepstack.onbox.common.errors import ConfigError
 
 CELL = Cell(name="lr0.1-seed0", params={"lr": 0.1, "seed": 0, "name of it": "a'b", "flag": True})
@@ -54,11 +54,11 @@ def times(root: Path) -> int:
 def test_it_runs_once_for_one_code_and_config(project: Path) -> None:
     what = spec(project, counted(project))
     assert passed(what) is None
-    assert "not passed yet" in standing(what)
+    assert "not passed yet" in preview_line(what)
     assert run(project, what).ran
     assert not run(project, what).ran
     assert times(project) == 1
-    assert "passed in" in standing(what)
+    assert "passed in" in preview_line(what)
     assert run(project, what, force=True).ran
     assert times(project) == 2
 
@@ -116,7 +116,7 @@ def test_it_sees_what_ships_and_nothing_else(project: Path) -> None:
 def test_a_missing_artifact_is_a_note(project: Path) -> None:
     what = spec(project, "touch {out}/a.json", artifacts=("a.json", "b.json"))
     assert run(project, what).passed.missing == ("b.json",)
-    assert standing(what).endswith("it left no b.json")
+    assert preview_line(what).endswith("it left no b.json")
 
 
 def test_a_failure_shows_the_end_of_its_log(project: Path) -> None:

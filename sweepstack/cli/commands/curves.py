@@ -17,7 +17,7 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, find_file
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.joined_curve import Part, joined
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, count
@@ -84,7 +84,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
     """
     with Progress("reading"):
         sources = open_sources(target)
-        snapshot = look(sources)
+        snapshot = take_snapshot(sources)
         entry = _metrics(target, snapshot)
         names = _names(target, snapshot, wanted)
         params = {cell.name: cell.params for cell in snapshot.roster}

@@ -24,7 +24,7 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.accepted_facts import NoProfile
-from sweepstack.cli.collect import look, unrented
+from sweepstack.cli.collect import take_snapshot, unrented
 from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.commands.approve import sweep as approving
 from sweepstack.cli.commands.approve.options import ApproveOptions
@@ -89,7 +89,7 @@ def finish_sweep(target: Target, options: ApproveOptions, out: Out) -> int:
     with Progress("looking"):
         sources = open_sources(target)
         require_engine(sources)
-        snapshot = look(sources)
+        snapshot = take_snapshot(sources)
     if not snapshot.box_snapshots and snapshot.births:  # boxes were rented, and none is left to finish
         for box in snapshot.unclosed:
             with contextlib.suppress(No):  # what is not proved gone stays open: the last look says so
@@ -196,14 +196,14 @@ def ask_once(target: Target) -> None:
 def _cleared(target: Target) -> bool:
     """Whether every box of the state may end by the approval in the state."""
     with Progress("looking"):
-        snapshot = look(open_sources(target))
+        snapshot = take_snapshot(open_sources(target))
     return bool(snapshot.box_snapshots) and all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots)
 
 
 def _sweep_approved(target: Target) -> bool:
     """Whether every box may end by the approval in the state or in the stack file."""
     with Progress("looking"):
-        snapshot = look(open_sources(target))
+        snapshot = take_snapshot(open_sources(target))
     if not snapshot.box_snapshots:
         raise No("there is no box in the state: nothing to finish", [f"sweepctl status --stack {target.stack}"])
     return all(
@@ -215,7 +215,7 @@ def _sweep_approved(target: Target) -> bool:
 def _rent_nothing(target: Target) -> None:
     """Raises No if the `pulumi up` of the finish would rent a box, which would then be ended at once."""
     with Progress("looking"):
-        names = unrented(target, look(open_sources(target)))
+        names = unrented(target, take_snapshot(open_sources(target)))
     if names:
         wants = ", ".join(f"boxes.{name}.want" for name in names)
         raise No(
@@ -261,7 +261,7 @@ def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence
         if sources.evidence is None and evidence is not None:
             with contextlib.suppress(EvidenceError):
                 sources = replace(sources, evidence=evidence, store=EvidenceStore.open(evidence), problem="")
-        view = compose(look(sources))
+        view = compose(take_snapshot(sources))
     words = {"nothing": "nothing bills any more", "yes": "something still bills", "unknown": "what bills is not known"}
     out.document({"stack": target.stack, "finished": view.bills == "nothing", "bills": view.bills, "steps": done})
     out.line(f"{words[view.bills]}; ${view.meter.so_far:.2f} in all; the evidence stays at {sources.evidence}")
@@ -280,7 +280,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
     with Progress("looking"):
         sources = open_sources(target)
         require_engine(sources)
-        snapshot = look(sources)
+        snapshot = take_snapshot(sources)
     box_snapshot = _box_snapshot(snapshot, box, stack)
     approved = box_snapshot.verdict.allowed or (box_snapshot.proposed is not None and box_snapshot.proposed.allowed)
     if not approved:

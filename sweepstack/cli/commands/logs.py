@@ -27,7 +27,7 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.cell_file import CHUNK, LOG, CellFile, attempt_file, find_file, find_pulled, in_memory, over_channel
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, aside, following, plain, span
 from sweepstack.cli.sources import Sources, open_sources
@@ -80,7 +80,7 @@ def command(
 def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of a cell. `follow`: how long to follow it; None: prints it once."""
     sources = open_sources(target)
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     known = [entry.name for entry in snapshot.roster] + list(snapshot.dropped)
     if cell not in known:
         raise target.no_cell(cell, known)
@@ -96,7 +96,7 @@ def logs(target: Target, cell: str, attempt: int | None, tail: int | None, follo
 def setup_log(target: Target, box: str | None, tail: int | None, follow: timedelta | None, out: Out) -> int:
     """Prints the log of the last set-up step of a box; `box` None: of the only box with a set-up step."""
     sources = open_sources(target)
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     named = lambda box_snapshot: box_snapshot.setup is not None  # noqa: E731
     again, where = "sweepctl logs --setup", box_layout.SETUP_LOGS
     name, box_snapshot = choose_box(sources, snapshot, box, named, "has a set-up step", where, again=again)
@@ -116,7 +116,7 @@ def runner_log(target: Target, box: str | None, tail: int | None, follow: timede
     """Prints the log of a box's runner; where several workers share the box, of the one that began last, and of those
     at work first."""
     sources = open_sources(target)
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     again, where = "sweepctl logs --runner", (box_layout.RUNNER_LOG, box_layout.WORKERS)
     name, box_snapshot = choose_box(sources, snapshot, box, lambda _: True, "is there", *where, again=again)
     worker, others = _last_worker(box_snapshot)
@@ -502,7 +502,7 @@ class CellFollow(Follow):
 
     def locate(self) -> BoxSnapshot | None:
         self._sources = open_sources(self.target)
-        box_snapshot = look(self._sources).holder_of(self.cell)
+        box_snapshot = take_snapshot(self._sources).holder_of(self.cell)
         return None if box_snapshot is None or box_snapshot.gone else box_snapshot
 
     def lost(self) -> int:
@@ -548,7 +548,7 @@ class BoxFollow(Follow):
         return YES
 
     def locate(self) -> BoxSnapshot | None:
-        snapshot = look(open_sources(self.target))
+        snapshot = take_snapshot(open_sources(self.target))
         found = next(
             (
                 box_snapshot

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sweepstack.cli.cell_results import gather
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
@@ -93,7 +93,7 @@ def results(
     """Exit 0 if every cell of the roster is verified or waived; else 1."""
     with Progress("reading"):
         sources = open_sources(target)
-        snapshot = look(sources, files=False)
+        snapshot = take_snapshot(sources, files=False)
         view = compose(snapshot)
         cells = list(snapshot.roster)
         if not cells:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
@@ -89,7 +89,7 @@ def command(
     sources = open_sources(target)
     store = usable(sources, f"retry {choice.typed}".rstrip())
     with Progress("looking"):
-        snapshot = look(sources)
+        snapshot = take_snapshot(sources)
     _may_run_at_all(snapshot)
     records = on_record(store)
     views = _chosen(target, snapshot, choice)

@@ -37,7 +37,7 @@ import typer
 
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.events import Events
@@ -298,7 +298,7 @@ class Round:
 
 def look_at_boxes(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Snapshot, SweepView]:
     """The snapshot at the start of the round. Adds the cells of the latest receipt to `verified`."""
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     view = compose(snapshot)
     if snapshot.receipt is not None:
         verified |= {(cell.name, cell.manifest) for cell in snapshot.receipt.cells if cell.manifest is not None}
@@ -442,7 +442,7 @@ def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -
     type next."""
     changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
     sources = open_sources(sources.target) if changed else sources
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     view = compose(snapshot)
     events.look(sources, snapshot, view)
     round_.counts = view.counts()

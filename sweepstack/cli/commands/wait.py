@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.events import Events
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, span
@@ -57,7 +57,7 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
     target, still = sources.target, 0
     with Progress(f"waiting for {what}") as progress:
         while True:
-            snapshot = look(sources)
+            snapshot = take_snapshot(sources)
             view = compose(snapshot)
             events.look(sources, snapshot, view)
             progress.say(headline(view).partition("   ")[2])

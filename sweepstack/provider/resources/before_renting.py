@@ -29,7 +29,7 @@ from sweepstack.teardown.launched import copied_journal
 LOOK_SECONDS = 5.0
 
 
-def look(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) -> None:
+def say_budget(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlook) -> None:
     """Says how the budget stands, as a warning if it will not be enough. May call the budget's webhook, and does not
     wait for it. Never raises: a budget blocks only renting."""
     now = datetime.now(UTC)

@@ -150,7 +150,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
         warn_of_second_box(op, box, rented)
         if dry_run:
-            runway.tell(op, rented, evidence)
+            runway.say_runway(op, rented, evidence)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:

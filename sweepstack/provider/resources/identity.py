@@ -62,7 +62,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if failures:
             return Checked(new, failures)
         if new.budget is not None and new.outlook is not None:
-            before_renting.look(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
+            before_renting.say_budget(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
         if old is None or new.leaving is None:
             return Checked(new)
         judged = want_gone.judge_leaving(Evidence(evidence_of(op, new.pull_to)), new.leaving, _rules(new), full=False)

@@ -43,7 +43,7 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
 )
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.operations.lease import look, on_box
+from sweepstack.operations.lease import on_box, renew_lease
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.provider import secrets
@@ -123,11 +123,11 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if old is not None:
             seen = observe(_at(old))[0]
             if old.job.lease is not None and seen.journal is not None:
-                look(_at(old).channel)
+                renew_lease(_at(old).channel)
             completed = with_caches_kept(op, old, completed, seen)
         if seen.journal is None:
             return Checked(completed, failures)
-        standing = versions.standing(evidence, completed, seen.journal, new.retries)
+        standing = versions.code_versions(evidence, completed, seen.journal, new.retries)
         failures += versions.refusal(
             standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
         )
@@ -166,7 +166,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return []
         evidence = Evidence(inputs.evidence)
         completed, failures = versions.complete(evidence, None, work_dir.with_code_kept(op, evidence, None, inputs))
-        standing = versions.standing(evidence, completed, None, inputs.retries)
+        standing = versions.code_versions(evidence, completed, None, inputs.retries)
         failures += versions.refusal(
             standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
         )

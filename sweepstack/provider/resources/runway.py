@@ -109,7 +109,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None)
         op.warn(str(error))
 
 
-def tell(op: Operation, box: BoxInputs, evidence: Evidence) -> None:
+def say_runway(op: Operation, box: BoxInputs, evidence: Evidence) -> None:
     """Says once for each preview how long the balance lasts that pays for the box. Blocks for seconds; never raises."""
     who = payer(box.adapter, box.platform or "")
     if _account(op, who).first() and (asked := _ask(op, who, evidence)) is not None:

@@ -76,7 +76,7 @@ def _pins(
 
 
 @dataclass(frozen=True)
-class Standing:
+class CodeVersions:
     """`kept`: roster cells that ran, or run, and keep the code that they ran with: name → its code and state. `takers`:
     this queue's cells that would start with the job's code now, also those that it has until their new box takes them
     over."""
@@ -95,9 +95,9 @@ class Standing:
         }
 
 
-def standing(
+def code_versions(
     evidence: Evidence, new: QueueInputs, own: Journal | None, counted: Mapping[str, Again] | None = None
-) -> Standing:
+) -> CodeVersions:
     """Read from this box's journal and those of all others of the sweep, live or as they were last pulled. `counted`:
     the retries of the stack file, of all boxes."""
     retries = _asked(evidence, new, counted or {})
@@ -117,7 +117,7 @@ def standing(
     own_names = [*(cell.name for cell in new.cells), *_staying(evidence, new)]
     takers = (name for name in own_names if name not in kept and name not in pinned and name not in new.dropped)
     failed = {name: p for name in own_names if own and (p := own.cells.get(name)) is not None and p.state == "failed"}
-    return Standing(kept, tuple(takers), failed)
+    return CodeVersions(kept, tuple(takers), failed)
 
 
 def _staying(evidence: Evidence, new: QueueInputs) -> list[str]:
@@ -159,7 +159,7 @@ def keeps(progress: CellProgress, asked: Again | Retry | None = None, goes_on: b
 
 
 def refusal(
-    standing: Standing, new: QueueInputs, stack: str, files: Callable[[str], str] = lambda _: ""
+    standing: CodeVersions, new: QueueInputs, stack: str, files: Callable[[str], str] = lambda _: ""
 ) -> list[Failure]:
     """The failure if some cells would take new code while others keep theirs; empty if that is allowed. `files`: which
     files differ from those of a version of the code, in words."""
@@ -208,7 +208,7 @@ def unasked(evidence: Evidence, new: QueueInputs, own: Journal | None) -> list[F
     return failures
 
 
-def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
+def change(standing: CodeVersions, old: QueueInputs, new: QueueInputs) -> str:
     """What a changed job means for this queue's cells, for the diff; "" if it changes no version."""
     parts = []
     others = standing.against(new.job.code, new.pins or {})
@@ -224,7 +224,7 @@ def change(standing: Standing, old: QueueInputs, new: QueueInputs) -> str:
     return "; ".join([*parts, *(_of_failed(standing, new) if parts else ())])
 
 
-def _of_failed(standing: Standing, new: QueueInputs) -> list[str]:
+def _of_failed(standing: CodeVersions, new: QueueInputs) -> list[str]:
     """What becomes of the cells that failed: which start anew with the new version, or go on with it, and which keep
     theirs."""
     anew: list[str] = []
@@ -280,7 +280,7 @@ def named(cells: Sequence[str]) -> str:
 
 
 def _described(
-    standing: Standing, new: QueueInputs, others: Mapping[str, CellProgress], *, before: str | None = None
+    standing: CodeVersions, new: QueueInputs, others: Mapping[str, CellProgress], *, before: str | None = None
 ) -> str:
     """`code a1→b2: 4 pending, 2 sealed with a1`."""
     counts = Counter((progress.state, progress.code or "") for progress in others.values())

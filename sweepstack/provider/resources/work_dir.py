@@ -30,7 +30,7 @@ from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
-from sweepstack.provider.resources.versions import Standing
+from sweepstack.provider.resources.versions import CodeVersions
 from sweepstack.provider.session import Operation
 
 
@@ -123,7 +123,7 @@ _archives: dict[str, dict[str, tuple[int, str]]] = {}
 """Version → the files of its archive: the queues of one command ask for the same ones."""
 
 
-def refused_scripts(op: Operation, evidence: Evidence, standing: Standing, new: QueueInputs) -> list[Failure]:
+def refused_scripts(op: Operation, evidence: Evidence, standing: CodeVersions, new: QueueInputs) -> list[Failure]:
     """The failure if cells would start with new code that has scripts with CRLF line ends; a warning for those that the
     job does not reach.
 
@@ -147,7 +147,7 @@ def refused_scripts(op: Operation, evidence: Evidence, standing: Standing, new: 
     return [Failure("job", "\n  ".join(["these scripts would fail on the box; nothing was started:", *runs]))]
 
 
-def unstartable(op: Operation, standing: Standing, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
+def unstartable(op: Operation, standing: CodeVersions, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
     """The failure if cells would start with a script, or a module of the work dir, that does not ship. A warning where
     the set-up may bring it to the box, or Python may look elsewhere.
 

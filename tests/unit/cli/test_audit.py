@@ -16,7 +16,7 @@ import pytest
 from sweepstack.billing.unheld import Unheld
 from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, look, with_details, without_duplicates
+from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, findings_in, with_details, without_duplicates
 from sweepstack.cli.commands.audit.assess import read_box
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
@@ -87,7 +87,7 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
 
 def only(platform: LocalPlatform, known: Known) -> Finding:
     """What audit says of the one box, in a checkout without a stack file."""
-    (finding,) = with_details(look("local", platform, known), Path.cwd(), known)
+    (finding,) = with_details(findings_in("local", platform, known), Path.cwd(), known)
     return finding
 
 
@@ -227,7 +227,7 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         names = {"identity": "keeperxxxx", "evidence": "file://nowhere/x", "project": "p", "stack": "keep"}
         identity = IdentityEntry(urn="u", **names)
         known = Known(states={"keep": StackState("keep", identity=identity)})
-        found = {finding.native_id: finding for finding in look("runpod", platform, known)}
+        found = {finding.native_id: finding for finding in findings_in("runpod", platform, known)}
         assert (found[ours.native_id].standing, found[ours.native_id].whose) == ("recorded", ("keep",))
         assert found[ours.native_id].bills_unknown
         assert found[ours.native_id].next.startswith("pulumi up --stack keep    (adopts it")
@@ -314,7 +314,7 @@ def test_a_duplicate_of_a_rented_box_is_read_and_ended(tmp_path: Path, monkeypat
         known = Known(births={"x": [birth]}, stores={"x": store})
         monkeypatch.setattr(audit_end, "read_known", lambda _: known)
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-        found = with_details(look("runpod", platform, known), tmp_path, known)
+        found = with_details(findings_in("runpod", platform, known), tmp_path, known)
         by_id = {finding.native_id: finding for finding in found}
         assert (by_id[first.native_id].standing, by_id[twin].standing) == ("recorded", "duplicate")
         assert by_id[twin].next == f"sweepctl audit --end runpod:{twin}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli import events
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.operations.events import channels
@@ -170,7 +170,7 @@ def test_a_box_that_stopped_itself_unseen_has_a_clock_all_the_same(world: World)
             facts = resource["outputs"]["teardown"] | {"clocks": [{"what": "removed", "days": 30, "kills": ["data"]}]}
             resource["inputs"] = resource["outputs"] = resource["outputs"] | {"teardown": facts}
     world.save(export)
-    snapshot = look(open_sources(Target.find(STACK, start=world.root)))
+    snapshot = take_snapshot(open_sources(Target.find(STACK, start=world.root)))
     (seen,) = snapshot.box_snapshots
     stopped = replace(snapshot, box_snapshots=(replace(seen, seen=replace(seen.seen, stopped=True)),))
     assert list(running_clocks(snapshot)) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.paths import PACKAGE
-from sweepstack.profiles.gotcha_list import known
+from sweepstack.profiles.gotcha_list import known_gotchas
 from sweepstack.profiles.load import load_profile
 from tests.unit.cli.support import STACK, Result, World
 
@@ -83,7 +83,7 @@ def test_what_is_below_the_bar_is_refused(world: World, field: str, text: str, w
 
 
 def test_what_is_known_is_named_by_its_id(world: World) -> None:
-    (ad5,) = (one for one in known() if one.id == "AD5")
+    (ad5,) = (one for one in known_gotchas() if one.id == "AD5")
     symptom, cause, fix = (part.strip() for part in ad5.text.split("(")[0].split("→"))
     again = {"symptom": f"So {symptom}", "cause": cause, "fix": fix, "platform": "autodl"}
     done = propose(world, **again)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.orphans import search
 from sweepstack.cli.output import Out, in_one_line
@@ -484,7 +484,7 @@ def test_a_dropped_cell_that_keeps_its_box_is_called_what_the_refusal_calls_it(w
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
     world.up_roster = world.file_roster()  # the queue has the drop; its runner has not taken it yet
     cell = by_name(status(world, 0)["cells"])["lr0.9"]
-    (box_snapshot,) = look(open_sources(Target.find(STACK, start=world.root))).box_snapshots
+    (box_snapshot,) = take_snapshot(open_sources(Target.find(STACK, start=world.root))).box_snapshots
     kept = {line.name: line.state for line in box_snapshot.verdict.unsettled}
     assert kept["lr0.9"] == ("running" if readable else "pending")
     assert cell["state"] == kept["lr0.9"]
@@ -669,12 +669,12 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
 
 
 def test_headline_of_an_empty_stack(world: World) -> None:
-    from sweepstack.cli.collect import look
+    from sweepstack.cli.collect import take_snapshot
     from sweepstack.cli.sources import open_sources
     from sweepstack.cli.target import Target
 
     world.save(world.empty())
-    view = compose(look(open_sources(Target.find(STACK))))
+    view = compose(take_snapshot(open_sources(Target.find(STACK))))
     assert headline(view).endswith("nothing is up")
 
 
@@ -721,7 +721,7 @@ def with_long_names(view: SweepView) -> SweepView:
 def test_long_names_fit_too_and_stay_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.full()
     world.save()
-    view = with_long_names(compose(look(open_sources(Target.find(STACK)))))
+    view = with_long_names(compose(take_snapshot(open_sources(Target.find(STACK)))))
     for module in ("sweepstack.cli.output", "sweepstack.cli.render"):
         monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
     world.capsys.readouterr()

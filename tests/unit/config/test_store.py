@@ -15,7 +15,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.model import Meter
-from sweepstack.profiles.store_plan import keep
+from sweepstack.profiles.store_plan import plan_store
 from sweepstack.provider.resources.volume import VolumeHandler
 from tests.unit.config.helpers import GOOD as SWEEP
 from tests.unit.config.helpers import write
@@ -57,7 +57,7 @@ def refusal(root: Path, text: str) -> str:
 def test_it_loads_and_comes_to_a_plan(tmp_path: Path) -> None:
     config = load(tmp_path, GOOD)
     assert config.volumes["abl-store"].keep_until == date(2027, 1, 31)
-    plan = keep(config, load_profile("local"))
+    plan = plan_store(config, load_profile("local"))
     assert [(v.name, v.size_gb, v.region, v.keep_until) for v in plan.volumes] == [
         ("abl-store", 100, "US-KS-2", "2027-01-31")
     ]
@@ -124,17 +124,17 @@ def test_what_the_platform_needs_is_said_before_anything_is_made(tmp_path: Path)
     bound = local.model_copy(update={"tiers": {**local.tiers, "durable": tier}, "meter": billed})
     bare = load(tmp_path, GOOD.replace("{size: 100GB, region: US-KS-2, keep_until: 2027-01-31}", "{}"))
     with pytest.raises(ConfigError) as caught:
-        keep(bare, bound)
+        plan_store(bare, bound)
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
         "volumes.abl-store.size is missing",
         "volumes.abl-store.region is missing",
     ]
     with pytest.raises(ConfigError, match="50 GB at most"):
-        keep(load(tmp_path, GOOD), bound)
+        plan_store(load(tmp_path, GOOD), bound)
     without = Tier(path="mnt/durable", survives={"stop": True, "destroy": False})
     nothing = local.model_copy(update={"tiers": {**local.tiers, "durable": without}})
     with pytest.raises(ConfigError, match="has no volume that survives"):
-        keep(load(tmp_path, GOOD), nothing)
+        plan_store(load(tmp_path, GOOD), nothing)
 
 
 def requests(root: Path, text: str) -> dict[tuple[str, str], Any]:
@@ -144,7 +144,7 @@ def requests(root: Path, text: str) -> dict[tuple[str, str], Any]:
 
     @pulumi.runtime.test
     def program() -> None:
-        Store(keep(config, load_profile("local"))).export()
+        Store(plan_store(config, load_profile("local"))).export()
 
     program()
     return {(request.type, request.name): request for request in monitor.requests}

@@ -22,7 +22,7 @@ from sweepstack.profiles import dates, facts
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.resolve import resolve
-from sweepstack.profiles.store_plan import keep
+from sweepstack.profiles.store_plan import plan_store
 from tests.unit.config.helpers import GOOD, write
 
 LOADED = {"sections", "gotchas", "unavailable"}
@@ -174,7 +174,7 @@ class World:
         for config in self.configs:
             try:
                 if isinstance(config, StoreConfig):
-                    said.append(repr(keep(config, profile)))
+                    said.append(repr(plan_store(config, profile)))
                     continue
                 plan = resolve(config, {self.name: profile})
                 box = plan.boxes[0]

@@ -29,7 +29,7 @@ from sweepstack.profiles.load import load_profile, load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.profiles.store_plan import keep
+from sweepstack.profiles.store_plan import plan_store
 from sweepstack.status.engine.state import StackState
 from tests.unit.config.helpers import GOOD, write
 
@@ -474,7 +474,7 @@ def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> No
     config = load_any(tmp_path, "x")
     assert isinstance(config, StoreConfig)
     with pytest.raises(ConfigError, match="not available yet in this version"):
-        keep(config, load_profile(name))
+        plan_store(config, load_profile(name))
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import look, with_details, without_duplicates
+from sweepstack.cli.commands.audit.accounts import findings_in, with_details, without_duplicates
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.output import No, Out
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
@@ -33,7 +33,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
     known = read_known(root)
     assert known.problems == []
     assert known.hosts() == [f"ssh:{address}", f"ssh:{address.replace('127.0.0.1', 'localhost')}"]
-    twice = [found for adapter in known.hosts() for found in look(adapter, load_platform(adapter), known)]
+    twice = [found for adapter in known.hosts() for found in findings_in(adapter, load_platform(adapter), known)]
     assert [found.native_id for found in twice] == [box.native_id] * 2
     (found,) = with_details(without_duplicates(twice), root, known)
     assert (found.standing, found.whose) == ("recorded", (marker.stack,))

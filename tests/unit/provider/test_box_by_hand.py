@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.audit.accounts import look
+from sweepstack.cli.commands.audit.accounts import findings_in
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.forgotten_boxes import with_forgotten
@@ -160,7 +160,7 @@ def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
     with pytest.raises(TeardownRefused, match=re.escape(way)):
         IDENTITY.delete(hand.op("Identity", "identity"), hand.identity.identity, hand.identity)
     known = Known(births={"sweep-t": hand.store.births()})
-    assert look(hand.adapter(), load_platform(hand.adapter()), known) == []
+    assert findings_in(hand.adapter(), load_platform(hand.adapter()), known) == []
     assert way in known.problems[0]
 
     births, state = hand.store.births(), StackState("sweep-t")

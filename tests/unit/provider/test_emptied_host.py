@@ -18,7 +18,7 @@ import pytest
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands import finish, ledger
-from sweepstack.cli.commands.audit.accounts import Finding, look
+from sweepstack.cli.commands.audit.accounts import Finding, findings_in
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.orphans import search
@@ -101,7 +101,7 @@ def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
     adapter = sweep.adapter()
 
     def boxes(known: Known) -> list[Finding]:
-        return [found for found in look(adapter, sweep.platform, known) if found.kind == "box"]
+        return [found for found in findings_in(adapter, sweep.platform, known) if found.kind == "box"]
 
     (found,) = boxes(Known(states={"sweep-t": sweep.stack_state(box)}))
     assert (found.standing, found.phase, found.price_per_hour) == ("known", "ending", 0.5)

@@ -18,7 +18,7 @@ from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Decision as Change
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Severity
-from sweepstack.teardown.abandonment import alone, keep
+from sweepstack.teardown.abandonment import alone, record_abandonment
 from tests.unit.provider.support import BOX, GATE, IDENTITY, QUEUE, Sweep, abandonment, approval_for, approved
 
 
@@ -134,7 +134,7 @@ def recorded(sweep: Sweep, box: BoxState, **changes: Any) -> None:
         store = None
     known = {"what": "abandoned", "reason": "not worth it", "platform": "local", "box": box.name, "by": "ada"}
     known |= {"native_id": box.native_id, "account": box.account, "identity": box.identity, "evidence": box.evidence}
-    assert keep(store, word, Decision.model_validate(known | {"at": word.at})).where
+    assert record_abandonment(store, word, Decision.model_validate(known | {"at": word.at})).where
 
 
 @pytest.mark.parametrize("lost", [*LOST, None], ids=lambda lost: lost.__name__ if lost else "nothing_lost")

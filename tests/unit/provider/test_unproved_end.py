@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.audit.accounts import look
+from sweepstack.cli.commands.audit.accounts import findings_in
 from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.orphans import search
@@ -138,7 +138,7 @@ def test_audit_goes_on_where_one_box_is_not_proved(sweep: Sweep, api: Api) -> No
         delete(sweep, box)
     entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
     known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
-    found = look(box.adapter, sweep.platform, known)
+    found = findings_in(box.adapter, sweep.platform, known)
     assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
 
 

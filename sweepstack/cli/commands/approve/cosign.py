@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sweepstack.cli.accepted_facts import Relied
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.preview import Plan, dying, show
 from sweepstack.cli.commands.approve.sign import Signer
 from sweepstack.cli.commands.approve.store import ask_check, show_volumes, sweep_of_volumes
@@ -39,7 +39,7 @@ def cosign_sweep(target: Target, signer: Signer, digest: str | None, out: Out) -
     sources = open_sources(target)
     store = sources.store if approval.abandon and approval.receipt is None else usable(sources, "approve")
     with Progress("looking"):
-        snapshot = with_forgotten(look(sources), store, [entry.box for entry in approval.abandon])
+        snapshot = with_forgotten(take_snapshot(sources), store, [entry.box for entry in approval.abandon])
     plan = _plan(target, approval, snapshot, store)
     show(plan, snapshot, target, out)
     _show_approval(approval, sweep_of_boxes(target, plan, store), signer, out)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, show_signing, stops, what_next
 from sweepstack.cli.engine_mend import put_back
@@ -40,7 +40,7 @@ from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.teardown.abandonment import VERB, alone, keep, take_back
+from sweepstack.teardown.abandonment import VERB, alone, record_abandonment, take_back
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import Verdict, may_end
 from sweepstack.teardown.launched import unnamed_cells
@@ -70,7 +70,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
     store = sources.store if options.abandon and not options.receipt else usable(sources, "approve")
     with Progress("looking"):
-        snapshot = with_forgotten(look(sources), store, options.abandon)
+        snapshot = with_forgotten(take_snapshot(sources), store, options.abandon)
     free = _free(options, snapshot)
     options = replace(options, boxes=tuple(name for name in options.boxes if name not in free))
     if free and not (options.boxes or options.abandon):
@@ -521,7 +521,7 @@ def put_on_record(
         if entry.native_id not in asked:
             continue  # recorded already, when it was approved
         decision = _decision(entry, box_snapshots[entry.native_id], plan.approval, target, snapshot, store)
-        kept = keep(store, alone(plan.approval, entry), decision)
+        kept = record_abandonment(store, alone(plan.approval, entry), decision)
         where += [place for place in kept.where if place not in where]
         problems += [problem for problem in kept.problems if problem not in problems]
     for box_snapshot, _ in plan.asked:

@@ -16,7 +16,7 @@ from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.cli.commands.audit.assess import Assessed, assess_all, way_out
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
 from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
-from sweepstack.cli.commands.audit.tell import tell
+from sweepstack.cli.commands.audit.tell import tell_findings
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
@@ -112,7 +112,7 @@ def audit(root: Path, out: Out) -> int:
         }
     )
     render(findings, asked, known, out)
-    tell(orphans, root, known)
+    tell_findings(orphans, root, known)
     return code
 
 
@@ -151,12 +151,12 @@ def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
 
 def _asked(adapter: str, known: Known) -> list[Finding] | SweepstackError:
     try:
-        return look(adapter, load_platform(adapter), known)
+        return findings_in(adapter, load_platform(adapter), known)
     except SweepstackError as error:
         return error
 
 
-def look(adapter: str, platform: Platform, known: Known) -> list[Finding]:
+def findings_in(adapter: str, platform: Platform, known: Known) -> list[Finding]:
     """What this account holds with one of our tags, and what the states expect in it. Raises PlatformError."""
     listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
     account = platform.account() if listed or known.speaks_of(adapter) else ""

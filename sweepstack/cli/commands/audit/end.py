@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from sweepstack.cli.commands.audit.accounts import Finding, look
+from sweepstack.cli.commands.audit.accounts import Finding, findings_in
 from sweepstack.cli.commands.audit.assess import Assessed, adopts, assess, way_out
 from sweepstack.cli.commands.audit.end_volume import VolumeAssessed, assess_volume, refusal
 from sweepstack.cli.commands.audit.known_boxes import Known, read_known
@@ -66,7 +66,7 @@ def end(
             f"not every state could be read, so {native_id} may be known to one: {'; '.join(known.problems)}", [AUDIT]
         )
     platform = load_platform(adapter)
-    finding = next((found for found in look(adapter, platform, known) if found.native_id == native_id), None)
+    finding = next((found for found in findings_in(adapter, platform, known) if found.native_id == native_id), None)
     if finding is None or finding.standing == "vanished":
         raise No(f"{adapter} lists no {native_id} with a tag of ours; nothing was ended", [AUDIT])
     _refuse_gated(finding, root, known, abandon=abandon)

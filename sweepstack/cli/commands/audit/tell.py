@@ -18,7 +18,7 @@ from sweepstack.operations.events.event import Event
 from sweepstack.operations.events.stray import stray
 
 
-class Found(Protocol):
+class AnyFinding(Protocol):
     """What is asked of a finding (`accounts.Finding`)."""
 
     @property
@@ -39,7 +39,7 @@ class Found(Protocol):
     def price_per_month(self) -> float | None: ...
 
 
-def tell(findings: Sequence[Found], root: Path, known: Known) -> None:
+def tell_findings(findings: Sequence[AnyFinding], root: Path, known: Known) -> None:
     """Tells of findings that bill and that no state knows of. Blocks for `PATIENCE` at most, and never raises.
 
     A finding that is known to some stacks is told where these say; any other by the first stack that names a place.
@@ -65,7 +65,7 @@ def tell(findings: Sequence[Found], root: Path, known: Known) -> None:
             note(problem)
 
 
-def _event(finding: Found, stack: str) -> Event:
+def _event(finding: AnyFinding, stack: str) -> Event:
     return stray(
         f"{finding.platform}/{finding.native_id}",
         f"{finding.kind} {finding.native_id} on {finding.platform}",

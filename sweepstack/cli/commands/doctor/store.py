@@ -18,7 +18,7 @@ from sweepstack.config.stack_config import StoreConfig
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile
-from sweepstack.profiles.store_plan import keep
+from sweepstack.profiles.store_plan import plan_store
 
 
 @dataclass
@@ -56,7 +56,7 @@ def stack_file(subject: Subject) -> list[Finding]:
     if config is None:
         return [one_sweep.mistakes(subject.problems, target)]
     try:
-        plan = keep(config, load_profile(config.platform))
+        plan = plan_store(config, load_profile(config.platform))
     except ConfigError as error:
         reasons = "; ".join(error.problems) or first_line(str(error))
         return [fail("stack file", f"{config.platform} can't keep them: {reasons}", f"fix it in {config.file}")]

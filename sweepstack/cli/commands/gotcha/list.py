@@ -9,7 +9,7 @@ import typer
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.profiles.gotcha_list import UNIVERSAL, known
+from sweepstack.profiles.gotcha_list import UNIVERSAL, known_gotchas
 from sweepstack.profiles.load import platforms
 
 
@@ -23,7 +23,7 @@ def command(
     out, names = Out(as_json=json), [*platforms(), UNIVERSAL]
     if platform is not None and platform not in names:
         raise No(f"there is no platform {platform}{did_you_mean(platform, names)}", ["sweepctl gotcha list"])
-    found = [one for one in known() if platform in (None, one.platform)]
+    found = [one for one in known_gotchas() if platform in (None, one.platform)]
     out.document({"gotchas": [vars(one) for one in found]})
     for one in found:
         out.line(f"{one.id}  {one.platform}: {one.text}")

@@ -19,7 +19,7 @@ from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles import dates
 from sweepstack.profiles.gotcha_bar import Proposal, below_the_bar, hidden_values, without_names, without_values
-from sweepstack.profiles.gotcha_list import UNIVERSAL, known, near
+from sweepstack.profiles.gotcha_list import UNIVERSAL, known_gotchas, near
 from sweepstack.profiles.gotcha_patch import patch
 from sweepstack.profiles.load import platforms
 from sweepstack.status.engine.call import find_project_root
@@ -70,7 +70,7 @@ def command(
         raise No(
             f"it is below the bar, so nothing was written:\n{lines}", ["sweepctl gotcha propose    (with that mended)"]
         )
-    others = [one for one in known() if one.id not in (*(unlike or ()), replaces)]
+    others = [one for one in known_gotchas() if one.id not in (*(unlike or ()), replaces)]
     if alike := near(proposal.text, others):
         first = alike[0]
         raise No(

@@ -15,7 +15,7 @@ from sweepstack.cli.target import NeverUp, Target
 from sweepstack.cli.volume_status import Holding, holding
 from sweepstack.profiles.dates import today
 from sweepstack.status.engine.call import ExportCall
-from sweepstack.status.lifecycle import FIRST, PHASES, Fact, Standing, State, never_up, of_volumes, standing
+from sweepstack.status.lifecycle import FIRST, PHASES, Fact, PhaseReport, State, never_up, of_volumes, phase_report
 
 
 def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
@@ -25,7 +25,7 @@ def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     return _shown(where, out, code)
 
 
-def _looked(target: Target, begun: ExportCall | None) -> tuple[Standing, int]:
+def _looked(target: Target, begun: ExportCall | None) -> tuple[PhaseReport, int]:
     try:
         sources = open_sources(target, begun)
     except NeverUp as error:
@@ -34,10 +34,10 @@ def _looked(target: Target, begun: ExportCall | None) -> tuple[Standing, int]:
         held = holding(sources)
         return _of_store(sources, held), NO if held.orphans else UNSURE if held.problems else YES
     snapshot, view = picture(sources, files=False)
-    return standing(snapshot, view), exit_code(sources, snapshot, view)
+    return phase_report(snapshot, view), exit_code(sources, snapshot, view)
 
 
-def _of_store(sources: Sources, held: Holding) -> Standing:
+def _of_store(sources: Sources, held: Holding) -> PhaseReport:
     facts = []
     for one in held.volumes:
         cost = cost_words(one.facts.price_per_month, one.facts.keep_until, today=today())
@@ -56,7 +56,7 @@ def _rows(facts: Sequence[Fact]) -> Iterator[tuple[str, str, str]]:
             yield fact.state, fact.what, "; ".join(filter(None, (at, fact.by)))
 
 
-def _shown(where: Standing, out: Out, code: int) -> int:
+def _shown(where: PhaseReport, out: Out, code: int) -> int:
     out.document(where.as_json())
     bill = {"nothing": "nothing bills", "unknown": "what bills is not known"}.get(where.bills, "it bills")
     out.line(f"{where.stack}   phase {where.phase.number}: {where.phase.name}   {bill}", style="bold")

@@ -26,7 +26,7 @@ from sweepstack.evidence.unsealed import UNSEALED, Unsealed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
-from sweepstack.operations.lease import look
+from sweepstack.operations.lease import renew_lease
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import run_again, wakes
@@ -175,7 +175,7 @@ def _fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSu
             last_sign = time.monotonic()
             _keep_on(armed)
             for box in leased:  # boxes are pulled one after the other: their leases may be shorter than that takes
-                look(box.context().channel)
+                renew_lease(box.context().channel)
         before_done, before_total = progress_of.get(cell, (0, 0))
         progress.say(cell)
         progress.expect(total - before_total)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, size
 from sweepstack.cli.progress import Progress
@@ -48,7 +48,7 @@ def report(target: Target, output: str | None, out: Out) -> int:
         from sweepstack.report.sweep import sweep_page
 
         sources = open_sources(target)
-        snapshot = look(sources, files=False)
+        snapshot = take_snapshot(sources, files=False)
         if not snapshot.roster and not snapshot.births:
             raise No(f"{target.stack} has no cells, and nothing was ever rented")
         view = compose(snapshot)

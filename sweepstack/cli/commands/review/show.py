@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.accepted_facts import accepted_in, profiles_of
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.preview import dying
 from sweepstack.cli.engine_mend import require_engine
 from sweepstack.cli.output import Out, Unsure
@@ -192,7 +192,7 @@ def _told(live: Live, code: int, document: Any) -> Live:
 
 def _live(sources: Sources, base: str, earlier: WholeRoster | None, problems: list[str]) -> Live:
     target = sources.target
-    snapshot = look(sources)
+    snapshot = take_snapshot(sources)
     view = compose(snapshot)
     written, problem = file_roster(target.file) if not target.is_store else (None, "")
     problems += [problem] if problem else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
@@ -45,7 +45,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
 def picture(sources: Sources, *, files: bool) -> tuple[Snapshot, SweepView]:
     """What is there now, and what it is called: for `status` and `next`, so that both name the same next command."""
-    snapshot = look(sources, files=files)
+    snapshot = take_snapshot(sources, files=files)
     snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
     return snapshot, compose(snapshot)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.status.sweep import document, exit_code
 from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, Out, console, in_one_line, note, plain, span
@@ -120,7 +120,7 @@ class Pictures:
         """Takes a picture. `again`: asks for a new state, whatever the age of the last one."""
         if self._sources is None or again or time.monotonic() - self._opened > STATE_SECONDS:
             self._sources, self._opened = open_sources(self._target), time.monotonic()
-        snapshot = look(self._sources, files=self._files)
+        snapshot = take_snapshot(self._sources, files=self._files)
         view = compose(snapshot)
         events = tuple(self._events.look(self._sources, snapshot, view))
         new = tuple(event for event in events if event.id not in self._shown)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sweepstack.cli.artifact_specs import artifacts_of
-from sweepstack.cli.collect import look
+from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
 from sweepstack.cli.progress import Progress
@@ -282,13 +282,13 @@ def _ways_on(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list
         return [f"{again}    (copies again what differs)", done if at_work else accepted]
     cut, begin = dict[str, str](), list[str]()
     if "failed" in states and "running" not in states:
-        seen = look(sources, files=False)
+        seen = take_snapshot(sources, files=False)
         if wrong := by_files(seen, [cell.name for cell in bad]):
             return out_of_files(stack, wrong)
         cut = by_checkpoint(seen, [cell.name for cell in bad if cell.state == "failed"])
         begin = out_of_checkpoint(seen, cut)
     if at_work:
-        if "running" in states and (hung := first_hung(stack, look(sources, files=False).box_snapshots)):
+        if "running" in states and (hung := first_hung(stack, take_snapshot(sources, files=False).box_snapshots)):
             return hung  # a hung cell never becomes done
         return [done]
     first = min(bad, key=lambda cell: cell.state == "unsupported").name
