@@ -237,7 +237,7 @@ def _of_failed(standing: CodeVersions, new: QueueInputs) -> list[str]:
             fresh = again is not None and again.salt > progress.retry
             (anew if fresh else going).append(name if fresh else f"{name} from its checkpoint{step}")
         elif name in standing.takers:
-            anew.append(name)
+            anew.append(name if progress.saved is not None else f"{name} (its checkpoints are not known)")
         elif name in standing.kept:
             goes = "stays failed" if progress.final and _no_retry(new, progress) else "goes on from it"
             others.append(f"{name} has a checkpoint{step}, keeps its version and {goes}")

@@ -508,6 +508,16 @@ def failed_in_box(sweep: Sweep, box: BoxState, name: str, *, final: bool, work: 
     channel.write(box_layout.JOURNAL, data)
 
 
+def test_a_cell_of_which_an_older_runner_told_no_checkpoint_is_not_said_to_have_none(sweep: Sweep) -> None:
+    """Seen: after a retry of a sweep of 6f8d950f a cell began at 0, and the preview said nothing of its checkpoints."""
+    box = sweep.box()
+    queue = sweep.queue_inputs(box)
+    failed_in_box(sweep, box, "a", final=True)
+    new_code(sweep)
+    assert QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box)).failures == []
+    assert "failed, and starts anew with it: a (its checkpoints are not known)" in sweep.said.text(Severity.INFO)
+
+
 def test_a_cell_that_will_be_tried_again_takes_the_new_code_unless_it_has_a_checkpoint(sweep: Sweep) -> None:
     """Seen: after a fix and `up` all cells with a try left ran the old code once more."""
     box = sweep.box()
