@@ -113,7 +113,7 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
     store = sources.store
     if store is None:
         raise Unsure(
-            f"the evidence can't be used, so its lease can't be taken over: {sources.problem}",
+            f"the evidence can't be used, so the sweep can't be taken over: {sources.problem}",
             [f"sweepctl status --stack {target.stack}"],
         )
     ours = backend_of(target.root)
@@ -155,7 +155,9 @@ def adopt(target: Target, reason: str, out: Out, held_by: str = "") -> int:
     try:
         take_over(store, taken)
     except EvidenceError as error:
-        raise Unsure(f"the lease can't be written: {error}", [f"sweepctl status --stack {target.stack}"]) from error
+        raise Unsure(
+            f"who holds the sweep can't be written: {error}", [f"sweepctl status --stack {target.stack}"]
+        ) from error
     following = _following(sources)
     out.document({"stack": target.stack, "held_by": ours, "taken": True, "next": following})
     out.line(f"{target.stack} is held by this backend from now on; recorded in the evidence")
