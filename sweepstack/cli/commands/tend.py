@@ -56,7 +56,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
-from sweepstack.operations.tend_lease import AlreadyTended, Tending, claim, let_go
+from sweepstack.operations.tend_claim import AlreadyTended, Tending, claim, let_go
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import find_engine
 from sweepstack.status.engine.state import STOP, BoxEntry
