@@ -41,3 +41,5 @@ def test_the_changelog_has_a_short_entry_for_each_version() -> None:
     lines = {name: len(entry.splitlines()) for name, entry in zip(names, entries, strict=True)}
     assert lines["Unreleased"] <= 150, again
     assert lines["0.1.0"] <= 60, again
+    said = [line for entry in entries for line in entry.splitlines() if line.startswith("- ")]
+    assert sorted({line for line in said if said.count(line) > 1}) == [], "a merge by union doubled lines: take one out"
