@@ -32,10 +32,10 @@ from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.own_stop import FAILED, OVER, could_not_stop, noted
 from sweepstack.onbox.common import locks
 from sweepstack.onbox.common.processes import Process
-from sweepstack.onbox.runner import hang, lease, off, records, vendor_stop
+from sweepstack.onbox.runner import hang, lease, off, records
+from sweepstack.onbox.runner.main import Standstill
 from sweepstack.onbox.runner.patrol import PATROL_SECONDS, STALL_SECONDS, Growth, judge
 from sweepstack.onbox.runner.resources import Usage
-from sweepstack.onbox.runner.standstill import Standstill
 
 EPOCH = 1_800_000_000.0
 MARGIN = 600.0
@@ -377,8 +377,8 @@ class World:
                 (off, "time", plain),
                 (records, "time", plain),
                 (locks, "time", plain),
-                (vendor_stop, "urllib", types.SimpleNamespace(error=urllib.error, request=request)),
-                (vendor_stop, "FIRST_PROCESS", self.key_file),
+                (off, "urllib", types.SimpleNamespace(error=urllib.error, request=request)),
+                (off, "FIRST_PROCESS", self.key_file),
                 (lease, "of_cells", self.of_cells),
                 (lease, "end_all", self.end_all),
                 (hang, "time", rounds),

@@ -243,7 +243,7 @@ class _Known:
 
 def _escaped(path: str) -> tuple[str, ...]:
     """The names under which the runner may have sealed a file whose own name no evidence can hold
-    (onbox/runner/names.py)."""
+    (onbox/runner/sealing.py)."""
     whole = os.fsencode(path)
     by_part = "/".join(
         "%_" + quote_from_bytes(os.fsencode(part), safe=_AS_IT_IS) if _is_odd(part) else part

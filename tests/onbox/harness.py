@@ -21,7 +21,7 @@ from sweepstack.core.records import Cell, Manifest
 from sweepstack.evidence.manifest import manifest_digest, parse_manifest
 from sweepstack.launch.ship import checkpoint_files
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
-from sweepstack.onbox.runner.torch_probe import SWITCH
+from sweepstack.onbox.runner.probe import SWITCH
 from tests.compiled import compiled_runner
 from tests.oldest_python import onbox_python
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from sweepstack.onbox.runner.names import plain
+from sweepstack.onbox.runner.sealing import plain_name
 from sweepstack.teardown.unclaimed import _escaped
 from tests.onbox.harness import Box, alive, around
 
@@ -139,7 +139,7 @@ def test_a_name_that_linux_allows_is_sealed(box: Box, monkeypatch: pytest.Monkey
     taken = {"best.pt"}
     for name in names:
         path = os.fsdecode(name)
-        assert plain(path, taken) in (path, *_escaped(path))  # what the count of unclaimed bytes takes for it
+        assert plain_name(path, taken) in (path, *_escaped(path))  # what the count of unclaimed bytes takes for it
 
 
 def test_a_file_of_an_earlier_attempt_is_no_artifact_of_this_one(box: Box) -> None:

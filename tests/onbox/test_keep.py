@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner import keep
+from sweepstack.onbox.runner import setup as runner_setup
 from sweepstack.onbox.runner.environment import constrain
-from sweepstack.onbox.runner.torch_probe import SWITCH, torch_problem
+from sweepstack.onbox.runner.probe import SWITCH, torch_problem
 from tests.onbox.harness import Box, wait_for
 from tests.onbox.test_setup import add, bare_python
 
@@ -76,7 +76,7 @@ def test_uv_sees_what_is_kept(tmp_path: Path) -> None:
     """uv looks at the environment's own folder alone: without the package there, each one that needs any torch would
     have no solution, since no index has the image's build."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    keep.write(tmp_path / "env", {"torch": IMAGE})
+    runner_setup.write_kept(tmp_path / "env", {"torch": IMAGE})
     (libraries,) = (tmp_path / "env").glob("lib/python*/site-packages")
     (found,) = metadata.distributions(path=[str(libraries)], name="torch")
     assert (found.version, found.requires) == (IMAGE, None), "what it needs is the image's, which uv does not see"
@@ -147,7 +147,7 @@ def test_a_torch_that_sees_no_gpu_is_named_with_its_fix(
 def test_no_torch_and_one_that_does_not_answer_are_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = env_with(tmp_path, version="2", cuda=None, sees=False)
     (tmp_path / "torch.py").write_text("import time; time.sleep(60)")
-    monkeypatch.setattr("sweepstack.onbox.runner.torch_probe.TORCH_SECONDS", 0.5)
+    monkeypatch.setattr("sweepstack.onbox.runner.probe.TORCH_SECONDS", 0.5)
     assert torch_problem(sys.executable, env) == ""
     assert torch_problem(str(tmp_path / "no-python"), env) == ""
     assert torch_problem(bare_python(tmp_path / "base"), {"PATH": os.environ["PATH"]}) == ""

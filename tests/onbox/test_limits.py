@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.runner.limits import limit
+from sweepstack.onbox.runner.main import limit_attempt
 from tests.onbox.harness import QUICK, Box, alive, wait_for
 
 FAST = {"patrol_seconds": 0.2, "grace_seconds": 0.5}
@@ -88,7 +88,7 @@ def test_a_hung_cell_that_others_wait_for_gives_its_slot_up(box: Box) -> None:
 def test_a_hung_cell_that_others_wait_for_has_three_stall_intervals() -> None:
     attempt: Any = SimpleNamespace(seconds=lambda: 100.0)
     for still, waits, ended in ((29.9, True, False), (30.0, True, True), (900.0, False, False)):
-        found = limit(attempt, {"stall_seconds": 10}, "no output", False, still, waits)
+        found = limit_attempt(attempt, {"stall_seconds": 10}, "no output", False, still, waits)
         assert (found is not None) is ended, still
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common import cgroup as machine
-from sweepstack.onbox.runner import threads
+from sweepstack.onbox.runner import attempt
 from tests.onbox.harness import Box
 
 WRITES = "python3 -c 'import json, os; print(json.dumps(os.environ.get(\"OMP_NUM_THREADS\")))' > {out}/result.json"
@@ -26,7 +26,7 @@ def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def limits(spec: dict[str, int], run: str, env: dict[str, str], cards: int = 1) -> dict[str, str]:
-    return threads.thread_limits(threads.share_of_cpus(spec, cards), run, env)
+    return attempt.thread_limits(attempt.share_of_cpus(spec, cards), run, env)
 
 
 def version_2(root: Path, box: str, parent: str = "max 100000") -> None:
@@ -67,7 +67,7 @@ def test_without_a_quota_one_cell_has_all_cores(cgroup: Path, quota: int) -> Non
     assert limits({"slots": 4}, "python train.py", {})["OMP_NUM_THREADS"] == "16"
 
 
-@pytest.mark.parametrize("name", threads.NAMES)
+@pytest.mark.parametrize("name", attempt.THREAD_NAMES)
 def test_what_the_person_set_stands(cgroup: Path, name: str) -> None:
     """Also for the others: MKL takes OpenMP's number, unless it has one of its own."""
     version_2(cgroup, "800000 100000")

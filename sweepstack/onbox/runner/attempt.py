@@ -1,16 +1,28 @@
-"""One attempt of one cell: its command, its environment, its process."""
+"""One attempt of one cell: its command, its environment, its process.
+
+Watches a running cell's metrics for the first NaN, for jobs that ask to be ended then.
+
+Links the outputs of cells into the one folder that a platform's own TensorBoard reads.
+
+How many threads the math libraries of a cell start: its share of the CPUs that this box may use.
+
+OpenMP and MKL start one thread for each core that they see. In a container that is the whole host, of which the box
+has a slice; and every slot does it. The threads then wait for each other, and each cell is many times slower.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
+import math
 import os
 import re
 import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,21 +30,18 @@ from typing import Any, NamedTuple
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomically
-from sweepstack.onbox.common.cgroup import oom_kills
+from sweepstack.onbox.common.cgroup import cpus, oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.common.tools import says
 from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
-from sweepstack.onbox.runner.metrics import MetricsWatch
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.own_files import Own, time_at
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
-from sweepstack.onbox.runner.tensorboard import show_in_tensorboard
-from sweepstack.onbox.runner.threads import share_of_cpus, thread_limits
 
 LAST_LINE, TAIL = 200, 16384
 LEFT = "left.json"
@@ -73,6 +82,72 @@ class Ended(NamedTuple):
     kind: str
     reason: str
     final: bool
+
+
+AT_ONCE = 4 << 20
+"""The most bytes that one look reads: the next look reads on a second later."""
+
+
+class MetricsWatch:
+    """Reads new lines of a metrics file (one JSON object per line, or CSV with a heading). For one thread at a time."""
+
+    def __init__(self, out: Path, metrics: Mapping[str, Any]) -> None:
+        self._path = out / str(metrics["file"])
+        self._x, self._y = metrics.get("x"), list(metrics.get("y") or [])
+        self._offset, self._rest = 0, b""
+        self._heading: list[str] = []
+        self.found = ""
+
+    def look(self) -> str:
+        """Which metric became NaN, and where, for people; "" when none did. Never raises."""
+        while not self.found:
+            try:
+                with open(self._path, "rb") as handle:
+                    handle.seek(self._offset)
+                    data = handle.read(AT_ONCE)
+            except OSError:
+                break
+            self._offset += len(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self.found = self.found or self._nan_in(line)
+            if len(data) < AT_ONCE:
+                break
+        return self.found
+
+    def last_look(self) -> str:
+        """`look` for a file that no process writes to any more: its last line may lack a newline."""
+        found, rest = self.look(), self._rest
+        self._rest = b""
+        self.found = found or self._nan_in(rest)
+        return self.found
+
+    def _nan_in(self, line: bytes) -> str:
+        row = self._row(line)
+        for key in self._y or list(row):
+            value = row.get(key)
+            if isinstance(value, str) and value.strip().lower() in ("nan", "+nan", "-nan"):
+                value = math.nan
+            if isinstance(value, float) and math.isnan(value):
+                at = row.get(self._x) if self._x else None
+                return f"{key} is NaN" + (f" at {self._x} {at}" if at is not None else "")
+        return ""
+
+    def _row(self, line: bytes) -> dict[str, Any]:
+        text = line.decode("utf-8", "replace").strip()
+        if not text:
+            return {}
+        if not text.startswith("{") and self._path.suffix == ".csv":
+            words = next(csv.reader([text]))
+            if not self._heading:
+                self._heading = words
+                return {}
+            return dict(zip(self._heading, words))
+        try:
+            row = json.loads(text)
+        except ValueError:
+            return {}
+        return row if isinstance(row, dict) else {}
 
 
 class Attempt:
@@ -378,3 +453,45 @@ def describe(python: str) -> Environment:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         found["gpus"] = says(*query, seconds=DESCRIBE_SECONDS).strip().splitlines()
     return Environment(found, distributions, _times(folders))
+
+
+def show_in_tensorboard(spec: Mapping[str, Any], cell: str, out: Path) -> None:
+    """Links the folder `out` of a cell's newest attempt there, under the sweep's and the cell's names. Never raises: it
+    is for people. What another program has put there under this name stays."""
+    folder = str((spec.get("network") or {}).get("tensorboard") or "")
+    if not folder:
+        return
+    link = Path(os.path.expanduser(folder)) / f"{spec['identity']}-{cell}"
+    staged = link.with_name(f".{link.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        if os.path.lexists(link) and not link.is_symlink():
+            return
+        link.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            staged.unlink()
+        staged.symlink_to(out)
+        os.replace(staged, link)
+
+
+THREAD_NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+LAUNCHER = re.compile(
+    r"\btorchrun\b|\btorch\.distributed\.|\baccelerate\s+launch\b|\bdeepspeed\b|\bmpirun\b|\bhorovodrun\b"
+)
+"""They start several processes, and choose a number for each where none is set."""
+
+
+def share_of_cpus(spec: Mapping[str, Any], cards: int = 1) -> int:
+    """How many threads a cell's libraries should start here; 0 where their own choice is right, since the cell has all
+    CPUs that it sees. `cards`: the cell's; of several, each may have a process of its own."""
+    allowed, seen = cpus(), os.cpu_count()
+    if allowed is None or seen is None:
+        return 0
+    share = max(1, math.floor(allowed / max(1, int(spec.get("slots") or 1))))
+    return max(1, share // max(1, cards)) if share < seen else 0
+
+
+def thread_limits(threads: int, run: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables to set; none for 0, where the person set one of them, or where a launcher starts the processes."""
+    if not threads or any(name in env for name in THREAD_NAMES) or LAUNCHER.search(run):
+        return {}
+    return dict.fromkeys(THREAD_NAMES, str(threads))

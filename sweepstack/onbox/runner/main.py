@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs a box's queue of cells, one in each slot, and seals their files on the durable tier.
 
     python runner.py SWEEP            SWEEP: the folder of spec.json and queue.jsonl, `<box>/data/sweep`
@@ -25,6 +24,12 @@ Exit codes:
   8, 9   only of a worker that shares the queue: `worker`
   70     a defect of the runner; else as 6
   128+n  signal n came: it was passed on to the cells; the next runner goes on with them
+
+Decides when the runner ends an attempt: at the job's timeout, or when it hangs.
+
+Checks that the durable tier is the place of the host that the box was made with.
+
+A queue that stands still: when the lease is over, the runner ends it, so that the box can stop.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,16 +49,14 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.next_version import checkpoint_name
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.runner.attempt import Attempt, Left
+from sweepstack.onbox.runner.attempt import Attempt, Ended, Left
 from sweepstack.onbox.runner.cell_processes import end_cells, end_children
 from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
-from sweepstack.onbox.runner.lease import WATCH, Starter, Watcher
-from sweepstack.onbox.runner.limits import limit, mark_ended
+from sweepstack.onbox.runner.lease import WATCH, Lease, Starter, Watcher
 from sweepstack.onbox.runner.off import power_off, queued
-from sweepstack.onbox.runner.patrol import Patrol
-from sweepstack.onbox.runner.place import must_be_the_place
+from sweepstack.onbox.runner.patrol import STALL_SECONDS, Patrol
 from sweepstack.onbox.runner.probe import gpus_asked
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Entry, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.remains import Children
@@ -61,7 +64,6 @@ from sweepstack.onbox.runner.schedule import Schedule
 from sweepstack.onbox.runner.sealing import CellFailure
 from sweepstack.onbox.runner.setup import Setups
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
-from sweepstack.onbox.runner.standstill import Standstill
 from sweepstack.onbox.runner.upload import Uploads
 
 LOOK_SECONDS = 1.0
@@ -238,7 +240,7 @@ class Runner:
             elif attempt.kill_at is None:
                 hung, still = self.patrol.hung(attempt)
                 waits = bool(self.schedule.ready) and self.gate.blocked is None  # else no cell could use a free slot
-                ended = limit(
+                ended = limit_attempt(
                     attempt, self.spec(), hung, name in self.schedule.again, still, waits, name in self.schedule.ends
                 )
                 if ended is not None:
@@ -480,3 +482,84 @@ def _run(argv: list[str]) -> int:
         raise Fatal(2, "one argument: the folder of spec.json and queue.jsonl")
     home = Path(os.path.abspath(argv[1]))  # links unresolved: the box's root is found by the names
     return Watcher(home).run() if argv[2:] else Runner(home).run()
+
+
+STALLS = 3
+"""A hung cell is ended after so many stall intervals if other cells wait for its slot, unless `on_hang` says
+otherwise."""
+
+
+def limit_attempt(
+    attempt: Attempt,
+    spec: Mapping[str, Any],
+    hung: str,
+    again: bool,
+    still: float = 0.0,
+    waits: bool = False,
+    ends: bool = False,
+) -> Ended | None:
+    """Why a running attempt is to be ended now; None when it goes on. It is ended when `timeout_seconds` is over; or
+    when the patrol calls it hung (`hung`: the patrol's reason, else "") and `on_hang` is `retry` or `drop`, or a person
+    asked for the cell `again` (in any case where that `ends` it), or it showed no progress for `STALLS` intervals
+    (`still`: seconds) while another cell `waits` for its slot. The current spec counts, not the one at its start.
+    """
+    most = float(spec.get("timeout_seconds") or 0)
+    if most and attempt.seconds() > most:
+        return Ended("timeout", f"it took longer than job.timeout ({most:g} s) and was ended", False)
+    if ends:
+        return Ended("stopped", "it was ended to run again (sweepctl retry)", False)
+    if hung and again:
+        return Ended("hung", f"hung, and was ended to run again (sweepctl retry): {hung}", False)
+    policy = spec.get("on_hang")
+    if hung and policy in ("retry", "drop"):
+        given_up = "; given up (job.on_hang: drop)" if policy == "drop" else ""
+        return Ended("hung", f"hung, and was ended: {hung}{given_up}", policy == "drop")
+    if hung and waits and still >= STALLS * float(spec.get("stall_seconds", STALL_SECONDS)):
+        return Ended("hung", f"hung, and was ended as other cells wait for its slot: {hung}", False)
+    return None
+
+
+def mark_ended(attempt: Attempt, ended: Ended) -> None:
+    """Marks the attempt as ended, and logs it. What it does within its grace does not count."""
+    attempt.ended = ended
+    say(f"{attempt.entry.cell} attempt {attempt.number}: {ended.reason}")
+
+
+FACTS, PLACE, SHOWN = "box.json", "place.json", "shown"
+MEND = "mount it in the platform's console, or start the host again, then run `pulumi up`"
+
+
+def must_be_the_place(box: Path, mount: str) -> None:
+    """Raises Fatal when the place that the box was made with is not there now. After a restart of the host its file
+    system may not be mounted: cells sealed into the empty mount point would be lost with the host."""
+    try:
+        shown = json.loads((box / FACTS).read_bytes()).get(SHOWN) or {}
+    except FileNotFoundError:
+        return  # no box of a host: the platform mounts what it has
+    except (OSError, ValueError, AttributeError) as error:
+        raise Fatal(2, f"{box / FACTS} can't be read, so the durable tier is not known: {error}") from error
+    if mount not in shown:
+        return
+    folder, expected = shown[mount]
+    try:
+        found = json.loads((box / mount / PLACE).read_bytes())["id"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Fatal(2, f"the durable tier is not mounted at {folder}: {MEND} ({error})") from error
+    if found != expected:
+        raise Fatal(2, f"the durable tier at {folder} is {found}, and this box was made with {expected}: {MEND}")
+
+
+class Standstill:
+    """Whether the lease is over and nothing moves. For the main thread."""
+
+    def __init__(self, home: Path) -> None:
+        self._lease = Lease(home)
+
+    def why(self, spec: Mapping[str, Any], running: Mapping[str, Attempt], patrol: Patrol, *, blocked: bool) -> str:
+        """Why the runner has to end; "" while it must not. `blocked`: nothing new can start. For a runner that seals
+        nothing and sets nothing up just now. A cell that works is never ended: the box is needed."""
+        if not self._lease.over(spec):
+            return ""
+        if running:
+            return "each cell that runs is hung" if all(patrol.hung(one)[0] for one in running.values()) else ""
+        return "nothing runs, and nothing can start" if blocked else ""

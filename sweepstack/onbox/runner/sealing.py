@@ -1,4 +1,12 @@
-"""Seals a cell's files: copies them to the durable tier, reads them back, writes a manifest."""
+"""Seals a cell's files: copies them to the durable tier, reads them back, writes a manifest.
+
+Names of sealed files, which work on every store and file system, whatever its case rules.
+
+A part of a path with characters that some store can't hold (a tab, a line break, a backslash, bytes that are no UTF-8),
+or that differs from another file's name only by case, is sealed as `%_` and its bytes, special ones as `%09`; a path
+too long for that as `%_` and its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has
+all: sealed -> as written, percent-encoded.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +17,18 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote_from_bytes
 
 from sweepstack.onbox.common import holes
 from sweepstack.onbox.common.aside import set_aside
-from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory
+from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_bytes
-from sweepstack.onbox.runner.names import fold, legible, original, plain
 from sweepstack.onbox.runner.own_files import Own, kind_of, open_below
 from sweepstack.onbox.runner.records import now
 
@@ -234,14 +243,14 @@ class _Look:
         self.skipped: list[tuple[str, str]] = []
         self.doubts: list[str] = []
         self.problems: list[str] = []
-        self._taken = {fold(LOG), fold(MANIFEST)}
+        self._taken = {folded_name(LOG), folded_name(MANIFEST)}
         self._no_files: set[str] = set()
         self._linked: set[str] = set()
 
     def take(self, path: str, status: os.stat_result | OSError | None, role: str) -> None:
         """`status`: as `walk` gives it; None for a file behind a link to a folder."""
         if isinstance(status, OSError):
-            self.doubts.append(f"{legible(path)} can't be read: {Unread(status)}")
+            self.doubts.append(f"{legible_name(path)} can't be read: {Unread(status)}")
         elif status is None or stat.S_ISLNK(status.st_mode):
             self._take_link(path, role)
         elif stat.S_ISREG(status.st_mode):
@@ -271,9 +280,9 @@ class _Look:
     def _take_link(self, path: str, role: str) -> None:
         link = self._base / path
         try:
-            said = f"link to {legible(os.readlink(link))}"
+            said = f"link to {legible_name(os.readlink(link))}"
         except OSError:  # the link is one of the folders on the way
-            said = f"link to {legible(os.path.realpath(link))}"
+            said = f"link to {legible_name(os.path.realpath(link))}"
         meant = self._own.meant_by(link)
         if isinstance(meant, str) or (meant.writer and role != "artifact"):
             self._leave(path, role, f"{said} ({meant if isinstance(meant, str) else f'of {meant.writer}'})")
@@ -291,14 +300,14 @@ class _Look:
             self._no_files.add(path)
             self.problems.append(f"artifact {path} is a {what}: it has to be a file of this try, below {{out}}")
         else:
-            self.skipped.append((legible(path), what))
+            self.skipped.append((legible_name(path), what))
 
     def _seal(self, path: str, role: str, root: Path, file: Path, status: os.stat_result) -> None:
-        ours = next((ours for name, ours in TAKEN.items() if fold(path) == fold(name)), "")
-        named = plain(ours or path, self._taken)
+        ours = next((ours for name, ours in TAKEN.items() if folded_name(path) == folded_name(name)), "")
+        named = plain_name(ours or path, self._taken)
         if named != (ours or path):
-            self.names[named] = original(path)
-        self._taken.add(fold(named))
+            self.names[named] = original_name(path)
+        self._taken.add(folded_name(named))
         self.sources[path] = Source(file, named, role, root, status)
 
 
@@ -437,3 +446,54 @@ def publish(partial: Path, final: Path, still: Callable[[], object] = bool) -> N
         raise
     os.rename(partial, final)
     fsync_directory(final.parent)
+
+
+NAME_MARK = "%_"
+MAX_PATH, MAX_PART = 1024, 255
+LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def plain_name(path: str, taken: Collection[str] = ()) -> str:
+    """The name under which a file is sealed: `path` itself if possible. `taken`: the folded names of other files."""
+    named = legible_name(path)
+    if _fits(named) and folded_name(named) not in taken:
+        return named
+    above, slash, last = named.rpartition("/")
+    if folded_name(named) in taken:  # its capitals are written as bytes, which makes it differ
+        lower = above + slash + NAME_MARK + "".join(chr(b) if b in LOWER else f"%{b:02X}" for b in os.fsencode(last))
+        if _fits(lower) and folded_name(lower) not in taken:
+            return lower
+    return NAME_MARK + sha256_hex(os.fsencode(path))
+
+
+def legible_name(path: str) -> str:
+    """A path as text that every record can hold: each part as it is if possible, else escaped."""
+    return "/".join(part if _is_plain(part) else escaped_name(part) for part in path.split("/"))
+
+
+def escaped_name(part: str) -> str:
+    """One part of a path as plain ASCII, with special bytes as `%09`."""
+    return NAME_MARK + quote_from_bytes(os.fsencode(part), safe=" !#$&'()+,;=@[]^{}~`")
+
+
+def original_name(path: str) -> str:
+    """A file's own path in the form of the manifest's `names`: percent-encoded."""
+    return quote_from_bytes(os.fsencode(path))
+
+
+def folded_name(path: str) -> str:
+    """A key that is equal for names which some file system takes for the same."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _is_plain(part: str) -> bool:
+    try:
+        part.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    odd = "\\" in part or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in part)
+    return not odd and not part.startswith(NAME_MARK)
+
+
+def _fits(path: str) -> bool:
+    return len(path.encode()) <= MAX_PATH and all(len(part.encode()) <= MAX_PART for part in path.split("/"))

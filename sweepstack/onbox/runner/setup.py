@@ -1,27 +1,40 @@
-"""Before a version's first cell: makes its Python environment, runs its setup, smoke run and probe."""
+"""Before a version's first cell: makes its Python environment, runs its setup, smoke run and probe.
+
+Packages of the box's image that no set-up replaces: its torch is built for its card and driver.
+
+The smoke run on a box: a batch or two of the job, with the first cell's values.
+
+It is `job.smoke` with `on: box`. It runs after the set-up and before the first cell of its version, once on a box, and
+leaves only its log.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.processes import signal_group
-from sweepstack.onbox.runner import keep, nodes
+from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.attempt import Environment, describe
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.environment import (
+    KEEP,
     SecretsRefused,
     constrain,
+    fill,
     folder_of,
     python_of,
     redact_file,
@@ -29,12 +42,11 @@ from sweepstack.onbox.runner.environment import (
     values_of,
     variables,
 )
-from sweepstack.onbox.runner.mounts import mounts_of, prepare
+from sweepstack.onbox.runner.mounts import mount_variables, mounts_of, prepare
 from sweepstack.onbox.runner.network import NetworkRefused
 from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
 from sweepstack.onbox.runner.records import Entry, Journal, now, say
 from sweepstack.onbox.runner.sealing import CellFailure
-from sweepstack.onbox.runner.smoke import key_of, run_smoke, smoke_of
 from sweepstack.onbox.runner.steps import SetupFailed, Steps, asked
 from sweepstack.onbox.runner.upload import Uploads
 
@@ -317,17 +329,17 @@ class Setups:
             folder = folder_of(self._home, entry)
             assert folder is not None
             make_environment(folder, str(spec["python"]), step)
-            kept = keep.versions(str(spec["python"]), spec.get("keep") or [])
-            keep.write(folder, kept)
+            kept = kept_versions(str(spec["python"]), spec.get("keep") or [])
+            write_kept(folder, kept)
             constrain(env, folder)
             try:
                 step.run(["/bin/sh", "-ec", entry.setup], self._code(entry))
             finally:  # also after a failure: its files are there
                 self.code.prepared(entry.code)
-            keep.check(str(folder / "bin" / "python"), kept)
+            check_kept(str(folder / "bin" / "python"), kept)
             return ""
         except SetupFailed as error:
-            return redacted(f"{error}{keep.hint(log, kept)} (log: data/sweep/setup/{log.name})", hidden)
+            return redacted(f"{error}{kept_hint(log, kept)} (log: data/sweep/setup/{log.name})", hidden)
         except OSError as error:
             return f"its environment can't be made: {error}"
         finally:
@@ -382,3 +394,136 @@ def _adopt_programs(source: Path, target: Path, python: str) -> None:
 def _write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
+
+
+TAIL = 8192
+CONFLICT = ("conflict", "constraint", "no solution found")
+"""What pip or uv says of it."""
+WAY_OUT = "take its pin out of what is installed, or write overrides: {<platform>: {keep: []}}"
+_VERSIONS = """
+import importlib.metadata as metadata, json, sys
+found = {}
+for name in json.loads(sys.argv[1]):
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+def kept_versions(python: str, names: Collection[str]) -> dict[str, str]:
+    """Those of the named packages that `python` has, with their versions. Raises SetupFailed."""
+    if not names:
+        return {}
+    return dict(json.loads(asked([python, "-c", _VERSIONS, json.dumps(sorted(names))])))
+
+
+def write_kept(folder: Path, kept: Mapping[str, str]) -> None:
+    """Writes the constraint file of an environment, and what lets uv see the packages; nothing where none is kept."""
+    if kept:
+        (folder / KEEP).write_text("".join(f"{name}=={version}\n" for name, version in sorted(kept.items())))
+    for libraries in folder.glob("lib/python*/site-packages"):
+        for name, version in kept.items():
+            _show_as(libraries / f"{name}-{version}.dist-info", name, version)
+
+
+def _show_as(info: Path, name: str, version: str) -> None:
+    """Writes the metadata of a package of the image into the environment, without what it needs, which the image has.
+
+    uv looks at the environment's own folder alone. With the constraint and without this it would look for the image's
+    build in an index, where there is none, for each package that needs any torch.
+    """
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "INSTALLER").write_text("sweepstack\n")
+    (info / "RECORD").write_text("".join(f"{info.name}/{file},,\n" for file in ("METADATA", "INSTALLER", "RECORD")))
+
+
+def check_kept(python: str, kept: Mapping[str, str]) -> None:
+    """Raises SetupFailed if `python` would import other versions: some tools know no constraint file."""
+    now = kept_versions(python, kept)
+    for name, version in kept.items():
+        if now.get(name) != version:
+            raise SetupFailed(f"it put {name} {now.get(name, '(none)')} before the image's {version}: {WAY_OUT}")
+
+
+def kept_hint(log: Path, kept: Mapping[str, str]) -> str:
+    """What to do, where the end of a failed set-up's log tells of a conflict about a kept package; else ""."""
+    with open(log, "rb") as handle:
+        handle.seek(max(0, handle.seek(0, 2) - TAIL))
+        tail = handle.read().decode("utf-8", "replace").lower()
+    if not any(word in tail for word in CONFLICT):
+        return ""
+    named = [f"{name} {version}" for name, version in kept.items() if re.search(rf"\b{re.escape(name)}\b", tail, re.I)]
+    return f"; {', '.join(named)} of the image stays as it is: {WAY_OUT}" if named else ""
+
+
+def smoke_of(spec: Mapping[str, Any], entry: Entry) -> dict[str, Any] | None:
+    """The smoke run in spec.json (`run`, `seconds`, `code`); None without one, and for a cell that is pinned to another
+    code: the command was written for the job's code."""
+    smoke = spec.get("smoke")
+    return dict(smoke) if smoke and smoke["code"] == entry.code else None
+
+
+def key_of(smoke: Mapping[str, Any], entry: Entry) -> str:
+    """The key under which this box remembers a pass: a digest of the command and of what the version's cells use."""
+    return digest_of([smoke["run"], entry.work])
+
+
+def run_smoke(
+    home: Path,
+    spec: Mapping[str, Any],
+    smoke: Mapping[str, Any],
+    entry: Entry,
+    running: set[int],
+    stopping: threading.Event,
+) -> str:
+    """Runs it in a temporary folder, like a cell. Returns why it failed; "" on success.
+
+    Blocks for `smoke["seconds"]` at most. Its log names missing artifacts; they are no failure. Raises CellFailure,
+    SecretsRefused, NetworkRefused before anything has run.
+    """
+    name = hex_of(key_of(smoke, entry))[:16]
+    log = home / "setup" / f"{name}.log"
+    place = home.parent.parent / "scratch" / "sweep" / f"smoke-{name}"
+    out = place / "out"
+    values = values_of(entry, str(out), str(place / "checkpoint"))
+    env = variables(home, spec, entry, values)
+    hidden = [env[one] for one in spec.get("secrets") or []]
+    command = fill(smoke["run"], values, shlex.quote)
+    env.update(
+        SWEEPSTACK_SETUP=name,
+        SWEEPSTACK_CELL=entry.cell,
+        SWEEPSTACK_OUT=str(out),
+        SWEEPSTACK_ATTEMPT="1",
+        SWEEPSTACK_CHECKPOINT_DIR=str(place / "checkpoint"),
+        SWEEPSTACK_SCRATCH=str(place / "scratch"),
+        **mount_variables(home.parent.parent, spec),
+    )
+    try:
+        shutil.rmtree(place, ignore_errors=True)  # files of an earlier runner that was killed
+        for folder in (out, place / "checkpoint", place / "scratch", log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        _say_in_log(log, f"{now()} smoke run {name} begins, as {entry.cell}")
+        step = Steps(log, env, hidden, time.monotonic() + float(smoke["seconds"]), running, stopping)
+        step.run(["/bin/sh", "-c", command], home / "code" / hex_of(entry.code))
+        named = [own_file(one["path"], entry.cell, entry.params) for one in spec.get("artifacts") or []]
+        lacking = [path for path in named if not (out / path).is_file()]
+        _say_in_log(log, "the smoke run passed" + (f"; it left no {', '.join(lacking)}" if lacking else ""))
+        return ""
+    except SetupFailed as error:
+        return redacted(
+            f"the smoke run (job.smoke) as {entry.cell}: {error} (log: data/sweep/setup/{log.name})", hidden
+        )
+    except OSError as error:
+        return f"the smoke run can't be made: {error}"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            redact_file(log, hidden)
+
+
+def _say_in_log(log: Path, words: str) -> None:
+    with open(log, "a") as handle:
+        handle.write(f"[sweepstack] {words}\n")

@@ -10,7 +10,7 @@ import pytest
 from sweepstack.config.checks import CHECK_TORCH
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.onbox.runner import torch_probe
+from sweepstack.onbox.runner import probe
 from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.resolve import resolve
 from tests.unit.config.helpers import GOOD, broken, load, refusal
@@ -327,7 +327,7 @@ def test_the_way_past_the_look_at_torch_may_be_written(tmp_path: Path) -> None:
     """The runner's message names it, so the file must take it."""
     config = load(tmp_path, GOOD.replace("THREADS: 1", f'{CHECK_TORCH}: "0"'))
     assert config.job.env[CHECK_TORCH] == "0"
-    assert CHECK_TORCH == torch_probe.SWITCH
+    assert CHECK_TORCH == probe.SWITCH
 
 
 def test_files_may_be_named_by_what_a_cell_is(tmp_path: Path) -> None:
