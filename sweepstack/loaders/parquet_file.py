@@ -22,8 +22,8 @@ class ParquetFile:
     def __init__(self, file: OpenFile) -> None:
         try:
             import pyarrow.parquet
-        except ImportError:
-            raise NoAnswer(f"can't be read here: {lacks('parquet')}") from None
+        except ImportError as error:
+            raise NoAnswer(f"can't be read here: {lacks('parquet') or error}") from None
         if not file.size >= 4 or file.read(0, 4) != MAGIC:  # pyarrow looks at the end alone
             raise Unreadable("is no parquet file, or damaged from the start")
         self.file = file

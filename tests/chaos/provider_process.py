@@ -136,12 +136,13 @@ def _import_all() -> None:
     import sweepstack.provider.resources.box
     import sweepstack.provider.resources.gate
     import sweepstack.provider.resources.identity
+    from sweepstack.core.adapters import module_of
     from tests.chaos import work
     from tests.chaos.disks import DiskChannel
     from tests.simulators.rental import rental, rentals
 
     for name in rentals():
-        for module in (*rental(name).imports, f"sweepstack.platforms.{name}.platform"):
+        for module in (*rental(name).imports, module_of(name)):
             importlib.import_module(module)
     setattr(sweepstack.channel.ssh.channel, "SshChannel", DiskChannel)  # noqa: B010 - adapters import it when they need it
     setattr(sweepstack.evidence.verify, "read_all", work.read_here)  # noqa: B010

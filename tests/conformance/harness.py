@@ -21,11 +21,12 @@ from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 
 CREATE = """
 import importlib, json, os, pkgutil, sys, traceback
+from sweepstack.core.adapters import module_of
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.registry import load_platform
 adapter, asked, seconds, probe.ON, count = json.loads(sys.argv[1])
-package = importlib.import_module("sweepstack.platforms." + adapter.partition(":")[0])
+package = importlib.import_module(module_of(adapter.partition(":")[0]).rpartition(".")[0])
 for module in pkgutil.iter_modules(package.__path__):
     importlib.import_module(package.__name__ + "." + module.name)
 def create():

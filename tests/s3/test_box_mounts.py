@@ -301,7 +301,7 @@ def test_the_end_of_a_box_takes_the_mount_and_nothing_of_the_bucket(
     values = {name: server.environment()[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     mount = {"path": "/data/images", "source": prefix, "mode": "MOUNT", "endpoint": server.url}
     request.addfinalizer(lambda: let_go(site.root / "mnt/data-images"))
-    site.launch("a", mounts=[mount], secret_names=tuple(values), secrets=values, seconds=SECONDS)
+    site.launch("a", mounts=[mount], job={"secrets": tuple(values)}, secrets=values, seconds=SECONDS)
     site.until_state("sealed", "a")
     site.drained()
     target = site.root / "mnt/data-images"

@@ -14,8 +14,8 @@ from tests.states.starts import STARTS
 
 FOLLOWING = "sweepstack/status/next_commands.py"
 WAYS = "sweepstack/teardown/ways.py"
-ALLOWED = "    if all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):\n"
-UP = '        return [f"pulumi up --stack {stack}"]\n'
+ALLOWED = '    Row("every box may end", lambda now: not now.locked, _of_cleared),\n'
+UP = 'lambda now: [f"pulumi up --stack {now.stack}"]'
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Planted:
 PLANTED = {
     "more than three": Planted(
         # A sweep that may end is told to go on: `up` works, changes nothing, and is named again.
-        (Patch(FOLLOWING, "if died else [end]", 'if died else [f"pulumi up --stack {stack}"]'),)
+        (Patch(FOLLOWING, "if died else [end]", 'if died else [f"pulumi up --stack {now.stack}"]'),)
     ),
     "repeats what failed": Planted(
         # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
@@ -43,7 +43,7 @@ PLANTED = {
             ),
             Patch(
                 "sweepstack/teardown/refusal.py",
-                "    if verdict.launched is None:\n",
+                "    if verdict.launched is None and not verdict.folder_lost:\n",
                 '    if True:\n        return [("next", destroy)]\n    if verdict.launched is None:\n',
             ),
         ),
@@ -55,16 +55,16 @@ PLANTED = {
         (
             Patch(
                 FOLLOWING,
-                '        return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]\n',
-                UP,
+                '    return [*released, *asked, *_of_volumes(snapshot), f"sweepctl results --stack {stack}"]\n',
+                '    return [f"pulumi up --stack {stack}"]\n',
             ),
             Patch(
                 FOLLOWING,
                 ALLOWED,
-                f"    if all(box_snapshot.gone for box_snapshot in snapshot.box_snapshots):\n{UP}{ALLOWED}",
+                f'    Row("", lambda now: all(one.gone for one in now.boxes), {UP}),\n{ALLOWED}',
             ),
             Patch(
-                "components/sweep.py", "for box in plan.boxes if box.name in shares.cells)", "for box in plan.boxes)"
+                "components/sweep.py", "for box in fleet.boxes if box.name in shares.cells)", "for box in fleet.boxes)"
             ),
         ),
         ("boxes: deleted by hand",),

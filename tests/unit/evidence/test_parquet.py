@@ -82,4 +82,4 @@ def test_without_pyarrow_nothing_is_known(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(builtins, "__import__", without)
     found = read(path)
     assert found.unknown
-    assert "pip install pyarrow" in found.reasons[0]
+    assert "can't be read here: pyarrow" in found.reasons[0]

@@ -37,7 +37,7 @@ SYNTAX = [
     Case(L, "kind: workstation", "kind: work: station", "", "quote the value there"),
     Case(L, "kind: workstation", "kind: [workstation", "", "mend the brackets", "meter_stop_verb: "),
     Case(L, "kind: workstation", "kind: *nothing", "", "quote the value there"),
-    Case(L, "kind: workstation", "kind: \tworkstation\n\tx: 1", "", "quote the value there", "\tx: 1"),
+    Case(L, "kind: workstation", "kind: \tworkstation\n\tx: 1", "", "a tab stands there", "\tx: 1"),
     Case(L, "kind: workstation", 'kind: "workstation', "", "quote the value there", "<any>"),
     Case(L, "kind: workstation", "kind: workstation\nkind: ssh", "kind", "take one of the two out", "kind: ssh"),
     Case(L, "kind: workstation", "kind: !!binary workstation", "kind", "take the tag out"),

@@ -49,7 +49,7 @@ PAGE = 'CONTRIBUTING.md, "Add a platform"'
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST_NAME = 20
 CODE = ("components", "scripts", "sweepstack")
-PLATFORM_PLACES = ("components/platforms", "sweepstack/platforms", "sweepstack/profiles")
+PLATFORM_PLACES = ("components/platforms", "sweepstack/extensions", "sweepstack/platforms", "sweepstack/profiles")
 ADAPTER_FILES = ("__init__", "platform", "api", "create", "power", "states", "errors", "channel")
 BY_A_PERSON = """\
     issued_by: person
@@ -94,6 +94,8 @@ def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
     adapter = name.replace("-", "_") if api else "ssh"
     if api and keyword.iskeyword(adapter):
         raise No(f"{name} is a word of Python, so no folder of modules can be called so. Try {name}-cloud")
+    if (root / f"profiles/{name}.md").exists():
+        raise No(f"profiles/{name}.md is there already, and nothing is written over it")
     if place := next(_places_of_the_word(root, name), ""):
         raise No(f"{name} is a word of our own code ({place}), where no platform may be named. Try {name}-cloud")
     title = name.replace("-", " ").title()
@@ -116,8 +118,8 @@ def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
         made[f"tests/conformance/harness_{adapter}.py"] = "harness.py"
         made[f"tests/unit/platforms/test_{adapter}_platform.py"] = "test_platform.py"
     there = [path for path in made if (root / path).exists()]
-    if api and (root / "sweepstack/platforms" / adapter).exists():
-        there.append(f"sweepstack/platforms/{adapter}")
+    for place in ("platforms", "extensions") if api else ():
+        there += [f"sweepstack/{place}/{adapter}"] if (root / "sweepstack" / place / adapter).exists() else []
     if there:
         raise No(f"{there[0]} is there already, and nothing is written over it")
     return {path: _filled(root / TEMPLATES / f"{template}.tmpl", words) for path, template in made.items()}
