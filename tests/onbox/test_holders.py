@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,25 +59,31 @@ def hold(devices: Path) -> Iterator[Hold]:
         process.communicate()
 
 
+def kept(*asked: Any, **more: Any) -> list[dict[str, Any]]:
+    """Those that keep a GPU from the cells."""
+    return holders.in_the_way(holders.holders(*asked, **more))
+
+
 def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
     pid = hold(1, 0)
-    (one,) = holders.holders([], [])
+    (one,) = kept([], [])
     assert (one["pid"], one["gpus"], one["own"], one["memory"]) == (pid, [0, 1], True, None)
     assert one["command"].startswith(f"{sys.executable} -c import")
     assert len(one["command"]) <= holders.COMMAND_CHARS
 
 
 def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell's by its group, or by what it carries; one of a cell that is not at work is what somebody left behind."""
+    """A cell's by its group, or by what it carries; one of a cell that is not at work is a leftover."""
     leader, child = hold(0), hold(0, **{BOX_ID_VARIABLE: "local-a", CELL: "seed1"})
     ended, strange = (
         hold(0, **{BOX_ID_VARIABLE: "local-a", CELL: "seed2"}),
         hold(0, **{BOX_ID_VARIABLE: "local-b", CELL: "seed1"}),
     )
-    assert {one["pid"] for one in holders.holders([leader], ["seed1"])} == {ended, strange}
-    assert child not in {one["pid"] for one in holders.holders([leader], ["seed1"])}
+    assert {one["pid"] for one in kept([leader], ["seed1"])} == {ended, strange}
+    everyone = holders.holders([leader], ["seed1"])
+    assert {one["pid"] for one in everyone if one["at_work"]} == {leader, child}
     monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)
-    assert holders.holders([], []) == []
+    assert kept([], []) == []
 
 
 def test_what_another_worker_of_the_box_started_is_at_work_until_its_end_is_known(
@@ -88,8 +95,8 @@ def test_what_another_worker_of_the_box_started_is_at_work_until_its_end_is_know
     mine = hold(0, **box, **{WORKER: "7_0.0", CELL: "seed0"})  # of a cell of mine that has ended
     strange = hold(0, **{BOX_ID_VARIABLE: "local-b", WORKER: "7_1.0", CELL: "seed2"})
     monkeypatch.setenv(WORKER, "7_0.0")
-    assert {one["pid"] for one in holders.holders([], [])} == {mine, strange}
-    assert {one["pid"] for one in holders.holders([], [], ended={"7_1.0"})} == {mine, strange, theirs}
+    assert {one["pid"] for one in kept([], [])} == {mine, strange}
+    assert {one["pid"] for one in kept([], [], ended={"7_1.0"})} == {mine, strange, theirs}
 
 
 def gpu(index: int, used: int | None) -> dict[str, int | None]:
@@ -119,13 +126,34 @@ def test_the_words_say_how_much_who_and_what_to_do() -> None:
     assert said.endswith("it is ann's to end")
 
 
-def test_memory_that_nobody_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
-    (said,) = holders.alarms([gpu(0, 30 * GB)], [], [], {})
+def test_memory_that_no_process_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
+    (said,) = holders.alarms([gpu(0, 30 * GB)], [], [], {"0": 30 * GB})
     assert said.startswith("GPU 0: 32.2 of 42.9 GB are held, by no process that can be seen on this box: ")
     assert "`fuser -v /dev/nvidia0` as root" in said
     assert holders.alarms([gpu(0, 30 * GB)], [], ["0"], {"0": 0}) == []
     (said,) = holders.alarms([gpu(0, 38 * GB)], [], ["0"], {"0": 30 * GB})
     assert said.startswith("GPU 0: 32.2 of 42.9 GB were held before its cell began, by no process ")
+
+
+def test_what_an_ended_cell_had_is_no_alarm_while_the_driver_frees_it() -> None:
+    """Seen on an H200: the look between two cells found the first one's memory, and no process."""
+    unseen, freed = holders.Unseen(), holders.FREED_SECONDS
+    unseen.look([gpu(0, 0), gpu(1, 30 * GB)], [], 0.0)
+    unseen.busy(["0"], 100.0)
+    unseen.look([gpu(0, 38 * GB), gpu(1, 30 * GB)], [], 100.0 + freed / 2)
+    assert unseen.bytes == {"0": 0, "1": 30 * GB}
+    unseen.look([gpu(0, 38 * GB)], [], 100.0 + freed)
+    assert unseen.bytes["0"] == 38 * GB, "it is still there: the driver did not free it"
+
+
+@pytest.mark.parametrize("memory", [30 * GB, None])
+def test_memory_of_a_process_that_was_seen_is_not_held_by_none(memory: int | None) -> None:
+    """One that is at work, or too young to tell of: when it has ended, the next cell is not told of what it had. And a
+    reset of the GPU is no advice while a process is there."""
+    unseen = holders.Unseen()
+    unseen.look([gpu(0, 30 * GB)], [held(memory, 0)], 0.0)
+    assert holders.alarms([gpu(0, 30 * GB)], [], [], unseen.bytes) == []
+    assert holders.alarms([gpu(0, 38 * GB)], [], ["0"], unseen.bytes) == []
 
 
 @pytest.mark.parametrize(("used", "memory"), [(GB - 1, None), (30 * GB, GB - 1), (None, None)])

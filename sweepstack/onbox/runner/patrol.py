@@ -26,8 +26,8 @@ from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.disk import Lack, Room, hint, room_at
 from sweepstack.onbox.runner.disk_use import DiskUse, Trend
 from sweepstack.onbox.runner.gpu_health import GpuHealth
+from sweepstack.onbox.runner.holders import Unseen, holders, in_the_way
 from sweepstack.onbox.runner.holders import alarms as held_by_others
-from sweepstack.onbox.runner.holders import holders
 from sweepstack.onbox.runner.records import now
 from sweepstack.onbox.runner.resources import Usage, gpus, usage
 
@@ -84,7 +84,7 @@ class Patrol:
         self._growth: dict[tuple[str, int], Growth] = {}
         self._kills: int | None = None
         self._gpus = 0
-        self._before: dict[str, int] = {}  # what was used of a GPU when no cell was on it
+        self._unseen = Unseen()
         self._health, self._use = GpuHealth(), DiskUse(home)
         self._trends = {"disk": Trend(), "inodes": Trend()}
         self._hung: dict[tuple[str, int], tuple[str, float]] = {}
@@ -108,6 +108,7 @@ class Patrol:
     ) -> None:
         """Begins a line if one is due; call it often. Never blocks, never raises."""
         at = time.monotonic()
+        self._unseen.busy([device for attempt in running.values() for device in attempt.devices], at)
         names = {(name, attempt.number) for name, attempt in running.items()}, blocked is not None
         if names != self._names:
             self.due = min(self.due, self._last + SETTLE_SECONDS)
@@ -163,12 +164,11 @@ class Patrol:
         self._hung = hung
         alarms += [*self._disk(room, blocked, spec, at), *self._alarms(memory_now, found), *self._health.look(found)]
         groups = [attempt.process.pid for attempt in running.values()]
-        others = holders(groups, running, ended=self._ended) if found else []
+        seen = holders(groups, running, ended=self._ended) if found else []
         taken = {device for attempt in running.values() for device in attempt.devices}
-        self._before.update(
-            {str(gpu["index"]): gpu["memory_used"] or 0 for gpu in found if str(gpu["index"]) not in taken}
-        )
-        alarms += held_by_others(found, others, taken, self._before)
+        self._unseen.look(found, seen, at)
+        others = in_the_way(seen)
+        alarms += held_by_others(found, others, taken, self._unseen.bytes)
         if uploads and uploads["why"]:
             count = len(uploads["cells"])
             alarms.append(f"{count} cells ({uploads['bytes'] / 1e9:.2f} GB) wait for the bucket: {uploads['why']}")
