@@ -80,6 +80,7 @@ def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytes
         hold(0, **{BOX_ID_VARIABLE: "local-b", CELL: "seed1"}),
     )
     assert {one["pid"] for one in kept([leader], ["seed1"])} == {ended, strange}
+    assert {one["pid"]: one["box"] for one in kept([leader], ["seed1"])} == {ended: "", strange: "local-b"}
     everyone = holders.holders([leader], ["seed1"])
     assert {one["pid"] for one in everyone if one["at_work"]} == {leader, child}
     monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)
@@ -112,6 +113,7 @@ def held(memory: int | None, *gpus: int, own: bool = True) -> dict[str, object]:
         "command": "python old.py",
         "seconds": 7200,
         "memory": memory,
+        "box": "",
     }
 
 
@@ -124,6 +126,9 @@ def test_the_words_say_how_much_who_and_what_to_do() -> None:
     (said,) = holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"], {})
     assert said.startswith("GPU 0: 2.1 of 42.9 GB are held by pid 4711 ")
     assert said.endswith("it is ann's to end")
+    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(None, 0) | {"box": "local-b", "seconds": 90}], [], {})
+    assert "for 2 min), of box local-b on the same machine: both use this GPU" in said
+    assert "kill" not in said, "it may be a cell at work there"
 
 
 def test_memory_that_no_process_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:

@@ -53,8 +53,9 @@ sys.exit(4)
 
 @dataclass(frozen=True)
 class Holder:
-    """One process, as the patrol of the box saw it. `start`: by the kernel, "" from an older runner. `worker`, `host`:
-    the worker that saw it, and its node, where several share the box."""
+    """One process, as the patrol of the box saw it. `start`: by the kernel, "" from an older runner. `box`: the id of
+    another box that it belongs to. `worker`, `host`: the worker that saw it, and its node, where several share the
+    box."""
 
     pid: int
     start: str
@@ -64,6 +65,7 @@ class Holder:
     command: str
     seconds: float
     memory: int | None
+    box: str = ""
     worker: str = ""
     host: str = ""
 
@@ -113,12 +115,13 @@ def command(
         held = f", {size(one.memory)}" if one.memory is not None else ""
         cards = ", ".join(map(str, one.gpus))
         where = f"node {one.host}  " if one.host else ""
+        whose = f"{one.user}, box {one.box}" if one.box else one.user
         out.line(
-            f"{where}pid {one.pid}  GPU {cards}{held}  {one.user}  for {span(one.seconds)}  {one.command}", wrap=False
+            f"{where}pid {one.pid}  GPU {cards}{held}  {whose}  for {span(one.seconds)}  {one.command}", wrap=False
         )
     if not (found or unknown) and end is None:
         out.line(f"no process beside the cells holds a GPU of {box}")
-    mine = [one for one in found if one.own]
+    mine = [one for one in found if one.own and not one.box]
     if mine:
         here = f"sweepctl holders {box} --end {mine[0].pid} --stack {target.stack}"
         out.next([f"{_on_node(mine[0], box) or here}    (if it is not needed)"])
@@ -208,6 +211,7 @@ def _read(one: Mapping[str, Any], watch: Watch) -> Holder | None:
             command=str(one["command"]),
             seconds=float(one["seconds"]),
             memory=memory if isinstance(memory, int) else None,
+            box=str(one.get("box") or ""),
             worker=watch.worker,
             host=watch.host,
         )

@@ -32,8 +32,9 @@ def holders(
     groups: Collection[int], cells: Collection[str], path: str | None = None, ended: Container[str] = ()
 ) -> list[dict[str, Any]]:
     """Processes that hold a GPU, each with `pid`, `start` (by the kernel), `gpus`, `user`, `own` (this user may end
-    it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in its list), `at_work` (it belongs to
-    a running cell). The oldest first; `in_the_way` says which of them keep a GPU from the cells.
+    it), `command`, `seconds` (its age), `memory` (bytes by the driver; None: not in its list), `box` (the id of another
+    box that it belongs to, else ""), `at_work` (it belongs to a running cell of this one). The oldest first;
+    `in_the_way` says which of them keep a GPU from the cells.
 
     `groups`: process groups of the running cells; `cells`: their names. `ended`: the workers of the box whose end is
     known. What belongs to another worker, which may live, is at work. Blocks as long as `driver_rows` at most.
@@ -66,6 +67,7 @@ def holders(
                     "command": _command(process.pid),
                     "seconds": round(seconds),
                     "memory": None,
+                    "box": _box(process.environ, box),
                     "at_work": at_work,
                 }
             )
@@ -138,14 +140,24 @@ def alarms(
         one = theirs[0]
         more = f" and {len(theirs) - 1} more" if len(theirs) > 1 else ""
         age = f"{one['seconds'] / 3600:.1f} h" if one["seconds"] >= 3600 else f"{one['seconds'] / 60:.0f} min"
-        whose = (
-            f"`kill {one['pid']}` there ends it, if it is not needed" if one["own"] else f"it is {one['user']}'s to end"
-        )
+        whose = f"no cell at work; it is {one['user']}'s to end"
+        if one["own"]:
+            whose = f"no cell at work; `kill {one['pid']}` there ends it, if it is not needed"
+        if one["box"]:
+            whose = (
+                f"of box {one['box']} on the same machine: both use this GPU (with `job.slots` one box runs several)"
+            )
         said.append(
             f"GPU {gpu['index']}: {share} are held by pid {one['pid']}{more} ({one['user']}, {one['command']}, for "
-            f"{age}), no cell at work; {whose}"
+            f"{age}), {whose}"
         )
     return said
+
+
+def _box(environ: Collection[bytes], own: str) -> str:
+    mark = f"{BOX_ID_VARIABLE}=".encode()
+    found = next((word[len(mark) :].decode("utf-8", "replace") for word in environ if word.startswith(mark)), "")
+    return "" if found == own else found
 
 
 def _devices(pid: int) -> list[int]:

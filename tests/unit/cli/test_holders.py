@@ -61,6 +61,14 @@ def test_they_are_named_and_none_is_ended(world: World, start: Start) -> None:
     assert (one["pid"], one["gpus"], one["own"]) == (process.pid, [0], True)
 
 
+def test_what_another_box_runs_is_not_offered_to_be_ended(world: World, start: Start) -> None:
+    box, process = launched(world), start()
+    box.beat(holders=[holder(process, box="local-b")])
+    shown = world.run("holders", "box-0")
+    assert f"pid {process.pid}  GPU 0, 32.2 GB  ann, box local-b  for 2 h" in shown.out
+    assert "--end" not in shown.out
+
+
 @pytest.mark.parametrize("code", [WAITS, DEAF], ids=["by SIGTERM", "by SIGKILL"])
 def test_u11_one_is_ended_on_request(world: World, start: Start, code: str) -> None:
     box, process, other = launched(world), start(code), start()
