@@ -1,4 +1,4 @@
-"""Finds processes that hold a GPU, and those among them that belong to no running cell: leftovers of an earlier run.
+"""Finds processes that hold a GPU, and those that no running cell owns, such as leftovers of a run.
 
 Such a process has the device's file open. The driver's own list is used only for the bytes: a process that hangs in the
 driver, or lost its context, may be missing there and still hold memory. This module ends no process: a person decides
