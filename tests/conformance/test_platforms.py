@@ -23,6 +23,7 @@ from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.registry import load_platform, need, volume_channel
 from tests.conformance.suite import PREFIX, TAG, VOLUME, Renter, able
+from tests.short_wait import still_creating
 
 KINDS = (CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, ReadsVolumes)
 
@@ -186,11 +187,13 @@ def test_a_cancelled_create_keeps_the_id(platform: Platform, harness: Any) -> No
 def test_a_create_that_is_too_slow_keeps_the_id_and_is_adopted_later(
     platform: Platform, harness: Any, rent: Renter
 ) -> None:
-    harness.slow_boot(3)
-    with pytest.raises(StillCreating) as caught:
-        rent(deadline=0.2)
+    def slow(wait: Wait) -> None:
+        harness.slow_boot(3 + wait.deadline)
+        rent(deadline=wait.deadline)
+
+    error = still_creating(slow)
     record = rent()
-    assert (record.native_id, record.phase) == (caught.value.identifier, Phase.RUNNING)
+    assert (record.native_id, record.phase) == (error.identifier, Phase.RUNNING)
 
 
 def test_cancelled_before_anything_was_made_makes_nothing(platform: Platform, harness: Any) -> None:
@@ -282,9 +285,8 @@ def test_a_start_that_is_too_slow_keeps_the_id(platform: Platform, harness: Any,
     record = rent()
     platform.stop(record.native_id, record.account)
     harness.slow_boot(60)
-    with pytest.raises(StillCreating) as caught:
-        platform.start(record.native_id, record.account, wait=Wait(0.2))
-    assert caught.value.identifier == record.native_id
+    error = still_creating(lambda wait: platform.start(record.native_id, record.account, wait=wait))
+    assert error.identifier == record.native_id
     assert platform.get(record.native_id, record.account).phase is Phase.CREATING
 
 

@@ -26,7 +26,6 @@ from sweepstack.onbox.common.errors import (
     NotYetGone,
     PlatformError,
     RequestRefused,
-    StillCreating,
     Unreachable,
     WrongAccount,
 )
@@ -39,6 +38,7 @@ from sweepstack.onbox.host.power import KILLED_BY_STOP
 from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.platforms.local.platform import connect
 from sweepstack.profiles.load import load_profile
+from tests.short_wait import still_creating
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
@@ -690,14 +690,13 @@ def test_a_clock_that_was_set_back_leaves_no_box_creating(
 
 def test_removed_while_it_was_being_made(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BOOT_DRILL, "30")
-    with pytest.raises(StillCreating) as caught:
-        platform.create(BoxRequest(tag=TAG, name="box-0"), wait=Wait(0.1))
+    error = still_creating(lambda wait: platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait))
     record = platform.find_by_tag(TAG)
     assert record is not None
     wait = Wait(10, lambda line: platform.destroy(record.native_id, record.account) if "adopted" in line else None)
     with pytest.raises(PlatformError, match="nothing bills"):
         platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait)
-    assert caught.value.identifier == record.native_id
+    assert error.identifier == record.native_id
 
 
 def test_a_volume_is_listed_by_its_tag_and_deleted_once(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
+from tests.short_wait import still_creating
 from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (
     AT_ONCE,
@@ -179,8 +180,8 @@ def test_all_pages_of_a_list_are_read(
 
 def test_one_without_a_public_address_says_so(sim: PaperspaceSim, platform: PaperspacePlatform) -> None:
     made(sim, TAG, publicIpType="none")
-    with pytest.raises(StillCreating, match="it is ready and has no address yet"):
-        platform.create(REQUEST, wait=Wait(1))
+    error = still_creating(lambda wait: platform.create(REQUEST, wait=wait))
+    assert "it is ready and has no address yet" in str(error)
 
 
 def test_machines_that_are_gone_and_still_listed_are_not_found(

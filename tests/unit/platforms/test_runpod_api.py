@@ -574,7 +574,7 @@ def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
 
 
 def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(server: Server) -> None:
-    with hold_tag_lock("runpod", "me", TAG, Wait(1)) as memory:
+    with hold_tag_lock("runpod", "me", TAG, Wait(20)) as memory:
         memory.sending()
     empty = reply(200, {"pods": []})
     server.routes["GET /v2/pods"] = [empty, empty, reply(200, {"pods": [pod()]})]

@@ -33,7 +33,7 @@ def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with hold_tag_lock("acme", "me", "tag-2", Wait(0.1)), hold_tag_lock("acme", "you", "tag-1", Wait(0.1)):
+    with hold_tag_lock("acme", "me", "tag-2", Wait(20)), hold_tag_lock("acme", "you", "tag-1", Wait(20)):
         pass  # other tags and accounts are other locks
     with pytest.raises(PlatformError, match="nothing was rented"), hold_tag_lock("acme", "me", "tag-1", Wait(0.2)):
         raise AssertionError("two at once")
@@ -44,9 +44,9 @@ def test_another_process_keeps_the_tag_until_it_ends_however_it_ends() -> None:
 
 
 def test_who_is_the_first_is_known_once_the_lock_is_held() -> None:
-    with hold_tag_lock("acme", "me", "new", Wait(1)) as memory:
+    with hold_tag_lock("acme", "me", "new", Wait(20)) as memory:
         assert memory.first
-    with hold_tag_lock("acme", "me", "new", Wait(1)) as memory:
+    with hold_tag_lock("acme", "me", "new", Wait(20)) as memory:
         assert not memory.first
 
 
@@ -54,7 +54,7 @@ def test_a_cancel_ends_the_waiting() -> None:
     wait = Wait(20)
     wait.cancelled.set()
     with (
-        hold_tag_lock("acme", "me", "tag", Wait(1)),
+        hold_tag_lock("acme", "me", "tag", Wait(20)),
         pytest.raises(PlatformError, match="cancelled"),
         hold_tag_lock("acme", "me", "tag", wait),
     ):
