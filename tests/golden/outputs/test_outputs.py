@@ -1,0 +1,42 @@
+"""What the commands say at each moment of a golden sweep is what was said before, to the letter."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden.outputs.moments import MOMENTS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+ACCEPT = "python -m tests.golden.outputs"
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    """Moment → what is said now."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.golden.outputs", "--show"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_the_commands_say_what_they_said(said: dict[str, str], name: str) -> None:
+    path = HERE / f"{name}.txt"
+    lines = [text.splitlines() for text in (path.read_text(encoding="utf-8"), said[name])]
+    diff = list(difflib.unified_diff(*lines, f"{name}.txt", "now", lineterm="", n=4))
+    if diff:
+        shown = "\n".join(diff)
+        pytest.fail(f"if this is wanted: {ACCEPT}, and list it in the commit\n{shown}", pytrace=False)
+
+
+def test_no_file_is_left_of_what_is_shown_no_more() -> None:
+    assert {path.stem for path in HERE.glob("*.txt")} == set(MOMENTS)
