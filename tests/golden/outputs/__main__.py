@@ -20,10 +20,10 @@ def main(argv: list[str]) -> None:
     try:
         from tests.golden.outputs import play
         from tests.golden.outputs.moments import MOMENTS
+        from tests.golden.outputs.texts import TEXTS
 
         play.import_all()
-        asked = [word for word in argv if word != "--show"] or list(MOMENTS)
-        found = {name: play.play(name, folder) for name in asked}
+        found = {name: play.play(name, folder) for name in MOMENTS} | {name: make() for name, make in TEXTS.items()}
     finally:
         shutil.rmtree(folder)
     if "--show" in argv:

@@ -1,8 +1,10 @@
-"""Types commands at a moment of a golden sweep, each in a process of its own, and writes down what is seen."""
+"""Types commands at a moment of a golden sweep, and writes down what is seen."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import gc
 import importlib
 import json
@@ -11,8 +13,10 @@ import shlex
 import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -40,18 +44,38 @@ LATER = (
 
 
 def play(name: str, folder: Path) -> str:
-    """All that is typed at this moment, and what was seen. `folder` is empty, and left so."""
+    """All that is typed at this moment, and what was seen. `folder` is empty, and left so. In a process of its own."""
+    said = folder / "said"
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            said.write_text(_played(name, folder), encoding="utf-8")
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise SystemExit(f"{name} could not be played: see above")
+    text = said.read_text(encoding="utf-8")
+    said.unlink()
+    return masked(text)
+
+
+def _played(name: str, folder: Path) -> str:
     moment = MOMENTS[name]
     set_clock(moment.now)
     sweep, kept = Sweep(folder, moment), folder / "kept"
     shutil.copytree(sweep.root, kept, symlinks=True)
     os.chdir(sweep.checkout)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     shown = [line for command in typed(name) for line in _seen(command, sweep, kept)]
     os.chdir(folder)
     sweep.end()
     for path in (sweep.root, kept):
         shutil.rmtree(path)
-    return masked("\n".join(shown))
+    return "\n".join(shown)
 
 
 def _seen(line: str, sweep: Sweep, kept: Path) -> Iterator[str]:
@@ -68,35 +92,40 @@ def _seen(line: str, sweep: Sweep, kept: Path) -> Iterator[str]:
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
-    """In a process of its own, without a terminal."""
+    """Exit code, stdout and stderr of a command without a terminal. It remembers nothing of the one before it."""
+    from sweepstack.cli import output
+    from sweepstack.cli.app import app
+
+    for cached in _caches(len(sys.modules)):
+        cached.cache_clear()
+    output._documents, output._done = 0, {}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        pid = os.fork()
-        if pid == 0:
-            _child(words, out.fileno(), err.fileno())
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        kept = [os.dup(number) for number in (1, 2)]
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        try:
+            app(words, prog_name="sweepctl")
+            code = 0
+        except SystemExit as left:
+            code = int(left.code or 0)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, before in zip((1, 2), kept, strict=True):
+                os.dup2(before, number)
+                os.close(before)
         said = []
-        for stream in (out, err):
-            stream.seek(0)
-            said.append(stream.read().decode())
+        for file in (out, err):
+            file.seek(0)
+            said.append(file.read().decode())
     return code, said[0], said[1]
 
 
-def _child(words: list[str], out: int, err: int) -> None:
-    from sweepstack.cli.app import app
-
-    code = 70
-    try:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        sys.argv = ["sweepctl", *words]
-        app(words)
-    except SystemExit as left:
-        code = int(left.code or 0)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+@functools.lru_cache(maxsize=1)
+def _caches(modules: int) -> list[Any]:
+    """What functions of sweepstack remember, in so many modules."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("sweepstack")]
+    return [one for module in ours for one in vars(module).values() if hasattr(one, "cache_clear")]
 
 
 def _written(root: Path, kept: Path, stack_file: Path) -> Iterator[str]:
@@ -138,7 +167,8 @@ def import_all() -> None:
     for verb in command_names():
         load_command(verb)
     for module in LATER:
-        importlib.import_module(module)
+        with contextlib.suppress(ImportError):  # where it was moved, it is imported later, and that is all
+            importlib.import_module(module)
     models = list(BaseModel.__subclasses__())
     while models:
         model = models.pop()

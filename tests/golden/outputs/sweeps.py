@@ -50,7 +50,7 @@ class Sweep:
         self.checkout, self.evidence = self.root / "checkout", self.root / "evidence"
         self.local = self.root / "data" / "sweepstack" / "local"
         self.held: list[IO[bytes]] = []
-        files = _files(GOLDEN / moment.archive)
+        files = files_of(GOLDEN / moment.archive)
         then = re.search(rb"/tmp/golden-\w{8}", files["stack.yaml"])
         assert then is not None
         self.here = lambda data: data.replace(then[0], str(folder).encode())
@@ -92,7 +92,7 @@ class Sweep:
         (queue, *_) = self.of("Queue")
         code = self.evidence / "code" / f"{queue['job']['code'].removeprefix('sha256:')}.tar"
         if code.exists():
-            for name, data in _files(code).items():
+            for name, data in files_of(code).items():
                 _put(self.root / "job" / name, data)
 
     def _rent(self) -> None:
@@ -233,7 +233,8 @@ def _is_seal(line: str, cell: str) -> bool:
     return event["event"] == "cell-sealed" and event["cell"] == cell
 
 
-def _files(archive: Path) -> dict[str, bytes]:
+def files_of(archive: Path) -> dict[str, bytes]:
+    """Path → content of the files in a tar archive."""
     found = {}
     with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as opened:
         for member in opened:

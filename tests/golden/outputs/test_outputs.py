@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.golden.outputs.moments import MOMENTS
+from tests.golden.outputs.texts import TEXTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+NAMES = (*MOMENTS, *TEXTS)
 ACCEPT = "python -m tests.golden.outputs"
 
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
-    """Moment → what is said now."""
+    """File → its text now."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.golden.outputs", "--show"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
@@ -28,7 +30,7 @@ def said() -> dict[str, str]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("name", MOMENTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_commands_say_what_they_said(said: dict[str, str], name: str) -> None:
     path = HERE / f"{name}.txt"
     lines = [text.splitlines() for text in (path.read_text(encoding="utf-8"), said[name])]
@@ -39,4 +41,4 @@ def test_the_commands_say_what_they_said(said: dict[str, str], name: str) -> Non
 
 
 def test_no_file_is_left_of_what_is_shown_no_more() -> None:
-    assert {path.stem for path in HERE.glob("*.txt")} == set(MOMENTS)
+    assert {path.stem for path in HERE.glob("*.txt")} == set(NAMES)
