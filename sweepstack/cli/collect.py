@@ -50,6 +50,7 @@ from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown import who_signed
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
@@ -278,12 +279,12 @@ def _box_snapshot(
 ) -> BoxSnapshot:
     store, state = sources.store, sources.state
     approval, unreadable = box.approval_in_state()
-    verdict = may_end(known, approval, seen, now=now, full=False)
+    verdict = may_end(BoxEnding(known, approval, seen), now=now, full=False)
     checked = [("the state", approval, verdict.unsigned)]
     for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
         if recorded == approval:
             continue
-        by_record = may_end(known, recorded, seen, now=now, full=False)
+        by_record = may_end(BoxEnding(known, recorded, seen), now=now, full=False)
         checked.append(("the records", recorded, by_record.unsigned))
         if by_record.allowed:
             verdict = by_record
@@ -299,7 +300,9 @@ def _box_snapshot(
     gate = state.gate_of(box.native_id)
     queue = state.queue_of(box.native_id)
     journal = seen.journal or copied_journal(store, box.name, box.generation)
-    by_file = may_end(known, proposed, seen, now=now, full=False) if proposed and proposed != approval else None
+    by_file = (
+        may_end(BoxEnding(known, proposed, seen), now=now, full=False) if proposed and proposed != approval else None
+    )
     checked += [("the stack file", proposed, by_file.unsigned)] if by_file else []
     facts = known.facts
     return BoxSnapshot(

@@ -19,6 +19,7 @@ from sweepstack.operations.observe import observe, rented_at
 from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.check import may_end
 
 _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
@@ -96,7 +97,7 @@ def _box_snapshot(snapshot: Snapshot, store: EvidenceStore, orphan: Orphan, birt
         queue=None,
         launch=launch,
         seen=seen,
-        verdict=may_end(known, None, seen, now=snapshot.now, full=False),
+        verdict=may_end(BoxEnding(known, None, seen), now=snapshot.now, full=False),
         phase=record.phase.value if record else "unknown",
         where=record.location if record else "",
         price_per_hour=orphan.price_per_hour,

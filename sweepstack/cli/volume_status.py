@@ -19,10 +19,10 @@ from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
+    VolumeEnding,
     VolumeFacts,
     VolumeSeen,
     VolumeVerdict,
-    may_delete,
     policies,
     stack_of,
 )
@@ -30,6 +30,7 @@ from sweepstack.operations.volumes.users import Survey, recorded
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import VolumeEntry
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.who_signed import OnRecord, on_record, signed
 
 
@@ -106,7 +107,7 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     for entry in entries:
         volume = VolumeContext.of(entry)
         seen, _ = observe_volume(volume, found.of(entry.native_id))
-        verdict = may_delete(volume, approval, seen, found, full=False)
+        verdict = may_end(VolumeEnding(volume, approval, seen, found), full=False)
         kept.append(Kept(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict)))
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
@@ -127,7 +128,9 @@ def _approvals(
     in_state, _ = entry.approval_in_state()
     checked: list[tuple[str, Approval | None, Sequence[str]]] = []
     if in_state is not None and in_state != proposed:
-        checked.append(("the state", in_state, may_delete(volume, in_state, seen, users, full=False).unsigned))
+        checked.append(
+            ("the state", in_state, may_end(VolumeEnding(volume, in_state, seen, users), full=False).unsigned)
+        )
     checked.append(("the stack file", proposed, verdict.unsigned))
     binds, now = policies(volume), datetime.now(UTC)
     return on_record(checked, entry.native_id, stack_of(volume.facts), binds, now=now)

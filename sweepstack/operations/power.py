@@ -38,11 +38,12 @@ from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import need
 from sweepstack.teardown.approval import Given
+from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Verdict
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.rested import queued
-from sweepstack.teardown.stop_check import AtRisk, look_for_risk, may_stop
+from sweepstack.teardown.stop_check import AtRisk, StopEnding, look_for_risk
 
 RUNNER_SECONDS = 40.0
 """The runner gives its cells 20 s to end, and needs some seconds more to report it."""
@@ -81,7 +82,7 @@ def judge_stop(
     at_rest = record is not None and record.phase.at_rest
     if seen.existence is Existence.EXISTS and not at_rest:
         risk = risk_on(box, paths, seen.journal)
-    verdict = may_stop(box, approval, seen, risk, full=full, given=given)
+    verdict = may_end(StopEnding(box, approval, seen, risk, given=given), full=full)
     return Pause(box, seen, record, risk, verdict)
 
 

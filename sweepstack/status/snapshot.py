@@ -22,7 +22,7 @@ from sweepstack.core.records import Approval, Birth, Cell, Launch, Loss, Receipt
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
-from sweepstack.teardown.check import Verdict
+from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.close_box import StillBilled
 from sweepstack.teardown.host_shutdown import Handover
 from sweepstack.teardown.who_signed import OnRecord

@@ -1,12 +1,13 @@
 """The one judgement of an approval: whether it lets this verb end this box or volume now.
 
-Boxes, volumes, boxes that no state has, and stops ask here (`check`, `operations.volumes.end_check`,
-`approvals_on_record`). What the approval was given for, such as a receipt, is judged there.
+Boxes, volumes, and stops ask `judge_approval`. What no state has any more ends by a person's request
+(`judge_request`), which may need an approval on record. What an approval was given for, such as a receipt, is judged by
+the endings (`teardown.check`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.teardown.policy_check import ask_policy
+from sweepstack.teardown.policy_check import ask_policy, orphan_problems
 from sweepstack.teardown.revocation import revocation_problem
 from sweepstack.teardown.signatures import signature_problems
 
@@ -76,6 +77,48 @@ def judge_approval(
             return Judged((problem,))
     asked = ask_policy(policies(), subject.sweep, approval, given_up=given_up, now=now, to_sign=given != "before")
     return Judged(asked.problems, asked.unsigned, given_up)
+
+
+def judge_request(
+    stores: Sequence[EvidenceStore],
+    native_id: str,
+    verb: str,
+    binds: Sequence[Binding],
+    *,
+    identity: str,
+    given_up: bool,
+    now: datetime,
+) -> Judged:
+    """Judges the end of a box or a volume that no state has, which a person asks for. A policy that names people lets
+    it go only by an approval that `stores` have on record. `given_up`: what is on it may be lost. Raises nothing."""
+    given = _on_record(stores, native_id, verb, binds, given_up=given_up, now=now)
+    return Judged(orphan_problems(binds, identity, given, given_up=given_up, now=now), (), given_up)
+
+
+def _on_record(
+    stores: Iterable[EvidenceStore],
+    native_id: str,
+    verb: str,
+    binds: Sequence[Binding],
+    *,
+    given_up: bool,
+    now: datetime,
+) -> list[Approval]:
+    """The approvals on record that hold now, also by the policies that bind (`binds`), and are for this very end.
+    `given_up`: only those that abandon it: who signed that it may end once all is verified did not sign that it may be
+    lost. Raises nothing: what can't be read is none."""
+    standing = []
+    for store in stores:
+        subject = Subject("box", "", native_id, verb, SweepName(project="", stack="", identity=store.marker.identity))
+        try:
+            found = store.clearance(native_id)
+        except EvidenceError:
+            continue
+        if found is None or (given_up and not gives_up(subject, found)):
+            continue
+        if not judge_approval(subject, found, store, lambda: binds, now=now).problems:
+            standing.append(found)
+    return standing
 
 
 def gives_up(subject: Subject, approval: Approval) -> bool:

@@ -16,9 +16,9 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.platforms.registry import volume_channel
+from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Verdict
 from sweepstack.teardown.host_shutdown import handover_of
 
 

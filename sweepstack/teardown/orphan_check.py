@@ -1,37 +1,36 @@
-"""The check for a box that no state has: what `sweepctl audit --end` asks before it ends one.
+"""What the check of an end (`check.may_end`) asks of a box that no state has.
 
-`teardown.check.may_end` judges by what a state remembers of a box. Here the state is lost, or was never this person's,
+For a box of a state it judges by what that remembers (`box_check`). Here the state is lost, or was never this person's,
 so the box itself is read (its journal and queue, who owns it, until when it is held), and every evidence of its sweep
-that can be found. It may end in one of four ways, with the account that it was rented with:
-
-    gone              the platform proves that the native id no longer exists
-    nothing-launched  it is ours, its journal is empty, its queue was never given a cell, and no record says otherwise
-    cleared           a receipt of its sweep still holds, and every cell that ran on it is verified there
-    abandoned         a person said, with a reason, that what is on it may be lost
+that can be found. Without a word nothing ends but what is ours, with an empty journal and a queue that was never given
+a cell, or what a receipt of its sweep proves to be copied.
 
 While its owner holds it, no other person ends it, unless they say that the owner has agreed. While another backend's
 state answers and has its sweep, no person ends it here.
+
+Also here: whether anything is lost with a box that a person calls gone, and that can't be asked any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Launch
+from sweepstack.core.records import Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.abandonment import VERB
-from sweepstack.teardown.approvals_on_record import approvals_on_record
+from sweepstack.teardown.approval import Judged, judge_request
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Way
+from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
-from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
+from sweepstack.teardown.policy_check import binding, binds, births_in
 from sweepstack.teardown.receipt_check import latest_problems
 
 SHOWN = 6
@@ -108,86 +107,106 @@ class EndRequest:
 
 
 @dataclass
-class OrphanVerdict:
-    """Whether the box may end. If not, `reasons` say why. `unsafe`: cells on it without a proved copy, with their
-    state.
+class OrphanVerdict(EndVerdict):
+    """Whether the box may end. `unsafe`: cells on it without a proved copy, with their state.
 
     `held`: which other person holds it, and until when; then no abandonment helps.
     """
 
-    allowed: bool = False
-    way: Way | None = None
-    reasons: list[str] = field(default_factory=list)
     unsafe: dict[str, str] = field(default_factory=dict)
     held: str = ""
 
 
-def may_end_orphan(
-    box: OrphanBox,
-    on_it: OnIt,
-    evidence: Sequence[EvidenceStore],
-    request: EndRequest,
-    *,
-    now: datetime | None = None,
-    full: bool,
-) -> OrphanVerdict:
-    """Decides whether the box may be ended without its state, and why not.
+class OrphanEnding(Ending[OrphanVerdict]):
+    """The end of a box without its state. `evidence`: all that could be opened; that of other sweeps is ignored."""
 
-    `evidence`: all that could be opened; that of other sweeps is ignored. `full` re-hashes every file of a receipt.
-    Never raises for damaged evidence: that is a reason to refuse. Reads files; costs no money.
-    """
-    now, seen = now or datetime.now(UTC), on_it.seen
-    verdict = OrphanVerdict()
-    stores = [store for store in evidence if box.identity and store.marker.identity == box.identity]
-    if seen.account_problem:
-        verdict.reasons.append(seen.account_problem)
-        return verdict
-    if seen.existence is Existence.GONE:
-        verdict.allowed, verdict.way = True, "gone"
-        return verdict
-    problems, copied = _copies(box, on_it, stores, full=full)
-    verdict.unsafe = {} if copied else {name: on_it.cells()[name] for name in sorted(on_it.unsettled)}
-    verdict.held = _held(box, on_it, request, now)
-    if verdict.held:
-        verdict.reasons.append(verdict.held)
-        return verdict
-    binds, given_up = binding((), [b for b in births_in(stores) if b.native_id == box.native_id]), bool(request.reason)
-    given = approvals_on_record(stores, box.native_id, VERB, binds, given_up=given_up, now=now)
-    refused = orphan_problems(binds, box.identity, given, given_up=given_up, now=now)
-    if refused:
-        verdict.reasons += refused
-        return verdict
-    if request.reason:
-        verdict.allowed, verdict.way = True, "abandoned"
-        return verdict
-    if seen.existence is not Existence.EXISTS or seen.journal is None or on_it.given is None:
-        verdict.reasons.append(f"what is on it is not known: {seen.note or 'it could not be read'}")
-        return verdict
-    if not copied and (verdict.unsafe or seen.journal.head != GENESIS or seen.runner_alive):
-        verdict.reasons += [_unsafe_words(verdict.unsafe), *problems]
-        return verdict
-    if not copied:
-        verdict.reasons += [*problems, *(sign for store in stores for sign in _signs(store, box))]
-    if not copied and not box.ours:
-        verdict.reasons.append(
-            "nothing ran on it, and whose it is is not known: it may be about to be used"
-            if on_it.owner is None
-            else f"nothing ran on it, and it is {on_it.owner.person}'s, for {on_it.owner.sweep}"
+    def __init__(self, box: OrphanBox, on_it: OnIt, evidence: Sequence[EvidenceStore], request: EndRequest) -> None:
+        super().__init__(OrphanVerdict(), on_it.seen.existence, on_it.seen.account_problem)
+        self.box, self.on_it, self.request = box, on_it, request
+        self._stores = [store for store in evidence if box.identity and store.marker.identity == box.identity]
+        self._problems, self._copied = list[str](), False
+
+    def look(self, *, full: bool) -> None:
+        """Asks the records for copies of what is on it, unless it is gone, or of another account."""
+        if self.account_problem or self.existence is Existence.GONE:
+            return
+        on_it = self.on_it
+        self._problems, self._copied = _copies(self.box, on_it, self._stores, full=full)
+        if not self._copied:
+            self.verdict.unsafe = {name: on_it.cells()[name] for name in sorted(on_it.unsettled)}
+
+    def held(self, now: datetime) -> list[str]:
+        """Its owner, or another backend."""
+        self.verdict.held = _held(self.box, self.on_it, self.request, now)
+        return [self.verdict.held] if self.verdict.held else []
+
+    def judged(self, now: datetime) -> Judged:
+        """The person who asks, and an approval on record where the policy names people."""
+        box, given_up = self.box, bool(self.request.reason)
+        binds = binding((), [one for one in births_in(self._stores) if one.native_id == box.native_id])
+        return judge_request(
+            self._stores, box.native_id, VERB, binds, identity=box.identity, given_up=given_up, now=now
         )
+
+    def content(self, *, full: bool) -> tuple[Way | None, list[str]]:
+        """All that ran on it is copied; or nothing ran on it, it is ours, and it holds nothing unclaimed."""
+        box, seen, stores, unsafe = self.box, self.on_it.seen, self._stores, self.verdict.unsafe
+        if seen.existence is not Existence.EXISTS or seen.journal is None or self.on_it.given is None:
+            return None, [f"what is on it is not known: {seen.note or 'it could not be read'}"]
+        if self._copied:
+            return "cleared", []
+        if unsafe or seen.journal.head != GENESIS or seen.runner_alive:
+            return None, [_unsafe_words(unsafe), *self._problems]
+        against = [*self._problems, *(sign for store in stores for sign in _signs(store, box))]
+        if not box.ours:
+            owner = self.on_it.owner
+            against.append(
+                "nothing ran on it, and whose it is is not known: it may be about to be used"
+                if owner is None
+                else f"nothing ran on it, and it is {owner.person}'s, for {owner.sweep}"
+            )
+        reason = _unclaimed(box, seen, None, lambda: {code for store in stores for code in store.codes()})
+        against += [reason] if reason else []
+        return (None, against) if against else ("nothing-launched", [])
+
+
+def not_proved_here(box: BoxContext) -> list[str]:
+    """Why a box that a person calls gone is not let go without an abandonment; empty if every cell that it was given is
+    verified by the latest receipt, and the box had ended what the copy of its journal says, or if it was never given
+    one. Reads every file of the receipt again. Raises nothing."""
+    try:
+        store, facts = box.store, box.facts
+        problems, bound = _not_here(store, facts), binds(facts, store)
+    except (EvidenceError, JournalDamaged) as error:
+        return [str(error)]
+    now, identity = datetime.now(UTC), facts.identity
+    asked = judge_request([store], facts.native_id, VERB, bound, identity=identity, given_up=False, now=now)
+    return [*problems, *asked.problems]
+
+
+def _not_here(store: EvidenceStore, facts: BoxFacts) -> list[str]:
+    launch = store.launch(facts.name, facts.generation)
+    if launch is None or launch.native_id != facts.native_id:
+        return signs_of_a_launch(store, facts.name, facts.generation, facts.native_id)
+    digest, journal = store.latest_receipt(), store.journal(facts.name, facts.generation)
+    if digest is None or journal is None:
+        return ["its cells were never verified here"]
+    seen = Observation(Existence.EXISTS, journal, runner_alive=False)
+    return latest_problems(store, facts, digest, launch, seen, full=True)
+
+
+def _unclaimed(box: OrphanBox, seen: Observation, receipt: Receipt | None, codes: Callable[[], Collection[str]]) -> str:
+    """Why the files on it that no record covers keep it; "" if they don't."""
     counted = unclaimed.measure(
         seen.listing,
         kills=(),
         box=box.box,
         generation=box.generation,
         journal=seen.journal,
-        receipt=None,
-        codes=lambda: {code for store in stores for code in store.codes()},
+        receipt=receipt,
+        codes=codes,
     )
-    if not copied and (reason := unclaimed.lock_reason(counted, None)):
-        verdict.reasons.append(reason)
-    if not verdict.reasons:
-        verdict.allowed, verdict.way = True, "cleared" if copied else "nothing-launched"
-    return verdict
+    return unclaimed.lock_reason(counted, None)
 
 
 def _signs(store: EvidenceStore, box: OrphanBox) -> list[str]:
@@ -276,16 +295,6 @@ def _receipt_problems(
     problems += [
         f"{name} is on it, and the receipt has no verified copy of it" for name in sorted(on_it.unsettled - known)
     ]
-    if not problems:
-        counted = unclaimed.measure(
-            on_it.seen.listing,
-            kills=(),
-            box=box.box,
-            generation=box.generation,
-            journal=on_it.seen.journal,
-            receipt=receipt,
-            codes=store.codes,
-        )
-        reason = unclaimed.lock_reason(counted, None)
-        problems += [reason] if reason else []
+    if not problems and (reason := _unclaimed(box, on_it.seen, receipt, store.codes)):
+        problems.append(reason)
     return problems

@@ -2,7 +2,7 @@
 
 A stop keeps some tiers and wipes others (the profile says which, the state remembers). Scratch of cells that are sealed
 or dropped was declared dispensable; any other file on a tier that dies counts as existing only there. If a file would
-be lost, or the runner's home and so every cell, the check of a delete decides.
+be lost, or the runner's home and so every cell, what the check of a delete asks decides.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.approval import Given
+from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.check import Way
 from sweepstack.teardown.refusal import waiting_cost
 
 STOP = "stop"
@@ -123,28 +124,39 @@ def stop_facts(facts: BoxFacts, kills: tuple[str, ...], keeps: tuple[str, ...]) 
     return replace(facts, verb=STOP, kills=kills, keeps=keeps)
 
 
-def may_stop(
-    box: BoxContext,
-    approval: Approval | None,
-    seen: Observation,
-    risk: AtRisk,
-    *,
-    now: datetime | None = None,
-    full: bool,
-    given: Given = "before",
-) -> Verdict:
-    """Decides whether a box with the facts of `stop_facts` may be stopped. If nothing is at risk, no approval is
-    needed; else as `may_end`."""
-    if seen.account_problem:
-        return Verdict(reasons=[seen.account_problem])
-    if seen.existence is Existence.UNKNOWN:
-        return Verdict(reasons=[f"whether it runs is not known: {seen.note}"])
-    if seen.existence is Existence.EXISTS and risk.nothing:
-        return Verdict(allowed=True, way="nothing-at-risk")
-    verdict = may_end(box, approval, seen, now=now, full=full, given=given)
-    if not verdict.allowed:
-        verdict.reasons.append(risk.words(box.facts.kills))
-    return verdict
+class StopEnding(BoxEnding):
+    """The stop of a box with the facts of `stop_facts`. `risk`: what it would kill.
+
+    Whether it runs has to be known, and where nothing is at risk it needs no word. Else it is asked as an end is.
+    """
+
+    def __init__(
+        self, box: BoxContext, approval: Approval | None, seen: Observation, risk: AtRisk, given: Given = "before"
+    ) -> None:
+        super().__init__(box, approval, seen, given)
+        self.risk = risk
+
+    def look(self, *, full: bool) -> None:
+        """Reads no records where they decide nothing."""
+        if not (self.account_problem or self.unknown() or self._free):
+            super().look(full=full)
+
+    def unknown(self) -> str:
+        """Whether it runs."""
+        return f"whether it runs is not known: {self.seen.note}" if self.existence is Existence.UNKNOWN else ""
+
+    def way_without_word(self) -> Way | None:
+        """Nothing at risk is the first of them."""
+        return "nothing-at-risk" if self._free else super().way_without_word()
+
+    def beside(self) -> list[str]:
+        """What would die, last."""
+        asked = not (self.account_problem or self.unknown() or self.verdict.allowed)
+        return [*super().beside(), *([self.risk.words(self.facts.kills)] if asked else [])]
+
+    @property
+    def _free(self) -> bool:
+        return self.existence is Existence.EXISTS and self.risk.nothing
 
 
 def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | None) -> str:

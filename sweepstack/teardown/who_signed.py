@@ -1,6 +1,6 @@
 """Names who signed the approvals of a box or a volume, and who has to sign yet.
 
-Decides nothing: that are `sweepstack.teardown.check.may_end` and `sweepstack.operations.volumes.end_check.may_delete`.
+Decides nothing: that is `sweepstack.teardown.check.may_end`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from sweepstack.core.records import Action, Approval
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
 from sweepstack.teardown.check import may_end
@@ -45,7 +46,7 @@ class Cleared:
     def allowed(self, approval: Approval | None = None) -> bool:
         """What the check says. It never raises."""
         return may_end(
-            BoxContext(self.facts, "local"), approval or self.approval, self.seen, now=NOW, full=True
+            BoxEnding(BoxContext(self.facts, "local"), approval or self.approval, self.seen), now=NOW, full=True
         ).allowed
 
 

@@ -78,8 +78,8 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/operations/volumes/end_check.py",
-                "    verdict.reasons += [*judged.problems, *seen.alive]\n",
-                "    verdict.reasons += judged.problems\n",
+                "        return list(self.seen.alive)\n",
+                "        return []\n",
             ),
         ),
         ("tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[a-box-that-may-still-mount-it]",),
@@ -261,9 +261,9 @@ MUTANTS = (
         "an approval of one box's unclaimed bytes counts for another",
         (
             Patch(
-                "sweepstack/teardown/check.py",
-                "if w.box == facts.name and w.native_id == facts.native_id)\n    reason",
-                "if w)\n    reason",
+                "sweepstack/teardown/box_check.py",
+                "if w.box == facts.name and w.native_id == facts.native_id)\n        reason",
+                "if w)\n        reason",
             ),
         ),
         ("tests/unit/teardown/test_unclaimed.py::test_a_word_for_one_box_is_none_for_another",),

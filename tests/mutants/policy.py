@@ -155,7 +155,9 @@ POLICY = (
         "policy: it is not asked about the end of a volume",
         (
             Patch(
-                "sweepstack/operations/volumes/end_check.py", "        lambda: policies(volume),\n", "        tuple,\n"
+                "sweepstack/operations/volumes/end_check.py",
+                "store, lambda: policies(volume), now",
+                "store, tuple, now",
             ),
         ),
         ("tests/unit/operations/volumes/test_ending.py::test_the_policy_of_its_stack_binds_its_end",),

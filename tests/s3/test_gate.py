@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sweepstack.platforms.common import s3_client
+from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.check import may_end
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World, cleared_box
@@ -25,7 +26,7 @@ def ask(world: World) -> Ask:
     facts, approval, seen = cleared_box(world, NOW)
 
     def check(full: bool) -> Verdict:
-        return may_end(BoxContext(facts, "local"), approval, seen, now=NOW, full=full)
+        return may_end(BoxEnding(BoxContext(facts, "local"), approval, seen), now=NOW, full=full)
 
     assert check(True).allowed, check(True).reasons
     assert check(False).allowed

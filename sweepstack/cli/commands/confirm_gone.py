@@ -67,11 +67,12 @@ from sweepstack.platforms.registry import has_address, has_wallet, load_wallet, 
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, close_gone, lost_with, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
-from sweepstack.teardown.lost_check import not_proved_here
+from sweepstack.teardown.orphan_check import not_proved_here
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import of_box
 
@@ -414,7 +415,7 @@ def _allowed(target: Target, box: BoxEntry) -> str | None:
         approvals.append(target.file.approval() if target.file.path.exists() else None)
     silent = Observation(Existence.UNKNOWN, note="it does not answer")
     for approval in approvals:
-        verdict = may_end(known, approval, silent, full=True)
+        verdict = may_end(BoxEnding(known, approval, silent), full=True)
         if verdict.allowed:
             return verdict.way or ""
     return None
@@ -562,7 +563,7 @@ def close_proved(target: Target, sources: Sources, boxes: Sequence[BoxEntry], ou
 def _close(target: Target, store: EvidenceStore, box: BoxEntry) -> dict[str, Any]:
     known = box.context()
     seen, _ = observe(known, files=False, rented=rented_at(box.price_per_hour))
-    verdict = may_end(known, None, seen, full=False)
+    verdict = may_end(BoxEnding(known, None, seen), full=False)
     if verdict.way != "gone":
         words, status = f"box {box.name} ({box.native_id}) on {box.adapter}", f"sweepctl status --stack {target.stack}"
         if seen.existence is Existence.EXISTS:

@@ -1,21 +1,17 @@
-"""The one check that may end a volume.
+"""What the check of an end (`teardown.check.may_end`) asks of a volume that outlives sweeps.
 
-Like `teardown.check.may_end`, it trusts the records and the platform alone.
-A volume may end in one of three ways, all with the right account and with no box that may still mount it:
-
-    cleared    an approval names its end and its native id, and for every sweep that used it the receipt that was
-               approved still holds: what that sweep left on it is verified elsewhere, or waived
-    gone       the platform proves that it no longer exists
-    abandoned  a person said, by name and with a reason, that what is on it may be lost
+It is cleared if an approval names its end and its native id, and for every sweep that used it the receipt that was
+approved still holds: what that sweep left on it is verified elsewhere, or waived. In no way does it end while a box may
+still mount it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
@@ -29,14 +25,12 @@ from sweepstack.operations.volumes.records import VERB, Use, read_inventory
 from sweepstack.operations.volumes.users import Survey, User, births_on
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.approval import Given, Subject, judge_approval
-from sweepstack.teardown.approvals_on_record import approvals_on_record
-from sweepstack.teardown.policy_check import binding, births_in, orphan_problems
+from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval, judge_request
+from sweepstack.teardown.check import Ending, EndVerdict, Way
+from sweepstack.teardown.policy_check import binding, births_in
 
 if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
-
-Way = Literal["cleared", "gone", "abandoned"]
 
 
 @dataclass(frozen=True)
@@ -105,75 +99,62 @@ class VolumeSeen:
 
 
 @dataclass
-class VolumeVerdict:
-    """May it end? If not, `reasons` say why."""
+class VolumeVerdict(EndVerdict):
+    """Whether the volume may end. `users`: the sweeps that use it, or did."""
 
-    allowed: bool = False
-    way: Way | None = None
-    reasons: list[str] = field(default_factory=list)
     users: tuple[User, ...] = ()
-    unsigned: tuple[str, ...] = ()
-    """Whose signatures the policy asks for, and the approval does not have yet."""
 
     @property
-    def headline(self) -> str:
-        """Stable words for a diff."""
-        if self.allowed and self.way == "abandoned":
-            return "cleared: abandoned, what is on it may be lost"
-        if self.allowed and self.way == "gone":
-            return "cleared: gone from the platform"
-        if self.allowed:
-            count = len(self.users)
-            return f"cleared: what {count} sweep{'' if count == 1 else 's'} left on it is verified elsewhere"
-        return f"locked ({self.reasons[0]})" if self.reasons else "locked"
+    def cleared(self) -> str:
+        """See `EndVerdict`."""
+        count = len(self.users)
+        return f"cleared: what {count} sweep{'' if count == 1 else 's'} left on it is verified elsewhere"
 
 
-def may_delete(
-    volume: VolumeContext,
-    approval: Approval | None,
-    seen: VolumeSeen,
-    survey: Survey,
-    *,
-    full: bool,
-    now: datetime | None = None,
-    given: Given = "before",
-) -> VolumeVerdict:
-    """Decides whether the volume may be deleted, and why not.
+class VolumeEnding(Ending[VolumeVerdict]):
+    """The end of a volume. `survey`: who uses it, as far as was asked now. `given`: as of `BoxEnding`.
 
-    `survey`: who uses it, as far as was asked now. `full` re-hashes every file of the receipts. Never raises for
-    damaged or absent evidence: that is a reason to refuse. Reads files; costs no money.
+    All that keeps it is told at once: it is mended in several sweeps.
     """
-    facts = volume.facts
-    verdict = VolumeVerdict(users=survey.of(facts.native_id))
-    if seen.account_problem:
-        verdict.reasons.append(seen.account_problem)
-        return verdict
-    if seen.existence is Existence.GONE:
-        verdict.allowed, verdict.way = True, "gone"
-        return verdict
-    if seen.existence is not Existence.EXISTS:
-        verdict.reasons.append(seen.note or "whether it is there is not known")
-        return verdict
-    if approval is None:
-        verdict.reasons += ["not approved", *seen.alive]
-        return verdict
-    judged = judge_approval(
-        subject_of(facts),
-        approval,
-        volume.evidence.usable,
-        lambda: policies(volume),
-        now=now or datetime.now(UTC),
-        given=given,
-    )
-    verdict.reasons += [*judged.problems, *seen.alive]
-    verdict.unsigned = judged.unsigned
-    if not verdict.reasons and judged.given_up:
-        verdict.allowed, verdict.way = True, "abandoned"
-        return verdict
-    verdict.reasons += [*seen.unread, *survey.problems, *_content_problems(volume, approval, seen, survey, full=full)]
-    if not verdict.reasons:
-        verdict.allowed, verdict.way = True, "cleared"
-    return verdict
+
+    all_at_once = True
+
+    def __init__(
+        self,
+        volume: VolumeContext,
+        approval: Approval | None,
+        seen: VolumeSeen,
+        survey: Survey,
+        given: Given = "before",
+    ) -> None:
+        users = survey.of(volume.facts.native_id)
+        super().__init__(VolumeVerdict(users=users), seen.existence, seen.account_problem)
+        self.volume, self.approval, self.seen, self.survey, self.given = volume, approval, seen, survey, given
+
+    def unknown(self) -> str:
+        """Whether it is there."""
+        unknown = self.existence is Existence.UNKNOWN
+        return (self.seen.note or "whether it is there is not known") if unknown else ""
+
+    def held(self, now: datetime) -> list[str]:
+        """The boxes that may mount it."""
+        return list(self.seen.alive)
+
+    def judged(self, now: datetime) -> Judged:
+        """The approval, as one of its end."""
+        if self.approval is None:
+            return Judged(("not approved",))
+        volume, store = self.volume, self.volume.evidence.usable
+        subject = subject_of(volume.facts)
+        return judge_approval(subject, self.approval, store, lambda: policies(volume), now=now, given=self.given)
+
+    def content(self, *, full: bool) -> tuple[Way | None, list[str]]:
+        """What each sweep left on it is verified elsewhere."""
+        if self.approval is None:
+            return None, []
+        found = _content_problems(self.volume, self.approval, self.seen, self.survey, full=full)
+        found = [*self.seen.unread, *self.survey.problems, *found]
+        return (None, found) if found else ("cleared", [])
 
 
 def subject_of(facts: VolumeFacts) -> Subject:
@@ -202,8 +183,7 @@ def orphan_policy(
     mounted = [birth for birth in births_in([*stores, *users]) if native_id in birth.mounts.values()]
     last = max(mounted, key=lambda birth: birth.begun_at, default=None)
     binds = binding((), [last] if last is not None else [])
-    given = approvals_on_record(stores, native_id, VERB, binds, given_up=given_up, now=now)
-    return orphan_problems(binds, identity, given, given_up=given_up, now=now)
+    return judge_request(stores, native_id, VERB, binds, identity=identity, given_up=given_up, now=now).problems
 
 
 def stack_of(facts: VolumeFacts) -> SweepName:

@@ -62,6 +62,7 @@ from sweepstack.provider.resources.held_by_another import sign_box
 from sweepstack.provider.resources.policy import bound
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxAt, BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.ownership import who
@@ -343,7 +344,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         found = left(seen.journal)
         if not found or (seen.runner_alive and workers().get("at_work") != 0 and not workers().get("lost")):
             return []
-        if may_end(box, state.approval, seen, full=False).allowed:
+        if may_end(BoxEnding(box, state.approval, seen), full=False).allowed:
             return []
         try:  # the journal was read before the lock: the runner may have sealed its last cell and ended in between
             return left(read_journal(box.channel()))
@@ -353,7 +354,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
         missing = cell_moves.waiting_for(box, state) if state.want == "running" else []
-        if missing and may_end(box, state.approval, seen, full=False).allowed:
+        if missing and may_end(BoxEnding(box, state.approval, seen), full=False).allowed:
             return []
         return missing
 
@@ -418,7 +419,7 @@ def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
     if new.approval is None:
         return False
     state = QueueState(**new.model_dump(), launched_at=datetime.now(UTC))
-    return may_end(teardown.context_of(state), new.approval, seen, full=False).allowed
+    return may_end(BoxEnding(teardown.context_of(state), new.approval, seen), full=False).allowed
 
 
 def _workers(box: BoxContext) -> Mapping[str, Any]:

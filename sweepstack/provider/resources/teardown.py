@@ -30,9 +30,10 @@ from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.status.engine.state_copy import may_hold
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts, in_entry
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import close_books, close_gone, lost_with, note_end
 from sweepstack.teardown.host_shutdown import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
@@ -131,7 +132,7 @@ def judge(
     seen, record = observe(box, rented=state.teardown.rented)
     if box.facts.price_per_hour is None and record is not None:  # the evidence can't be read, and the platform knows
         box = box.about(replace(box.facts, price_per_hour=record.price_per_hour))
-    return Judgement(box, seen, may_end(box, approval, seen, full=full), record, approval)
+    return Judgement(box, seen, may_end(BoxEnding(box, approval, seen), full=full), record, approval)
 
 
 def clearance_of(judgement: Judgement, approval: Approval | None) -> str:
@@ -255,7 +256,7 @@ def by_records(judgement: Judgement, *, full: bool) -> Judgement:
         if judgement.verdict.allowed:
             break
         if recorded != judgement.approval:
-            verdict = may_end(judgement.box, recorded, judgement.seen, full=full)
+            verdict = may_end(BoxEnding(judgement.box, recorded, judgement.seen), full=full)
             if verdict.allowed or judgement.approval is None:
                 judgement = replace(judgement, verdict=verdict, approval=recorded)
     return judgement

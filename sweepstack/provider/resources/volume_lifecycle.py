@@ -28,7 +28,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict
 from sweepstack.operations.volumes.records import VERB, Mounting, write_mounting
 from sweepstack.operations.volumes.refusal import refusal
 from sweepstack.operations.volumes.users import Survey, recorded, survey
@@ -41,6 +41,7 @@ from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_facts import in_entry
+from sweepstack.teardown.check import may_end
 
 GONE_SECONDS = 300.0
 POLL_SECONDS = 0.5
@@ -224,7 +225,7 @@ def _recorded(volume: VolumeContext) -> Survey:
 
 def _judge(volume: VolumeContext, approval: Approval | None, users: Survey, *, full: bool) -> VolumeVerdict:
     seen, _ = observe_volume(volume, users.of(volume.facts.native_id))
-    return may_delete(volume, approval, seen, users, full=full)
+    return may_end(VolumeEnding(volume, approval, seen, users), full=full)
 
 
 def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> str:

@@ -23,6 +23,7 @@ from sweepstack.operations.observe import made_by, observe, rented_at
 from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts, in_entry
 from sweepstack.teardown.check import may_end
@@ -80,7 +81,7 @@ def judge_birth(
     rented = rented_at(birth.price_per_hour)
     box = BoxContext(facts, birth.platform, evidence)
     seen, record = observe(box, rented=rented)
-    return Judgement(box, seen, may_end(box, approval, seen, full=full), record, approval)
+    return Judgement(box, seen, may_end(BoxEnding(box, approval, seen), full=full), record, approval)
 
 
 def clear(op: Operation, evidence: Evidence, approval: Approval, rules: Rules) -> None:

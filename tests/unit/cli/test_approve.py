@@ -17,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
 from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.status.engine.state import parse_export
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.revocation import revocation_problem
@@ -319,7 +320,7 @@ def test_abandoning_when_the_evidence_is_gone(world: World) -> None:
     assert world.run("approve", "--abandon", "box-0", "--reason", "the disk died").code == 0
     box = parse_export(STACK, world.export()).boxes[0]
     seen = Observation(Existence.EXISTS)
-    assert may_end(BoxContext(box.facts(), box.adapter), approval(world), seen, full=True).way == "abandoned"
+    assert may_end(BoxEnding(BoxContext(box.facts(), box.adapter), approval(world), seen), full=True).way == "abandoned"
     assert first.native_id == box.native_id
 
 

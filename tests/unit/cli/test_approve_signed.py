@@ -15,6 +15,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.revocation import approval_digest
 from sweepstack.teardown.signatures import verified_signers
@@ -228,7 +229,7 @@ def test_an_abandonment_on_record_keeps_all_signatures(world: World, keys: Path)
     box = parse_export(STACK, world.export()).boxes[0]
     on_it = next(on_record(box.context()))
     assert on_it == kept
-    assert may_end(box.context(), on_it, Observation(Existence.EXISTS), full=True).way == "abandoned"
+    assert may_end(BoxEnding(box.context(), on_it, Observation(Existence.EXISTS)), full=True).way == "abandoned"
 
 
 def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> None:

@@ -17,6 +17,7 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import BoxEntry, parse_export
 from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.refusal import next_commands
@@ -33,7 +34,7 @@ def entry(world: World) -> BoxEntry:
 def ways(world: World) -> list[str | None]:
     """How a delete of the box may go, by each record, as the state has no approval."""
     box = BoxContext(entry(world).facts(), "local")
-    return [may_end(box, word, Observation(Existence.EXISTS), full=True).way for word in on_record(box)]
+    return [may_end(BoxEnding(box, word, Observation(Existence.EXISTS)), full=True).way for word in on_record(box)]
 
 
 def test_it_is_on_record_in_the_evidence_and_here(world: World) -> None:
@@ -88,7 +89,8 @@ def state_s_way(world: World) -> str | None:
     """How a delete may go by the approval that the last `pulumi up` left in the state."""
     box = entry(world)
     return may_end(
-        BoxContext(box.facts(), box.adapter), box.approval_in_state()[0], Observation(Existence.EXISTS), full=True
+        BoxEnding(BoxContext(box.facts(), box.adapter), box.approval_in_state()[0], Observation(Existence.EXISTS)),
+        full=True,
     ).way
 
 
@@ -118,7 +120,7 @@ def test_what_was_revoked_here_stays_so_where_the_evidence_is_put_back_to_an_ear
     )
 
     def reasons() -> str:
-        return "; ".join(may_end(BoxContext(box.facts(), box.adapter), given, seen, full=True).reasons)
+        return "; ".join(may_end(BoxEnding(BoxContext(box.facts(), box.adapter), given, seen), full=True).reasons)
 
     assert "revoked" not in reasons()
     assert world.run("approve", "--revoke").code == 0
@@ -183,7 +185,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     revoke = f"{again}    (then approvals count again)"
     assert world.run("status", "--json").json["next"][0] == revoke
     box = BoxContext(entry(world).facts(), "local")
-    refused = may_end(box, entry(world).approval_in_state()[0], Observation(Existence.EXISTS), full=False)
+    refused = may_end(BoxEnding(box, entry(world).approval_in_state()[0], Observation(Existence.EXISTS)), full=False)
     assert dict(next_commands(box.facts, refused, stack=STACK))["next"] == revoke
     result = world.run("approve", "--receipt", receipt, "--json")
     assert (result.code, result.json["next"][0]) == (1, revoke)

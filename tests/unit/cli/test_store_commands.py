@@ -21,10 +21,11 @@ from sweepstack.config.stack_config import StoreConfig
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeSeen, may_delete
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeSeen
 from sweepstack.operations.volumes.records import Mounting, write_mounting
 from sweepstack.operations.volumes.users import Survey
 from sweepstack.status.engine.state import parse_export
+from sweepstack.teardown.check import may_end
 from tests.unit.cli.support import IDENTITY, STACK, Result, World
 
 KEEPER = "keeperxxxx"
@@ -308,7 +309,9 @@ def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep
     (entry,) = [one for one in parse_export("keep", state).volumes if one.guarded]
 
     def way() -> str | None:
-        return may_delete(VolumeContext.of(entry), approval, VolumeSeen(Existence.EXISTS), Survey(), full=True).way
+        return may_end(
+            VolumeEnding(VolumeContext.of(entry), approval, VolumeSeen(Existence.EXISTS), Survey()), full=True
+        ).way
 
     assert way() == "abandoned"
     assert keep.run("approve", "--revoke").code == 0

@@ -31,6 +31,7 @@ from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.status.next_commands import _of_orphans
 from sweepstack.status.snapshot import Snapshot
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.check import may_end
 from tests.unit.provider.support import BOX, FACTS, IDENTITY, Sweep, abandonment, approval_for, approved
 
@@ -171,7 +172,7 @@ def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
     (found,) = with_forgotten(snapshot, hand.store, {box.name}).box_snapshots
     assert (found.box.native_id, found.seen.existence) == (box.native_id, Existence.UNKNOWN)
     approval = approval_for(box, abandon=(abandonment(box),))
-    assert may_end(found.box.context(), approval, found.seen, full=True).way == "abandoned"
+    assert may_end(BoxEnding(found.box.context(), approval, found.seen), full=True).way == "abandoned"
 
     with pytest.raises(No, match="was not begun"):
         say(hand, monkeypatch, box, in_state=False)

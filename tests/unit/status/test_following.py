@@ -19,8 +19,9 @@ from sweepstack.core.records import Cell, Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.host_shutdown import Handover
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -49,7 +50,7 @@ def snapshot(by: Literal["ssh", "person"]) -> Snapshot:
         queue=None,
         launch=None,
         seen=seen,
-        verdict=may_end(BoxContext(box.facts(), box.adapter), None, seen, now=NOW, full=False),
+        verdict=may_end(BoxEnding(BoxContext(box.facts(), box.adapter), None, seen), now=NOW, full=False),
         phase="unknown",
         where="",
         price_per_hour=0.5,

@@ -32,9 +32,10 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
+from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.check import may_end
 from tests.unit.evidence.world import BEGIN, CODE, IDENTITY, Box, World
 
 ARTIFACT = ArtifactSpec(path="metrics.json", load="json", keys=("loss",))
@@ -139,7 +140,7 @@ class Situation:
         )
 
     def ask(self, *, full: bool = True) -> Verdict:
-        return may_end(BoxContext(self.facts, "local"), self.approval, self.seen(), now=self.now, full=full)
+        return may_end(BoxEnding(BoxContext(self.facts, "local"), self.approval, self.seen()), now=self.now, full=full)
 
     # What tests change
 

@@ -11,7 +11,8 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Listing
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding, OrphanVerdict
 from sweepstack.teardown.ownership import HELD, Owner
 from tests.unit.teardown.support import FIRST, SECOND, Situation
 
@@ -22,7 +23,7 @@ BOX = OrphanBox("local", "local-a", "here", "abc", "box-0", 1, ours=True)
 
 
 def asked(box: OrphanBox = BOX, on_it: OnIt = IDLE, *stores: EvidenceStore, **word: str) -> OrphanVerdict:
-    return may_end_orphan(box, on_it, stores, EndRequest(ME, **word), now=NOW, full=True)
+    return may_end(OrphanEnding(box, on_it, stores, EndRequest(ME, **word)), now=NOW, full=True)
 
 
 def seen(**changes: object) -> OnIt:

@@ -15,13 +15,14 @@ from sweepstack.config.policy import read
 from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, may_end_orphan
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding
 from sweepstack.teardown.policy_in_force import FROM, TO, in_state, missing_consent
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.revocation import write_revocation
-from sweepstack.teardown.stop_check import STOP, AtRisk, may_stop, stop_facts
+from sweepstack.teardown.stop_check import STOP, AtRisk, StopEnding, stop_facts
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, action, approval, waiver
 from tests.unit.teardown.test_signatures import Person, sweep_name
@@ -158,7 +159,7 @@ def test_the_person_who_gives_it_now_signs_it_afterwards(two: Situation, keys: K
     context = BoxContext(two.facts, "local")
 
     def now(context: BoxContext) -> tuple[bool, tuple[str, ...]]:
-        verdict = may_end(context, two.approval, two.seen(), now=NOW, full=False, given="now")
+        verdict = may_end(BoxEnding(context, two.approval, two.seen(), given="now"), now=NOW, full=False)
         return verdict.allowed, verdict.unsigned
 
     asked = f"the policy asks for the signature of one of ana, ben, eve for the approval ({place(signers)} line 1)"
@@ -175,11 +176,11 @@ def test_a_stop_needs_the_same_people(two: Situation, keys: Keys) -> None:
     two.approve(actions=(action(verb=STOP),), receipt=None, abandon=(abandonment().model_copy(update={"verb": STOP}),))
     box = BoxContext(stop_facts(two.facts, ("scratch", "data"), ("durable",)), "local")
     risk = AtRisk(home=True)
-    given = may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False, given="now")
+    given = may_end(StopEnding(box, two.approval, two.seen(), risk, given="now"), now=NOW, full=False)
     assert (given.allowed, len(given.unsigned)) == (True, 1)
-    assert not may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False).allowed
+    assert not may_end(StopEnding(box, two.approval, two.seen(), risk), now=NOW, full=False).allowed
     sign(two, keys, "ana ben")
-    assert may_stop(box, two.approval, two.seen(), risk, now=NOW, full=False).way == "abandoned"
+    assert may_end(StopEnding(box, two.approval, two.seen(), risk), now=NOW, full=False).way == "abandoned"
 
 
 def ended(old: PolicyText, keys: Keys, by: str, at: datetime | None = None) -> Approval:
@@ -224,7 +225,7 @@ def test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed(
     on_it = OnIt(two.seen(), None, frozenset({FIRST}))
 
     def end(reason: str = "") -> tuple[bool, str]:
-        verdict = may_end_orphan(box, on_it, [two.store], EndRequest("me@here", reason), now=NOW, full=True)
+        verdict = may_end(OrphanEnding(box, on_it, [two.store], EndRequest("me@here", reason)), now=NOW, full=True)
         return verdict.allowed, "; ".join(verdict.reasons)
 
     def record(by: str) -> None:
@@ -261,7 +262,7 @@ def test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has(
     def given_up(approval: Approval | None) -> bool:
         two.store.write_clearance(facts.native_id, approval)
         request = EndRequest("me@here", "not worth it")
-        return may_end_orphan(box, on_it, [two.store], request, now=NOW, full=True).allowed
+        return may_end(OrphanEnding(box, on_it, [two.store], request), now=NOW, full=True).allowed
 
     assert not given_up(sign(two, keys, "ana ben").approval), "by a receipt, and not given up"
     two.approve(receipt=None, abandon=(abandonment(),))

@@ -9,8 +9,8 @@ import pytest
 
 from sweepstack.billing.cost import BoxCosts
 from sweepstack.core.observation import Existence
+from sweepstack.teardown.box_check import CellLine, Verdict
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import CellLine, Verdict
 from sweepstack.teardown.refusal import SHOWN, next_commands, refusal_text, waiting_cost
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import FIRST, NOW, SECOND, Situation, approval

@@ -10,10 +10,11 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment
 from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.box_facts import BoxFacts
-from sweepstack.teardown.check import Verdict
-from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, look_for_risk, may_stop, stop_facts
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, StopEnding, look_for_risk, stop_facts
 from tests.unit.teardown.support import FIRST, Situation, abandonment, action
 
 PATHS = {"scratch": "scratch", "data": "data", "durable": "mnt/durable"}
@@ -26,7 +27,7 @@ def facts_of_stop(situation: Situation) -> BoxFacts:
 
 def ask(situation: Situation, risk: AtRisk) -> Verdict:
     box = BoxContext(facts_of_stop(situation), "local")
-    return may_stop(box, situation.approval, situation.seen(), risk, now=situation.now, full=True)
+    return may_end(StopEnding(box, situation.approval, situation.seen(), risk), now=situation.now, full=True)
 
 
 def word_for_stop(situation: Situation, **changes: object) -> None:

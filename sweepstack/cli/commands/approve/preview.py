@@ -25,7 +25,7 @@ from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.abandonment import VERB
-from sweepstack.teardown.check import Verdict
+from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.refusal import waiting_cost
 from sweepstack.teardown.stop_check import AtRisk
 

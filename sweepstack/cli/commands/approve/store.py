@@ -28,11 +28,12 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict
 from sweepstack.operations.volumes.inventory import take_inventory
 from sweepstack.operations.volumes.records import VERB, Inventory, write_inventory
 from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.teardown.approval import Given
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import revoked_again
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
@@ -185,7 +186,7 @@ def _build(options: ApproveOptions, volumes: Sequence[VolumeFacts], digest: str 
 
 def ask_check(volume: VolumeContext, approval: Approval, found: Survey, given: Given = "now") -> Asked:
     seen, _ = observe_volume(volume, found.of(volume.facts.native_id))
-    return Asked(volume.facts, may_delete(volume, approval, seen, found, full=False, given=given))
+    return Asked(volume.facts, may_end(VolumeEnding(volume, approval, seen, found, given=given), full=False))
 
 
 def show_volumes(asked: Sequence[Asked], inventory: Inventory, digest: str | None, out: Out) -> None:

@@ -42,7 +42,8 @@ from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.abandonment import VERB, alone, record_abandonment, take_back
 from sweepstack.teardown.approval import Given
-from sweepstack.teardown.check import Verdict, may_end
+from sweepstack.teardown.box_check import BoxEnding, Verdict
+from sweepstack.teardown.check import may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_check import binds, longest
@@ -190,7 +191,7 @@ def verdict_of(
     """The answer of the verb's own check for the box and this approval."""
     box = box_snapshot.box.context(verb)
     if verb != STOP:
-        return may_end(box, approval, box_snapshot.seen, full=False, given=given)
+        return may_end(BoxEnding(box, approval, box_snapshot.seen, given=given), full=False)
     pause = judge_stop(box, box_snapshot.box.teardown.paths, approval, full=False, given=given)
     risks[box_snapshot.box.name] = pause.risk
     return pause.verdict
@@ -469,7 +470,7 @@ def merge(
 
     def by(approval: Approval, box_snapshot: BoxSnapshot) -> Verdict:
         box = box_snapshot.box.context(verbs[box_snapshot.box.native_id])
-        return may_end(box, approval, box_snapshot.seen, full=False)
+        return may_end(BoxEnding(box, approval, box_snapshot.seen), full=False)
 
     held = [box_snapshot for box_snapshot in candidates if by(earlier, box_snapshot).allowed]
     if not held:

@@ -24,7 +24,8 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanVerdict, may_end_orphan
+from sweepstack.teardown.check import may_end
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding, OrphanVerdict
 from sweepstack.teardown.ownership import Owner, former_names, read_owner, who
 
 READ_SECONDS = 60.0
@@ -118,7 +119,7 @@ def judged(
     # A colleague with another backend may name the same evidence.
     ours = mine or (identity != "" and bool(known.stacks_of(identity)) and not others)
     box = OrphanBox(platform, native_id, account, identity, name, generation, ours, gate_of(others)[0])
-    verdict = may_end_orphan(box, on_it, stores, request, full=full)
+    verdict = may_end(OrphanEnding(box, on_it, stores, request), full=full)
     return Assessed(box, on_it, tuple(stores), verdict, on_record, others)
 
 

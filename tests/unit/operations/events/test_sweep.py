@@ -23,6 +23,7 @@ from sweepstack.operations.events.sweep import events_of
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 
@@ -55,7 +56,7 @@ def picture(
     launch = Launch(box="box-0", generation=1, native_id="id-0", cells=digests, code=DIGEST, at=NOW)
     of_box = {key: known.pop(key) for key in ("phase", "patrol", "said", "told", "bare", "ends_at") if key in known}
     found: dict[str, Any] = {"box": box, "queue": None, "launch": launch, "seen": observed, "phase": "running"}
-    found |= {"verdict": may_end(BoxContext(box.facts(), box.adapter), None, observed, now=NOW, full=False)}
+    found |= {"verdict": may_end(BoxEnding(BoxContext(box.facts(), box.adapter), None, observed), now=NOW, full=False)}
     found |= {"where": "", "price_per_hour": 1.5, "since": NOW, "journal": journal}
     boxes = (BoxSnapshot(**found | of_box),)
     return Snapshot(StackState("abl", boxes=(box,)), NOW, CELLS, {}, box_snapshots=boxes, **known)

@@ -16,10 +16,11 @@ import pytest
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, VolumeVerdict, may_delete
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeSeen, VolumeVerdict
 from sweepstack.operations.volumes.inventory import take_inventory
 from sweepstack.operations.volumes.records import VERB, write_inventory
 from sweepstack.operations.volumes.users import Survey, User
+from sweepstack.teardown.check import may_end
 from tests.unit.teardown.support import NOW, Situation, build
 
 NATIVE = "volume-aaaaaaaaaa-bbbbbbbbbb"
@@ -89,8 +90,10 @@ class Kept:
         self.seen = replace(self.seen, **changes)
 
     def ask(self, *, full: bool = True) -> VolumeVerdict:
-        return may_delete(
-            VolumeContext(self.facts, "local"), self.approval, self.seen, self.survey, full=full, now=self.now
+        return may_end(
+            VolumeEnding(VolumeContext(self.facts, "local"), self.approval, self.seen, self.survey),
+            full=full,
+            now=self.now,
         )
 
 
