@@ -13,7 +13,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from bench.clone import ROOT
 from sweepstack.cli import app
@@ -29,8 +28,6 @@ LIMITS = {
 """What issue L allows. A later issue that adds to a figure moves its line here, and says by how much."""
 EXTENSIONS = (
     "sweepstack/extensions",
-    "sweepstack/cli/commands/ci",
-    "sweepstack/cli/commands/gotcha",
     "sweepstack/cli/commands/worker_ended.py",
     "sweepstack/onbox/by_hand",
     "sweepstack/onbox/nodes",
@@ -98,17 +95,14 @@ def _by_layer(lines: dict[PurePosixPath, int]) -> dict[str, dict[str, int]]:
 def _typed() -> tuple[int, int]:
     """How many commands there are, verbs below them counted and hidden ones not, and how many options in all."""
     commands = options = 0
-    for name in app.command_names():
-        loaded = app.load_command(name)
-        below = list(loaded.commands.values()) if isinstance(loaded, TyperGroup) else [loaded]
-        for command in below:
-            if command.hidden:
-                continue
-            commands += 1
-            options += sum(
-                isinstance(one, typer.core.TyperOption) and not one.hidden and one.name not in FOR_ALL
-                for one in command.params
-            )
+    for command in app.all_commands().values():
+        if command.hidden:
+            continue
+        commands += 1
+        options += sum(
+            isinstance(one, typer.core.TyperOption) and not one.hidden and one.name not in FOR_ALL
+            for one in command.params
+        )
     return commands, options
 
 

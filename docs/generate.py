@@ -46,14 +46,14 @@ def words_of(thing: Any) -> str:
 
 def commands_page() -> str:
     """Every command of `sweepctl` with its arguments and options."""
-    from sweepstack.cli.app import command_names, load_command
+    from sweepstack.cli.app import all_commands
 
     parts = [
         NOTE,
         "# sweepctl: every command and option\n",
         "What they are for, and their JSON: [cli.md](../cli.md).\n",
     ]
-    for name, command in _commands(load_command, command_names()):
+    for name, command in sorted(all_commands().items()):
         shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
         arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
         usage = " ".join([f"sweepctl {name}", *(_argument(argument) for argument in arguments), "[options]"])
@@ -61,14 +61,6 @@ def commands_page() -> str:
         rows = [(f"`{_spelled(parameter)}`", _default(parameter), parameter.help or "") for parameter in shown]
         parts.append(table(("argument or option", "default", "what"), rows))
     return "\n".join(parts)
-
-
-def _commands(load: Callable[[str], Any], names: Iterable[str]) -> Iterable[tuple[str, Any]]:
-    """Every command with its name; of a group its verbs: `profile stale`."""
-    for name in sorted(names):
-        command = load(name)
-        verbs = getattr(command, "commands", None)
-        yield from [(f"{name} {verb}", below) for verb, below in sorted(verbs.items())] if verbs else [(name, command)]
 
 
 def _argument(parameter: Any) -> str:

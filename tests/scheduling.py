@@ -20,7 +20,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
-LONGEST = ("engine", "rented", "pipelines", "slurm", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
+LONGEST = ("engine", "rented", "extensions", "slurm", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
 """Folders whose files take half a minute and more: they begin. What is not named here takes seconds."""
 WAITING = (
     "conformance",
@@ -31,6 +31,8 @@ WAITING = (
     "unit/provider",
     "unit/channel",
     "unit/launch",
+    "extensions/lambda_api",
+    "extensions/paperspace_api",
 )
 """Folders whose tests wait for long, and share nothing."""
 PARTS = {"tests/states/test_engine.py": 4, "tests/states/test_handlers.py": 4}

@@ -4,9 +4,10 @@ The group of all commands: lists them by sections, and reports errors as JSON if
 
 Finds the commands of `sweepctl`, and imports each only when it runs.
 
-Each is the file or package of its name in `commands/`. In it, `command` is the function with the options; a command
-that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile stale`) names them in `VERBS`,
-each a file beside it; its `command` has the help of the group.
+Each is the file or package of its name in `commands/`, here or in an extension. In it, `command` is the function with
+the options; a command that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile stale`)
+is a package: its `command` has the help of the group, `VERBS` the order of the verbs, and each other file in it is one,
+as in the package of that name in an extension.
 
 Turns the answer of a command, or its error, into the exit code of `sweepctl`.
 """
@@ -16,20 +17,18 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import importlib.util
 import os
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from sweepstack.cli import commands
-from sweepstack.core.paths import docs_page
+from sweepstack.core import extensions
+from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
@@ -46,12 +45,36 @@ EARLY = ("status", "next", "pull", "verify")
 """These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
 
 
-class Commands(TyperGroup):
-    """Lists the commands by sections. With `--json`, its `main` reports a usage error as a document too."""
+class Verbs(TyperGroup):
+    """A group whose commands are found by their files. It imports the one that was typed alone."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: Listed(name) for name in command_names()}
+        names = command_names(self.group)
+        self.commands = {name.rpartition(" ")[2]: Listed(name) for name in names}
+
+    @property
+    def group(self) -> str:
+        """The group's name, which stands before those of its verbs."""
+        return str(self.name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Imports the command that was typed. Raises a usage error that names the extension which it belongs to, where
+        that is not installed."""
+        typed = f"{self.group} {args[0]}".strip()
+        if args[0] not in self.commands and typed in extensions.COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(f"`sweepctl {typed}` belongs to {extensions.not_here(extensions.COMMANDS[typed])}")
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, load_command(typed) if found is not None else None, rest
+
+
+class Commands(Verbs):
+    """Lists the commands by sections. With `--json`, its `main` reports a usage error as a document too."""
+
+    @property
+    def group(self) -> str:
+        """They stand in none."""
+        return ""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All command names, in the order of `SECTIONS`."""
@@ -81,11 +104,6 @@ class Commands(TyperGroup):
             ctx.obj = verb.begin(ctx, args[0], args[1:])
         return super().parse_args(ctx, args)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Imports the command that was typed."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if name is not None and found is not None else None, rest
-
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, and raises typer.Exit with its exit code."""
         answer_with_exit_code(functools.partial(super().invoke, ctx))
@@ -109,33 +127,35 @@ class Commands(TyperGroup):
         sys.exit(code or 0)
 
 
-def command_names() -> list[str]:
-    """The names of all commands, from the files in `commands/`. Imports none."""
-    return [module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__)]
+def command_names(group: str = "") -> list[str]:
+    """The names of all commands, or of a group's verbs (`profile stale`), in the order of its `VERBS`."""
+    found = list(_files(group))
+    order = [f"{group} {verb}" for verb in importlib.import_module(_files()[group].name).VERBS] if group else []
+    return [name for name in order if name in found] + [name for name in found if name not in order]
 
 
 @functools.cache
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Imports one command, or a group with its verbs. Raises ImportError if there is none of that name."""
-    module = importlib.import_module(_module(name))
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    below: tuple[str, ...] = getattr(module, "VERBS", ())
-    if below:
-        alone = typer.Typer(
-            name=name,
-            no_args_is_help=True,
-            add_completion=False,
-            rich_markup_mode=None,
-            pretty_exceptions_enable=False,
-        )
+    """Imports one command (`status`, `profile stale`), or a group. Raises KeyError if there is none of that name."""
+    module = importlib.import_module(_files(name.rpartition(" ")[0])[name].name)
+    plain: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+    if " " not in name and hasattr(module, "VERBS"):
+        alone = typer.Typer(name=name, cls=Verbs, no_args_is_help=True, **plain)
         alone.callback()(module.command)
-        for verb in below:
-            alone.command(verb)(importlib.import_module(f"{_module(name)}.{verb}").command)
     else:
-        alone.command(name, cls=getattr(module, "Command", TyperCommand))(module.command)
+        alone = typer.Typer(**plain)
+        alone.command(name.rpartition(" ")[2], cls=getattr(module, "Command", TyperCommand))(module.command)
     made = typer.main.get_command(alone)
-    assert isinstance(made, TyperGroup if below else TyperCommand)
+    assert isinstance(made, TyperCommand | TyperGroup)
     return made
+
+
+def all_commands() -> dict[str, Any]:
+    """Every command by its name, of a group its verbs (`profile stale`). Imports all."""
+    found = {name: load_command(name) for name in command_names()}
+    groups = [name for name, command in found.items() if isinstance(command, TyperGroup)]
+    below = {verb: load_command(verb) for group in groups for verb in command_names(group)}
+    return {name: command for name, command in found.items() if name not in groups} | below
 
 
 class Listed(TyperCommand):
@@ -147,15 +167,21 @@ class Listed(TyperCommand):
         return super().get_short_help_str(limit)
 
 
-def _module(name: str) -> str:
-    return f"{commands.__name__}.{name.replace('-', '_')}"
+@functools.cache
+def _files(group: str = "") -> dict[str, pkgutil.ModuleInfo]:
+    """The files of all commands, or of a group's verbs, by name. Those of the core come before those of extensions."""
+    found: dict[str, pkgutil.ModuleInfo] = {}
+    for package in ("sweepstack.cli.commands", *extensions.command_packages()):
+        place = f"{package}.{group}" if group else package
+        for one in pkgutil.iter_modules([str(PACKAGE.parent.joinpath(*place.split(".")))], f"{place}."):
+            found.setdefault(one.name.removeprefix(f"{package}.").replace(".", " ").replace("_", "-"), one)
+    return found
 
 
 def _docstring(name: str) -> str:
-    spec = importlib.util.find_spec(_module(name))
-    assert spec is not None
-    assert spec.origin is not None
-    source = ast.parse(Path(spec.origin).read_bytes())
+    found = _files(name.rpartition(" ")[0])[name]
+    path = PACKAGE.parent.joinpath(*found.name.split("."))
+    source = ast.parse((path / "__init__.py" if found.ispkg else path.with_suffix(".py")).read_bytes())
     command = next(node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == "command")
     return ast.get_docstring(command) or ""
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.extensions.authoring import box_answers as facts
+from sweepstack.extensions.authoring.box_answers import Answer, Mark
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.profiles import box_answers as facts
-from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.model import Profile
 from tests.engine.commands import Result
 from tests.engine.harness import Stack

@@ -21,10 +21,10 @@ from pathlib import Path
 import httpx
 
 from sweepstack.channel.ssh.keys import KEY_VARIABLE, choose
+from sweepstack.extensions.authoring.stamp_patch import NoStamps, propose, stamped
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.profiles import dates
 from sweepstack.profiles.load import FOLDER, load_profile
-from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
 from tests.engine.harness import ROOT, Stack
 from tests.live.books import MOST_PER_HOUR, loop_books
 from tests.live.journey import Failed, Journey

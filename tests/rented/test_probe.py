@@ -11,7 +11,7 @@ from tests.rented.world import rented, without_internet
 from tests.simulators.rental import stack_of, whole_rentals
 
 
-@pytest.mark.proof  # on a local box: tests/unit/cli/test_profile.py
+@pytest.mark.proof  # on a local box: tests/extensions/authoring/test_profile.py
 @pytest.mark.parametrize("platform", whole_rentals())
 def test_a_rented_box_is_asked_for_the_facts_of_its_platform(platform: str, tmp_path: Path) -> None:
     """Its tiers, its card, and the key that the platform puts there; nothing is left on it, unless a stop is to come.

@@ -369,8 +369,7 @@ def import_all() -> None:
     from sweepstack.cli import app as app_module
     from sweepstack.loaders.load import load
 
-    for verb in app_module.command_names():
-        app_module.load_command(verb)
+    app_module.all_commands()
     for token in sweepstack.provider.dispatch.HANDLERS:
         sweepstack.provider.dispatch.handler_for(token)
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.ci import pipelines
 from sweepstack.core import paths
 
 ROOT = Path(__file__).parents[2]
 PAGE = re.compile(r"docs/[a-z-]+\.md")
-IN_A_CHECKOUT = {"sweepstack/profiles/gotcha_patch.py"}
+IN_A_CHECKOUT = {"sweepstack/extensions/authoring/gotcha_patch.py"}
 """It edits the page of a checkout, and refuses elsewhere."""
 
 
@@ -33,7 +32,7 @@ def test_messages_name_pages_by_the_one_function() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes
             if PAGE.search(node.value) and (place := str(path.relative_to(ROOT))) not in IN_A_CHECKOUT
         ]
-    assert [one for one in found if not one.startswith("sweepstack/cli/commands/ci/pipelines.py")] == []
+    assert [one for one in found if not one.startswith("sweepstack/extensions/pipelines/from_templates.py")] == []
 
 
 def test_an_installed_project_is_given_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,10 +40,6 @@ def test_an_installed_project_is_given_addresses(tmp_path: Path, monkeypatch: py
     assert f"{urls['Repository']}/blob/main/docs" == paths.DOCS_URL
     monkeypatch.setattr(paths, "installed", lambda: True)
     assert paths.docs_page("renting.md#spot-boxes") == f"{paths.DOCS_URL}/renting.md#spot-boxes"
-    for template in sorted(pipelines.TEMPLATES.glob("*.yml")):
-        text = pipelines.filled(template.name, setup="true", branch="main", secrets=(), expression="")
-        assert f"{paths.DOCS_URL}/pipelines.md" in text.splitlines()[0]
-        assert not PAGE.search(text.replace(paths.DOCS_URL, "")), template.name
 
 
 def test_each_page_that_is_named_is_there() -> None:

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.ci_jobs import forge, project
 from tests.unit.cli.support import World
-
-__all__ = ["forge", "project", "world"]
 
 
 @pytest.fixture

@@ -396,11 +396,19 @@ def test_help_imports_next_to_nothing() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize(("words", "rest"), [(("status", "--help"), {"status"}), (("stat",), set()), ((), set())])
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        (("status", "--help"), {"status"}),
+        (("profile", "show", "--help"), {"profile", "show"}),
+        (("stat",), set()),
+        ((), set()),
+    ],
+)
 def test_only_the_asked_verb_is_imported(words: tuple[str, ...], rest: set[str]) -> None:
     program = (
         "import atexit, sys; from sweepstack.cli.entry import main\n"
-        "ours = 'sweepstack.cli.commands.'\n"
+        "ours = ('sweepstack.cli.commands.', 'sweepstack.extensions')\n"
         "def told():\n    print(*(n for n in sys.modules if n.startswith(ours)), file=sys.stderr)\n"
         "atexit.register(told)\n"
         "main()"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sweepstack.cli import output
-from sweepstack.cli.app import app, command_names, load_command
+from sweepstack.cli.app import all_commands, app
+from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE
 from tests.unit.cli.support import STACK, World
 
@@ -25,14 +26,7 @@ OF_NO_STACK = (
 """The one makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
 
 
-def _with_verbs(name: str) -> dict[str, Any]:
-    """The command; of a group its verbs: `profile stale`."""
-    command: Any = load_command(name)
-    below = getattr(command, "commands", None)
-    return {f"{name} {verb}": one for verb, one in below.items()} if below else {name: command}
-
-
-COMMANDS = {shown: command for name in command_names() for shown, command in _with_verbs(name).items()}
+COMMANDS: dict[str, Any] = all_commands()
 
 
 def exit_codes() -> dict[str, list[str]]:
@@ -56,7 +50,9 @@ def test_every_command(name: str) -> None:
 
 
 def test_no_row_for_what_is_no_command() -> None:
-    assert set(exit_codes()) == set(COMMANDS)
+    """Those of an extension that was taken out have their rows."""
+    gone = {name for name, extension in extensions.COMMANDS.items() if not (extensions.FOLDER / extension).is_dir()}
+    assert {name for name in exit_codes() if not gone & {name, name.partition(" ")[0]}} == set(COMMANDS)
 
 
 def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +165,7 @@ def _prints(part: ast.expr) -> bool:
 def test_nothing_is_printed_while_a_progress_line_is_shown() -> None:
     """The line would be left on the screen, before the answer."""
     found = []
-    for path in sorted((PACKAGE / "cli").rglob("*.py")):
+    for path in sorted(path for layer in ("cli", "extensions") for path in (PACKAGE / layer).rglob("*.py")):
         for block in ast.walk(ast.parse(path.read_text())):
             if isinstance(block, ast.With) and any("Progress(" in ast.unparse(item) for item in block.items):
                 calls = [call for call in ast.walk(block) if isinstance(call, ast.Call)]

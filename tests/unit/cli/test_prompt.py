@@ -11,7 +11,7 @@ import pytest
 
 from sweepstack.cli.prompt import answer
 
-COMMANDS = Path(__file__).resolve().parents[3] / "sweepstack" / "cli"
+PACKAGE = Path(__file__).resolve().parents[3] / "sweepstack"
 
 
 class Screen:
@@ -48,5 +48,9 @@ def test_a_yes_typed_ahead_is_no_answer(monkeypatch: pytest.MonkeyPatch, ahead: 
 
 def test_every_command_asks_so() -> None:
     asks = re.compile(r"stdin\.read|stdin\.buffer|\binput\(")
-    found = [path.name for path in sorted(COMMANDS.rglob("*.py")) if asks.search(path.read_text())]
+    found = [
+        path.name
+        for path in (*(PACKAGE / "cli").rglob("*.py"), *(PACKAGE / "extensions").rglob("*.py"))
+        if asks.search(path.read_text())
+    ]
     assert found == ["prompt.py"]

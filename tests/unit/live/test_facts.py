@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from sweepstack.extensions.authoring import box_answers as facts
+from sweepstack.extensions.authoring.box_answers import Answer, Mark
+from sweepstack.extensions.authoring.stamp_patch import NoStamps, propose, stamped
 from sweepstack.onbox.visit import facts as probe_box
-from sweepstack.profiles import box_answers as facts
 from sweepstack.profiles import dates
-from sweepstack.profiles.box_answers import Answer, Mark
 from sweepstack.profiles.load import FOLDER, load_profile
 from sweepstack.profiles.model import Profile
-from sweepstack.profiles.stamp_patch import NoStamps, propose, stamped
 from tests.live.books import loop_books
 from tests.live.transcript import RED, Transcript
 

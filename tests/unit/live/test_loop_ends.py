@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from sweepstack.extensions.authoring import box_answers as facts
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe
-from sweepstack.profiles import box_answers as facts
 from sweepstack.profiles.load import load_profile
 from tests.live import loop, run
 from tests.live.journey import Failed

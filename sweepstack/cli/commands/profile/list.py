@@ -48,7 +48,7 @@ def command(json: AsJson = False) -> int:
     out.table(HEAD, sorted(rows))
     for profile in found:
         if profile.unavailable:
-            out.line(f"{profile.platform}   not yet: {profile.unavailable}")
+            out.line(f"{profile.platform}   can't be used: {profile.unavailable}")
     out.line(f"{count(len(found), 'profile')}; an old fact is one of more than {dates.MONTHS} months, or never checked")
     out.next([f"sweepctl profile check {name}" for name in broken] or ["sweepctl profile show NAME"])
     return NO if broken else YES

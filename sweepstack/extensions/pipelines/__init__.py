@@ -1,0 +1,1 @@
+"""Pipelines of GitHub and GitLab for the stacks of a repository (`sweepctl ci`)."""

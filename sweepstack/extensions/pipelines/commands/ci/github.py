@@ -1,0 +1,28 @@
+"""`sweepctl ci github`: writes workflows for GitHub Actions."""
+
+from __future__ import annotations
+
+from sweepstack.cli.options import AsJson
+from sweepstack.core.paths import docs_page
+from sweepstack.extensions.pipelines import from_templates
+from sweepstack.extensions.pipelines.from_templates import Branch, Force, Secret, SetUp
+
+FILES = ("review", "up", "by-hand", "nightly")
+FOLDER = ".github/workflows"
+VALUE = "${{{{ secrets.{} }}}}"
+
+
+def command(
+    secret: Secret = None, setup: SetUp = None, branch: Branch = None, force: Force = False, json: AsJson = False
+) -> int:
+    """Write the workflows: review of each request, `up` on merge, verify and destroy by hand, a look every night."""
+    root = from_templates.repository()
+    words = {"setup": from_templates.set_up(root, setup), "branch": from_templates.main_branch(root, branch)}
+    files = {
+        f"{FOLDER}/sweeps-{name}.yml": from_templates.filled(
+            f"github-{name}.yml", secrets=secret or (), expression=VALUE, **words
+        )
+        for name in FILES
+    }
+    following = [f"{docs_page('pipelines.md')}    (which secrets and environments the repository needs)"]
+    return from_templates.put(root, files, following, force=force, as_json=json)

@@ -1,0 +1,20 @@
+"""`sweepctl ci verify`: pulls and verifies a stack, started by hand."""
+
+from __future__ import annotations
+
+from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.output import Out
+from sweepstack.cli.target import Target
+from sweepstack.extensions.pipelines import steps
+from sweepstack.extensions.pipelines.forge import here
+
+
+def command(stack: Stack = None, json: AsJson = False) -> int:
+    """Pull and verify a stack with the keys of this job; prints the receipt to approve. Ends nothing."""
+    here()
+    target = Target.find(stack)
+    steps.need_backend(target.root)
+    with steps.environment() as env:
+        code = steps.sweepctl(target.root, env, "pull", "--verify", "--stack", target.stack, captured=json).code
+    Out(as_json=json).document({"stack": target.stack, "code": code})
+    return code

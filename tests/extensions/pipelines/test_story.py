@@ -1,0 +1,173 @@
+"""One sweep from its first request to its end, by the written workflows of GitHub, read by our reader.
+
+Real engine, real bucket, a bare remote; the forge is a simulator. Each job has a fresh clone and an empty HOME. The
+same by act and gitlab-ci-local: test_by_others.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.extensions.pipelines.site import STACK, Site, github_event
+from tests.extensions.pipelines.workflows import Ran, github
+from tests.s3.server import S3Server
+from tests.simulators.forges import TOKEN, serving
+
+pytestmark = pytest.mark.engine
+FILES = {"pull_request": "review", "push": "up", "schedule": "nightly", "workflow_dispatch": "by-hand"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("server"))
+    server.start()
+    for bucket in ("lab", "state"):
+        server.sdk().create_bucket(Bucket=bucket)
+    yield server
+    server.stop()
+
+
+def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
+    """The workflow of this event, read by tests/extensions/pipelines/workflows.py."""
+    document = github_event(site, event, values)
+    branch = values.get("branch", "main")
+    clone = site.clone(branch)
+    head = site.git(clone, "rev-parse", "HEAD")
+    machine = {
+        **site.machine(),
+        "HOME": site.home(),
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_API_URL": site.forge.url,
+        "GITHUB_GRAPHQL_URL": site.forge.graphql,
+        "GITHUB_SERVER_URL": "https://forge.invalid",
+        "GITHUB_REPOSITORY": site.forge.repository,
+        "GITHUB_SHA": head,
+        "GITHUB_REF_NAME": branch if event != "pull_request" else f"{site.number}/merge",
+        "GITHUB_RUN_ID": "1",
+    }
+    request = document.get("pull_request", {})
+    known = {
+        "github.token": TOKEN,
+        "github.repository": site.forge.repository,
+        "github.event_name": event,
+        "github.ref": f"refs/heads/{branch}",
+        "github.event.pull_request.head.repo.full_name": request.get("head", {}).get("repo", {}).get("full_name", ""),
+        **{f"inputs.{key}": str(value) for key, value in values.items()},
+        "inputs.task": task,
+    }
+    name = f"sweeps-{'up' if task == 'up' else FILES[event]}.yml"
+    return github(
+        clone,
+        name,
+        document,
+        values=known,
+        secrets=site.secrets(event),
+        machine=machine,
+        granted=lambda rights: setattr(site.forge, "rights", rights),
+    )
+
+
+def test_what_was_reviewed_is_brought_up(server: S3Server, tmp_path: Path) -> None:
+    with serving("github") as forge:
+        site = Site(tmp_path, forge, server, by_reader)
+        begin(site, "github")
+        reviewed_and_up(site)
+
+
+@pytest.mark.proof  # its first half stays in make test, above
+def test_from_a_request_to_nothing_bills(server: S3Server, tmp_path: Path) -> None:
+    with serving("github") as forge:
+        site = Site(tmp_path, forge, server, by_reader)
+        begin(site, "github")
+        reviewed_and_up(site)
+        to_the_end(site)
+
+
+def begin(site: Site, kind: str) -> None:
+    """The pipelines are written and pushed."""
+    (site.work / "README.md").write_text("sweeps\n")
+    wrote = site.sweepctl("ci", kind, "--setup", f"ln -s {site.work / '.venv'} .venv", "--branch", "main")
+    assert wrote.returncode == 0, wrote.stderr
+    site.push("main", "Pipelines")
+
+
+def reviewed_and_up(site: Site) -> None:
+    """Request → comment and status → the same comment, for another change → merge → up."""
+    forge = site.forge
+    site.stack_file("0")
+    head = site.push("first", "One cell")
+    ran = site.run("pull_request", branch="first", head=head)
+    assert ran.code == 0, str(ran)
+    (text,) = forge.texts(7)
+    assert text.startswith(f"<!-- sweepctl review: {STACK} -->"), text
+    assert "[The same as a page](http" in text, text
+    assert [path.name for path in ran.kept] == [f"{STACK}.html"]
+    assert "$1.25" in text, text
+    status = forge.newest(head, f"sweepctl review: {STACK}")
+    assert status is not None
+    assert status.state == "success"
+    assert site.boxes() == []
+    kept = site.server.sdk().list_objects_v2(Bucket="state", Prefix=site.base.name)["Contents"]
+    assert not [one["Key"] for one in kept if "/stacks/" in one["Key"]], "an unmerged request makes no stack"
+
+    before, after = site.merge("first")
+    ran = site.run("push", before=before, after=after)
+    assert ran.code == 0, str(ran)
+    assert len(site.boxes()) == 1, str(ran)
+    assert any(text.startswith(f"<!-- sweepctl up: {STACK} -->") for text in forge.texts(7))
+    assert not site.leaks(ran.said)
+
+
+def to_the_end(site: Site) -> None:
+    """A destroy is refused → another cell and a retry by request → verify → approval by request → destroy."""
+    early = site.run("workflow_dispatch", "destroy", stack=STACK)
+    assert early.code != 0, str(early)
+    assert len(site.boxes()) == 1, "nothing is verified, nothing is approved"
+    assert "nothing was ended" in early.said
+    site.number = 8
+    site.wait_done(1)
+    site.stack_file("0, 1", retry="{seed0: 1}")
+    head = site.push("second", "Another cell, and one once more")
+    ran = site.run("pull_request", branch="second", head=head)
+    assert ran.code == 0, str(ran)
+    (text,) = [text for text in site.forge.texts(8) if text.startswith("<!-- sweepctl review")]
+    assert "runs again" in text, text
+    before, after = site.merge("second")
+    # Another change than the reviewed one is not brought up, and the comment says so.
+    status = site.forge.newest(head, f"sweepctl review: {STACK}")
+    assert status is not None
+    status.body = status.body[:-8] + "00000000"
+    ran = site.run("push", before=before, after=after)
+    assert ran.code == 1, str(ran)
+    (text,) = [text for text in site.forge.texts(8) if text.startswith("<!-- sweepctl up")]
+    assert "another one now" in text
+    digest = text.partition("the digest `")[2].partition("`")[0]
+    ran = site.run("workflow_dispatch", "up", stack=STACK, digest=digest)
+    assert ran.code == 0, str(ran)
+    site.wait_done(2)
+    assert site.started() == ["seed0", "seed0", "seed1"], "a retry of the stack file counts once"
+
+    ran = site.run("workflow_dispatch", "verify", stack=STACK)
+    assert ran.code == 0, str(ran)
+    receipt = json.loads(site.sweepctl("verify", "--stack", STACK, "--json").stdout)["receipt"]
+    approved = site.sweepctl("approve", "--stack", STACK, "--receipt", receipt)
+    assert approved.returncode == 0, approved.stderr
+    site.number = 9
+    head = site.push("approve", "Approve")
+    ran = site.run("pull_request", branch="approve", head=head)
+    assert ran.code == 0, str(ran)
+    before, after = site.merge("approve")
+    ran = site.run("push", before=before, after=after)
+    assert ran.code == 0, str(ran)
+
+    ran = site.run("schedule")
+    assert len(site.forge.issues) == (ran.code != 0), str(ran)
+    ran = site.run("workflow_dispatch", "destroy", stack=STACK)
+    assert ran.code == 0, str(ran)
+    assert site.boxes() == []
+    assert "nothing bills any more" in ran.said
