@@ -37,7 +37,7 @@ class Harness(RentalHarness):
     kept_by_stop = ("scratch", "data", "mnt/durable")
     """All that lies on a machine's one disk, by the vendor's pages: the simulator has no disks."""
     secrets = (KEY, OTHER_KEY)
-    proved_by = "tests/unit/platforms/test_paperspace_api_platform.py: each answer of Paperspace by itself"
+    proved_by = "tests/extensions/paperspace_api/test_paperspace_api_platform.py: each answer of Paperspace by itself"
     quick = frozenset(
         {
             "test_a_rented_box_is_what_was_asked_for",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.extensions.lambda_api import same_account
 from sweepstack.onbox import bootstrap
 from sweepstack.onbox.common.xdg import cache_folder, data_folder
 from sweepstack.onbox.host.box_folders import default_root
@@ -40,7 +39,6 @@ def test_all_ask_for_the_same_folder(value: str, tmp_path: Path, monkeypatch: py
     env = {"XDG_DATA_HOME": value, "HOME": str(tmp_path)}
     assert data_folder() == data / "sweepstack"
     assert tag_lock._folder() == data / "sweepstack" / "locks"
-    assert same_account._path().parent == data / "sweepstack" / "accounts"
     assert default_root() == data / "sweepstack" / "local"
     assert bootstrap.folder("") == str(default_root() / bootstrap.FOLDER)
     assert xdg(env, "XDG_DATA_HOME", ".local/share") == data

@@ -1,4 +1,4 @@
-"""What a machine needs before a runner starts on it, where nothing of ours is in its image: real machines and sshds."""
+"""A machine with nothing of ours in its image, and its sshd: what it needs before a runner starts on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from sweepstack.extensions.lambda_api import channel as lambda_api
-from sweepstack.extensions.paperspace_api import channel as paperspace_api
-from sweepstack.extensions.paperspace_api.login_script import login_script
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from tests.simulators.machines import Machine
@@ -58,32 +54,3 @@ def use(channel: Any, machine: Machine) -> None:
         channel.write(f"{tier}/kept", b"bytes")
         assert channel.read(f"{tier}/kept") == b"bytes"
     channel.close()
-
-
-def test_paperspace_s_startup_script_lets_the_key_in_and_makes_the_tiers(machine: Machine, public_key: str) -> None:
-    """Nothing else makes them: a create that was cancelled did not."""
-    add_user(machine, "paperspace")
-    box = record(machine, "paperspace")
-    assert "Permission denied" in paperspace_api.why_silent(box)
-    for _ in range(2):  # at each boot
-        done = machine.run("sh", "-c", login_script(public_key)[1])
-        assert done.returncode == 0, done.stderr
-    use(paperspace_api.channel_to(box), machine)
-    assert paperspace_api.why_silent(box) == ""
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_lambda_s_first_boot_or_our_first_look_makes_the_tiers(
-    machine: Machine, public_key: str, cancelled: bool
-) -> None:
-    add_user(machine, "ubuntu")
-    (machine.disk / "home/ubuntu/.ssh").mkdir()
-    (machine.disk / "home/ubuntu/.ssh/authorized_keys").write_text(public_key)  # Lambda does that
-    box = record(machine, "ubuntu")
-    if cancelled:
-        for argv in yaml.safe_load(lambda_api.FIRST_BOOT)["runcmd"]:
-            done = machine.run(*argv)
-            assert done.returncode == 0, done.stderr
-    else:
-        assert lambda_api.why_silent(box) == ""
-    use(lambda_api.channel_to(box), machine)
