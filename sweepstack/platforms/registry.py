@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from sweepstack.core.adapters import adapters, module_of
 from sweepstack.core.box_end import Moves
+from sweepstack.core.extensions import not_here
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import (
@@ -146,6 +147,6 @@ def _module(adapter: str) -> Any:
         return loaded
     module = module_of(name)
     if module is None:
-        raise ConfigError(f"there is no platform adapter {adapter!r}; installed are: {', '.join(adapters())}")
+        raise ConfigError(f"{adapter!r} needs {not_here(name)}; adapters that are: {', '.join(adapters())}")
     _LOADED[name] = importlib.import_module(module)
     return _LOADED[name]

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from sweepstack.config.file import parse_document
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.adapters import module_of
+from sweepstack.core.extensions import not_here
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
@@ -91,8 +92,7 @@ def _unavailable(adapter: Any, folder: Path) -> str:
     }
     there = [name for name, said in found.items() if said is not None and module_of(said[1]) is not None]
     return (
-        f"its boxes are reached through the adapter {adapter}, which is not available yet in this version; "
-        f"candidates that are: {', '.join(there) or 'none'}"
+        f"its boxes are reached through {not_here(adapter)}; candidates whose adapter is: {', '.join(there) or 'none'}"
     )
 
 

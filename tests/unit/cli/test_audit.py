@@ -266,6 +266,18 @@ def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
     assert [problem.split(" could not be asked: ")[0] for problem in known.problems] == hosts.adapters
 
 
+def test_an_account_whose_adapter_was_taken_out_is_not_forgotten(box: BoxRecord) -> None:
+    """All others would answer, and the audit would say that a state knows whatever bills."""
+    state = state_with(box)
+    known = Known(
+        states={"x": replace(state, boxes=tuple(b.model_copy(update={"adapter": "some_api"}) for b in state.boxes))}
+    )
+    assert known.not_here() == ["some_api"]
+    assert ask(known.not_here(), known) == ([], [])
+    (problem,) = known.problems
+    assert "some_api could not be asked: 'some_api' needs the extension `some_api`, which is not installed" in problem
+
+
 def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
     """By the one that a state knows, where one does. On a rental platform the same id may be another account's."""
 

@@ -82,7 +82,7 @@ def test_a_profile_whose_adapter_is_not_there_says_so_and_no_list_names_platform
         )
         assert there == (profile.unavailable == ""), name
         assert there == (profile.adapter in found_adapters.adapters()), name
-        assert there or f"the adapter {profile.adapter}, which is not available yet" in profile.unavailable
+        assert there or f"the extension `{profile.adapter}`, which is not installed here" in profile.unavailable
 
 
 def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +91,12 @@ def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypat
     adapters.mkdir()
     shutil.copytree(FOLDER, folder)
     monkeypatch.setattr(found_adapters, "ROOTS", {"some.package": adapters})
-    assert "candidates that are: none" in load_profile("autodl", folder).unavailable
+    assert "candidates whose adapter is: none" in load_profile("autodl", folder).unavailable
     (adapters / "ssh").mkdir()
     (adapters / "ssh" / "platform.py").touch()
     load_profile.cache_clear()
     assert load_profile("autodl", folder).unavailable == ""
-    assert f"candidates that are: {', '.join(entered)}" in load_profile("local", folder).unavailable
+    assert f"candidates whose adapter is: {', '.join(entered)}" in load_profile("local", folder).unavailable
 
 
 @pytest.fixture

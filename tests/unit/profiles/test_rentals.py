@@ -439,9 +439,9 @@ def test_without_its_adapter_a_candidate_is_refused_before_anything_is_rented(tm
         resolve(StackConfig.load(tmp_path, "x"), load_profiles([name]))
     said = str(caught.value)
     assert said.startswith("stacks/Pulumi.x.yaml: no candidate fits; nothing was rented")
-    assert f"{name}: its boxes are reached through the adapter ssh, which is not available yet in this version" in said
+    assert f"{name}: its boxes are reached through the extension `ssh`, which is not installed here (sweep" in said
     there = [known for known in platforms() if load_profile(known).adapter in OTHERS]
-    assert f"candidates that are: {', '.join(there)}" in said
+    assert f"candidates whose adapter is: {', '.join(there)}" in said
 
 
 @pytest.mark.usefixtures("without_ssh")
@@ -453,9 +453,9 @@ def test_a_candidate_without_its_adapter_takes_no_other_down(tmp_path: Path, nam
     config = StackConfig.load(tmp_path, "x")
     made = resolve(config, load_profiles(config.candidates))
     assert made.platform == "local"
-    assert "not available yet" in made.reasons[0]
+    assert "not installed here" in made.reasons[0]
     market = ask_market(config, name, {})
-    assert (any("not available yet" in said for said in market.refusals), market.offers) == (True, {})
+    assert (any("not installed here" in said for said in market.refusals), market.offers) == (True, {})
     assert [what for what, _ in checks(config)] == ["extras"]  # no account is asked, and nothing breaks
 
 
@@ -469,11 +469,11 @@ def test_a_stack_of_volumes_is_refused_likewise(tmp_path: Path, name: str) -> No
     looked = dict(store.checks(target))
     assert "accounts" not in looked  # nobody is asked, and nothing breaks
     (finding,) = looked["stack file"]()
-    assert (finding.verdict, "not available yet in this version" in finding.found) == ("fail", True)
+    assert (finding.verdict, "not installed here" in finding.found) == ("fail", True)
     assert adapters_of(Sources(target, StackState("x"), False, None, None, "")) == set()
     config = load_any(tmp_path, "x")
     assert isinstance(config, StoreConfig)
-    with pytest.raises(ConfigError, match="not available yet in this version"):
+    with pytest.raises(ConfigError, match="not installed here"):
         plan_store(config, load_profile(name))
 
 

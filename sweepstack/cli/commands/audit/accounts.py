@@ -99,7 +99,7 @@ def audit(root: Path, out: Out) -> int:
     with Progress("reading every state of this backend"):
         known = read_known(root)
     with Progress("asking every account"):
-        asked, findings = ask([*adapters(), *known.hosts()], known)
+        asked, findings = ask([*adapters(), *known.hosts(), *known.not_here()], known)
     findings = with_details(without_duplicates(findings), root, known) + still_billed_boxes(known)
     orphans = [finding for finding in findings if finding.bills_unknown]
     code = NO if orphans else UNSURE if known.problems else YES

@@ -13,6 +13,7 @@ from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import Unheld, unheld
 from sweepstack.cli.held_by import Answer
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core.adapters import module_of
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
@@ -115,15 +116,20 @@ class Known:
     def hosts(self) -> list[str]:
         """The adapters with a host's address, from states, open records and stack files: each host lists only its own
         boxes, and no platform lists the hosts."""
-        boxes = {box.adapter for state in self.states.values() for box in state.boxes}
-        births = {birth.platform for births in self.births.values() for birth in births if birth.ended_at is None}
-        return sorted(self.named_hosts | {adapter for adapter in boxes | births if has_address(adapter)})
+        return sorted(self.named_hosts | {adapter for adapter in self._adapters() if has_address(adapter)})
+
+    def not_here(self) -> list[str]:
+        """The adapters of boxes and volumes, by states and open records, whose extension is not installed here."""
+        volumes = {volume.adapter for state in self.states.values() for volume in state.volumes}
+        return sorted(name for name in self._adapters() | volumes if not has_address(name) and module_of(name) is None)
 
     def speaks_of(self, adapter: str) -> bool:
-        """Whether a state or an open record has something on this platform."""
-        boxes = any(box.adapter == adapter for state in self.states.values() for box in state.boxes)
-        open_births = (b for births in self.births.values() for b in births if b.ended_at is None)
-        return boxes or any(birth.platform == adapter for birth in open_births)
+        """Whether a state or an open record has a box on this platform."""
+        return adapter in self._adapters()
+
+    def _adapters(self) -> set[str]:
+        boxes = {box.adapter for state in self.states.values() for box in state.boxes}
+        return boxes | {b.platform for births in self.births.values() for b in births if b.ended_at is None}
 
 
 def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
