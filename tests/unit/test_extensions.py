@@ -1,0 +1,145 @@
+"""The core without its extensions: a copy of the checkout with folders taken out, in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepstack.cli.app import _files, all_commands, app
+from sweepstack.core.extensions import COMMANDS, FOLDER
+from sweepstack.core.paths import PACKAGE
+
+ROOT = PACKAGE.parent
+ALL = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
+QUICK = (
+    *(
+        f"tests/unit/cli/test_every_command.py::test_{name}"
+        for name in ("every_command", "no_row_for_what_is_no_command")
+    ),
+    "tests/unit/config/test_file.py",
+    "tests/unit/profiles/test_profiles.py",
+)
+"""Tests of the core that read commands, stack files, profiles and the registry of adapters."""
+WHOLE = ("tests/unit/cli", "tests/unit/config", "tests/unit/profiles", "tests/unit/provider", "tests/unit/teardown")
+SECONDS = 1800
+CORE_ALONE = """
+import contextlib, importlib, io, json, pkgutil, sys
+import components, sweepstack
+from sweepstack.cli.app import app
+
+def typed(*words):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            app(list(words))
+        except SystemExit as left:
+            return left.code, said.getvalue()
+
+shown = {words: typed(*words.split()) for words in sys.argv[1:]}
+for part in (components, sweepstack):  # the provider leaves out parts of the SDK that components need
+    for one in pkgutil.walk_packages(part.__path__, part.__name__ + "."):
+        if not one.name.endswith("__main__"):
+            importlib.import_module(one.name)
+print(json.dumps({"place": sweepstack.__file__, "modules": sorted(sys.modules), "shown": shown}))
+"""
+"""Types each argument as a command, imports every module, and prints what it saw."""
+
+
+def copy_without(extensions: list[str], place: Path) -> Path:
+    """A copy of the checkout without these folders. What is no code of ours stays where it is, behind a link."""
+    place.mkdir()
+    for path in ROOT.iterdir():
+        if path.name in ("sweepstack", "tests"):
+            shutil.copytree(
+                path, place / path.name, ignore=lambda folder, _: extensions if folder == str(FOLDER) else ()
+            )
+        elif path.name not in (".git", ".cache"):
+            (place / path.name).symlink_to(path)
+    return place
+
+
+def run(place: Path, *words: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(place), "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def looked_at(place: Path, *typed: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(run(place, "-c", CORE_ALONE, *typed).splitlines()[-1])
+    assert Path(told["place"]).is_relative_to(place), "it has imported the checkout, and no copy"
+    assert len(told["modules"]) > 500
+    return told
+
+
+def play(place: Path, *tests: str) -> None:
+    run(place, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+
+
+def test_the_table_has_each_command_of_each_folder() -> None:
+    """It is read where a folder is gone, so nothing else would show that it lacks a command."""
+    groups = {name.partition(" ")[0] for name in all_commands() if " " in name}
+    files = {name: one.name for group in ("", *groups) for name, one in _files(group).items()}
+    theirs = {name: module.split(".")[2] for name, module in files.items() if ".extensions." in module}
+    whole = {name for name in theirs if " " not in name}
+    assert {name: theirs[name] for name in theirs if name in whole or name.partition(" ")[0] not in whole} == COMMANDS
+
+
+def test_no_test_of_the_core_imports_an_extension() -> None:
+    """Else it would go with the folder. Those of `tests/live`, which asks boxes for facts, may."""
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests/unit").rglob("*.py"))
+        if re.search(r"^\s*(from|import) sweepstack\.extensions", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert [path for path in found if not path.startswith("tests/unit/live/")] == []
+
+
+def test_the_core_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All are taken out: each module is imported, each other command is there, and a missing one names its folder."""
+    with pytest.raises(SystemExit):
+        app(["--help"])
+    whole = rows(capsys.readouterr().out)
+    place = copy_without(ALL, tmp_path / "copy")
+    told = looked_at(place, "--help", *COMMANDS)
+    assert not [name for name in told["modules"] if name.startswith("sweepstack.extensions.")]
+    code, left = told["shown"]["--help"]
+    assert code == 0
+    assert rows(left) == [row for row in whole if row.split()[0] not in COMMANDS]
+    for command, extension in COMMANDS.items():
+        code, said = told["shown"][command]
+        assert code == 2
+        assert f"`sweepctl {command}` belongs to the extension `{extension}`, which is not installed here" in said
+    play(place, *QUICK)
+
+
+def rows(help_text: str) -> list[str]:
+    return [line for line in help_text.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.proof  # all of them taken out at once stays in make test: test_the_core_stands_alone
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("extension", ALL)
+def test_each_can_be_taken_out_alone(extension: str, tmp_path: Path) -> None:
+    place = copy_without([extension, *needing(extension)], tmp_path / "copy")
+    told = looked_at(place, "--help")
+    others = {name for name in ALL if name not in (extension, *needing(extension))}
+    assert {name.split(".")[2] for name in told["modules"] if name.startswith("sweepstack.extensions.")} == others
+    play(place, *WHOLE)
+
+
+def needing(extension: str) -> list[str]:
+    """The extensions that can't be without this one, by their `REQUIRES`."""
+    modules = {name: importlib.import_module(f"sweepstack.extensions.{name}") for name in ALL}
+    return [name for name, module in modules.items() if extension in getattr(module, "REQUIRES", ())]
