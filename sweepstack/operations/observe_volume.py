@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from sweepstack.core.observation import Existence
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Birth
+from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -47,7 +48,8 @@ def find_kept(platform: Platform, name: str) -> VolumeRecord:
 
 
 def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[VolumeSeen, VolumeRecord | None]:
-    """Asks the platform for the volume, and for every box that mounted it by the records of a user. Reads only."""
+    """Asks the platform for the volume, and for every box that mounted it by the records of a user; and whether the
+    copies of a user lie on it. Reads only."""
     facts = volume.facts
     try:
         platform = need(volume.platform, HasVolumes)
@@ -72,7 +74,9 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
     alive: list[str] = []
     unread: list[str] = []
     named: set[str | None] = set()
+    copies: list[str] = []
     for user in users:
+        copies += [] if record.lost else _copies_on_it(platform, facts.native_id, user)
         try:
             births = births_on(user, facts.native_id)
         except EvidenceError as error:
@@ -84,7 +88,7 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
                 named.add(birth.native_id)
     alive += [f"the box {native_id} mounts it" for native_id in record.mounted_by or () if native_id not in named]
     holds = _holds(platform, facts.native_id)
-    return VolumeSeen(Existence.EXISTS, alive=tuple(alive), unread=tuple(unread), holds=holds), record
+    return VolumeSeen(Existence.EXISTS, "", "", tuple(alive), tuple(unread), holds, tuple(copies)), record
 
 
 def _alive(user: User, birth: Birth) -> Iterator[str]:
@@ -104,6 +108,24 @@ def _alive(user: User, birth: Birth) -> Iterator[str]:
         return
     if record.phase is not Phase.GONE:
         yield f"{what}, and is {record.phase.value}"
+
+
+def _copies_on_it(platform: Platform, native_id: str, user: User) -> Iterator[str]:
+    """A line if the copies of a sweep lie on the volume itself, or may: they would die with it. If its folder is lost,
+    none can."""
+    if user.at.usable is None:
+        return  # it can't be opened, which keeps the volume by itself
+    try:
+        found = evidence_on(
+            volume_channel(platform, native_id, box_layout.DURABLE), user.evidence, (box_layout.DURABLE,)
+        )
+    except Unsupported:
+        return  # readable only from a box, so it holds no folder of this computer
+    except (PlatformError, OSError) as error:
+        yield f"whether the copies of {user.stack} lie on the volume itself is not known: {error}"
+        return
+    if found is not None:
+        yield f"the copies of {user.stack} lie on the volume itself ({found[1]}): publish them elsewhere"
 
 
 def _holds(platform: Platform, native_id: str) -> tuple[str, ...] | None:

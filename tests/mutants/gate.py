@@ -83,6 +83,48 @@ GATE = (
         '        failure_class=_text(entry, "class") if "class" in entry else None,\n',
         "tests/unit/evidence/test_journal.py::test_a_cell_that_failed_has_no_manifest_whatever_stood_before",
     ),
+    _mutant(
+        "gate: what a person gave up ends under a box that mounts it",
+        "sweepstack/teardown/check.py",
+        "    if judged.given_up and not against:\n",
+        "    if judged.given_up and not judged.problems:\n",
+        "tests/unit/operations/volumes/test_ending.py::test_giving_it_up_ends_nothing_under_a_box_or_of_others[seen0]",
+    ),
+    _mutant(
+        "gate: whose account it is is not asked",
+        "sweepstack/teardown/check.py",
+        "ending.account_problem or ending.unknown()",
+        "ending.unknown()",
+        "tests/unit/operations/volumes/test_ending.py::test_giving_it_up_ends_nothing_under_a_box_or_of_others[seen1]",
+    ),
+    _mutant(
+        "gate: what keeps it is no reason once the content is proved",
+        "sweepstack/teardown/check.py",
+        "    return (None, against) if against else (way, [])\n",
+        "    return (None, against) if way is None else (way, [])\n",
+        "tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[expired]",
+    ),
+    _mutant(
+        "gate: what is not known to be there may be deleted",
+        "sweepstack/teardown/check.py",
+        "ending.account_problem or ending.unknown()",
+        "ending.account_problem",
+        "tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[nobody-knows-whether-it-is-there]",
+    ),
+    _mutant(
+        "gate: copies that lie on a volume prove what is on it",
+        "sweepstack/operations/volumes/end_check.py",
+        "*self.seen.unread, *self.seen.copies, ",
+        "*self.seen.unread, ",
+        "tests/unit/provider/test_volume.py::test_copies_that_lie_on_the_volume_itself_prove_nothing",
+    ),
+    _mutant(
+        "gate: what the records have hides why the state's approval of a volume does not count",
+        "sweepstack/provider/resources/volume_lifecycle.py",
+        "            if by_record.allowed or state.approval is None:",
+        "            if True:",
+        "tests/unit/provider/test_volume.py::test_a_word_on_record_that_does_not_count_hides_no_reason_of_the_state_s",
+    ),
     # Tests that passed whatever happened: each fails now on what it is there for.
     _mutant(
         "passing tests: a locked box says no reason",

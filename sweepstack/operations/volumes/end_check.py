@@ -88,7 +88,8 @@ class VolumeContext:
 @dataclass(frozen=True)
 class VolumeSeen:
     """What was seen just now. `alive`: a line for each box that is not proved gone and may mount it; `unread`: whose
-    boxes could not be looked up. `holds`: the names at its top, each a sweep's identity; None: not listed."""
+    boxes could not be looked up. `holds`: the names at its top, each a sweep's identity; None: not listed. `copies`: a
+    line for each sweep whose copies lie on it, or may."""
 
     existence: Existence
     account_problem: str = ""
@@ -96,6 +97,7 @@ class VolumeSeen:
     alive: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     holds: tuple[str, ...] | None = None
+    copies: tuple[str, ...] = ()
 
 
 @dataclass
@@ -149,11 +151,11 @@ class VolumeEnding(Ending[VolumeVerdict]):
         return judge_approval(subject, self.approval, store, lambda: policies(volume), now=now, given=self.given)
 
     def content(self, *, full: bool) -> tuple[Way | None, list[str]]:
-        """What each sweep left on it is verified elsewhere."""
+        """What each sweep left on it is verified elsewhere, by copies that do not lie on it."""
         if self.approval is None:
             return None, []
         found = _content_problems(self.volume, self.approval, self.seen, self.survey, full=full)
-        found = [*self.seen.unread, *self.survey.problems, *found]
+        found = [*self.seen.unread, *self.seen.copies, *self.survey.problems, *found]
         return (None, found) if found else ("cleared", [])
 
 

@@ -270,7 +270,9 @@ def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     if not verdict.allowed:
         cleared = _clearance_on_record(volume)
         if cleared is not None and cleared != state.approval:  # a volume that the program does not name any more
-            verdict = _judge(volume, cleared, users, full=True)
+            by_record = _judge(volume, cleared, users, full=True)
+            if by_record.allowed or state.approval is None:  # else why the state's does not count is told
+                verdict = by_record
     if not verdict.allowed:
         raise TeardownRefused(refusal(volume.facts, verdict, stack=op.stack))
     if verdict.way == "gone":

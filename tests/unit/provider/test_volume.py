@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,6 +229,25 @@ def test_a_sweep_without_a_verified_copy_keeps_it(keeper: Keeper) -> None:
     assert not keeper.there
 
 
+def test_copies_that_lie_on_the_volume_itself_prove_nothing(keeper: Keeper) -> None:
+    keeper.mount()
+    box = keeper.sweep.trained()
+    keeper.sweep.verified(box)
+    keeper.sweep.platform.destroy(box.native_id, box.account)
+    evidence = Path(keeper.sweep.store.root)
+    content = keeper.sweep.platform_root / "volumes" / keeper.volume.native_id / "content"
+    moved = content / keeper.sweep.identity.identity / "copies"
+    shutil.move(evidence, moved)
+    evidence.symlink_to(moved)
+    with pytest.raises(TeardownRefused, match=rf"the copies of sweep-t lie on the volume itself \({evidence}\)"):
+        keeper.delete(keeper.approve())
+    assert keeper.there
+    evidence.unlink()
+    shutil.move(moved, evidence)
+    keeper.delete(keeper.approve())
+    assert not keeper.there
+
+
 def test_what_nobody_on_record_left_there_keeps_it(keeper: Keeper) -> None:
     (keeper.sweep.platform_root / "volumes" / keeper.volume.native_id / "content" / "imagenet").mkdir()
     with pytest.raises(TeardownRefused, match="imagenet is on it, and no sweep on record left it there"):
@@ -319,6 +339,22 @@ def test_a_word_for_a_volume_that_leaves_is_found_by_its_delete(keeper: Keeper) 
     IDENTITY.update(keeper.op(), "identity", keeper.identity, inputs)
     keeper.delete()
     assert not keeper.there
+
+
+def test_a_word_on_record_that_does_not_count_hides_no_reason_of_the_state_s(keeper: Keeper) -> None:
+    """As for a box: tests/unit/provider/test_box_end.py."""
+    known = keeper.approve().approval
+    assert known is not None
+    given_up = Abandonment(box="abl", native_id=keeper.volume.native_id, reason="old", verb=VERB)
+    keeper.store.write_clearance(keeper.volume.native_id, known.model_copy(update={"abandon": (given_up,)}))
+    expired = keeper.approve(expires=datetime.now(UTC))
+    with pytest.raises(TeardownRefused) as caught:
+        keeper.delete(expired)
+    assert "the approval expired at" in str(caught.value)
+    assert "were edited" not in str(caught.value)
+    with pytest.raises(TeardownRefused, match="were edited"):  # it has none: what is on record says why
+        keeper.delete()
+    assert keeper.there
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,12 @@ from sweepstack.cli.commands.audit.other_backend import other_backends
 from sweepstack.cli.held_by import Answer
 from sweepstack.cli.outlived_volumes import used_bytes
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Unsupported
+from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
 from sweepstack.operations.volumes.inventory import take_inventory
 from sweepstack.operations.volumes.users import Survey, User, recorded
-from sweepstack.platforms.registry import volume_channel
 
 SHOWN = 12
 COUNT_SECONDS = 5.0
@@ -76,8 +74,6 @@ def assess_volume(
     lost = record.lost if record is not None else ""
     reasons = [] if mounted else [*survey.problems, *_not_over(volume, users)]
     if not mounted:
-        # If its folder is lost, no copy can lie in it.
-        reasons += [] if lost else _overlaps(volume, stores)
         reasons += _reasons(facts, seen, survey, users)
         reasons += [f"{user.stack}: its state has boxes, or its records are open" for user in _live(users, known)]
     used, more = used_bytes(volume.platform, native_id, COUNT_SECONDS)
@@ -114,9 +110,9 @@ def _live(users: tuple[User, ...], known: Known) -> Iterator[User]:
 
 
 def _not_over(volume: VolumeContext, users: tuple[User, ...]) -> list[str]:
-    """The boxes that have ended by the records but are not proved gone."""
+    """The boxes that have ended by the records but are not proved gone; and the copies that lie on the volume."""
     seen, _ = observe_volume(volume, users)
-    return [*seen.alive, *seen.unread]
+    return [*seen.alive, *seen.unread, *seen.copies]
 
 
 def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[User, ...]) -> Iterator[str]:
@@ -132,29 +128,6 @@ def _reasons(facts: VolumeFacts, seen: VolumeSeen, survey: Survey, users: tuple[
     for use in take_inventory(facts.identity, [facts], survey, {}).volumes.get(facts.native_id, ()):
         for problem in use_problems(use, facts.native_id, full=True):
             yield f"{use.stack}: {problem}"
-
-
-def _overlaps(volume: VolumeContext, stores: tuple[EvidenceStore, ...]) -> Iterator[str]:
-    """The copies that lie on the volume itself, or may."""
-    for store in stores:
-        try:
-            on_it = _lies_on(volume, store)
-        except (PlatformError, OSError) as error:
-            yield f"whether the copies of {store.marker.stack} lie on the volume itself is not known: {error}"
-            continue
-        if on_it:
-            yield f"the copies of {store.marker.stack} lie on the volume itself ({on_it}): publish them elsewhere"
-
-
-def _lies_on(volume: VolumeContext, store: EvidenceStore) -> str:
-    """The folder of the evidence that lies on the volume; "" if none does. Raises PlatformError or OSError if that is
-    not known."""
-    try:
-        channel = volume_channel(volume.platform, volume.facts.native_id, box_layout.DURABLE)
-    except Unsupported:
-        return ""  # readable only from a box, so it holds no folder of this computer
-    found = evidence_on(channel, store.objects.uri, (box_layout.DURABLE,))
-    return found[1] if found is not None else ""
 
 
 def refusal(platform: str, native_id: str, found: VolumeAssessed) -> str:
