@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
 from tests.golden.outputs.sweeps import (
     Moment,
     damaged,
     ended,
+    never_up,
     not_approved,
     not_ended,
     not_pulled,
+    silent,
     still_running,
     stopped,
+    unread,
 )
 
-K4 = "schema-1-2026-11-27-K4.tar.xz"
+K4, OLDEST = "schema-1-2026-11-27-K4.tar.xz", "schema-1-2026-11-22.tar.xz"
 
 
-def _at(clock: str) -> datetime:
-    return datetime.fromisoformat(f"2026-11-27T{clock}Z").replace(tzinfo=UTC)
+def _at(clock: str, day: str = "2026-11-27") -> datetime:
+    return datetime.fromisoformat(f"{day}T{clock}Z").replace(tzinfo=UTC)
 
 
 MOMENTS = {
@@ -30,6 +32,10 @@ MOMENTS = {
     "approved": Moment(K4, _at("13:20:40"), "cleared.json", (not_ended,)),
     "damaged": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, damaged)),
     "ended": Moment(K4, _at("18:00:00"), "cleared.json", (ended,)),
+    "silent": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, silent)),
+    "unread": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, unread)),
+    "new": Moment(K4, _at("13:19:00"), "locked.json", (never_up,)),
+    "oldest": Moment(OLDEST, _at("22:14:26", "2026-11-22"), "locked.json", (not_approved,)),
 }
 RECEIPT = "sha256:e27e4d5a9bc67c8c257cf930f4193df99168b0e3c17b4f35a219eb3681b3db59"
 NONE = f"sha256:{'0' * 64}"
@@ -40,10 +46,10 @@ patrol
 results --all
 ledger
 """
-"""At each moment, as a screen and as a document: what only reads, and is another at each."""
+"""At each moment of a sweep's life, as a screen and as a document: what only reads, and is another at each."""
 ASKS = """
 logs seed0
-audit
+- audit
 wait --timeout 0.1s
 retry --failed
 retry seed1
@@ -58,7 +64,7 @@ finish
 confirm-gone box-0 --saw x
 adopt box-0 --reason x
 """
-"""At each moment, as a screen: what writes, or says why not. What was written is shown, and taken back."""
+"""At the same moments but `stopped`, as a screen: what writes, or says why not. What was written is shown."""
 READS = """
 curves
 results --over none
@@ -71,54 +77,87 @@ place --show
 logs seed2 --tail 1
 """
 """At one moment, as a screen and as a document: what is the same at the others, or nearly."""
-ONCE = """
+LIVES = ("running", "finished", "stopped", "approved", "damaged", "ended")
+MORE = {
+    "stopped": """
+- audit
+pull
+retry seed2
+approve --verb stop --box box-0
+holders box-0
+""",
+    "running": """
+results
+results --over none
+receipt --export
+provenance seed1
+verify
+""",
+    # what is asked without what it needs, and what is no more than a look; with --json, what is said is there twice
+    "finished": """
 results --csv
 results --markdown
-results --metric nosuch
-logs nosuch
-curves nosuch
-provenance nosuch
+results --over sed
+results --metric los
+results --csv --json
+logs seed22 --json
+logs --json
+curves nosuch --json
+provenance nosuch --json
 receipt --export
 receipt --sign
 receipt NONE
 holders nosuch
 holders box-0 --end 1
-ledger --against-bill
+ledger --against-bill --json
 wait --for nonsense
 wait --for verified --timeout 0.1s
-audit --json
+- audit --json
 review
 review --base nosuch
-ssh nosuch
-exec nosuch true
-forward nosuch 1
+ssh nosuch --json
+exec nosuch true --json
+forward nosuch 1 --json
 forward box-0 nonsense
 retry
-retry nosuch
-retry seed1 --reason again
-drop nosuch --reason x
+retry seed1 --all
+retry --all --failed
+retry seed22 --json
+retry seed1 --reason again --json
+drop nosuch --reason x --json
 drop seed2
+drop seed2 --reason 'diverged: "NaN"'
+drop seed3 --reason 'not needed'
+drop seed3 --reason other
+approve --yes
+approve --box box-1
+approve --box box-9
 approve --receipt RECEIPT
+approve --receipt sha256:e27e4d5a
 approve --receipt NONE
 approve --waive seed2
-approve --waive nosuch --reason x
+approve --waive seed22 --reason x
+approve --waive seed2 --reason …
+approve --reason x
 approve --abandon box-0
-approve --abandon nosuch --reason x
+approve --abandon nosuch --reason x --json
+approve --abandon bax-1 --reason x
 approve --verb stop
 approve --verb nonsense
-approve --expires 1w
+approve --expires soon
 approve --expires 90h --receipt RECEIPT --waive seed2 --reason diverged
+approve --revoke --box box-0
 approve --cosign
 approve --sign
 finish --box box-1
-finish --box nosuch
+finish --box nosuch --json
 confirm-gone box-0
 adopt
 adopt nosuch --reason x
 worker-ended box-0 w1 --saw x
 trust-host box-0
 trust-host nosuch
-policy approve
+policy approve --json
 policy approve --policy NONE
 policy nonsense
 place --clear
@@ -127,28 +166,89 @@ publish
 publish s3://
 publish --access box-0
 smoke
-init
-audit --end local:local-abcdefghij
-audit --end nonsense
+- init
+- new t
+- new Day2
+- new 'a b'
+- new ../x
+- new a.b
+- audit --end local:local-abcdefghij
+- audit --end nonsense
+- status
 status --nonsense
-nonsense
-"""
-"""At one moment, as a screen: what is asked without what it needs, and what is no more than a look."""
-AT_ONE = "finished"
-OF_NO_STACK = re.compile(r"(audit|init|nonsense)\b")
+status --nonsense --json
+- nonsense --json
+""",
+    "silent": """
+status
+status --json
+patrol
+results
+logs seed0
+pull
+verify
+retry seed2
+drop seed2 --reason diverged
+approve --receipt RECEIPT --waive seed2 --reason diverged
+finish
+""",
+    "unread": """
+status --json
+next
+pull --json
+pull --verify --json
+verify --json
+approve --json
+retry seed1 --json
+retry --failed --json
+provenance seed1 --json
+tend --once --json
+publish s3://bucket/t --json
+""",
+    "new": """
+status
+status --json
+next
+patrol
+pull
+verify
+results
+ledger
+approve
+finish
+receipt
+""",
+    "oldest": """
+status
+status --json
+next
+results
+ledger
+policy
+policy --json
+verify
+approve
+""",
+}
+"""At this moment beside the others, or alone."""
 
 
 def typed(name: str) -> list[str]:
-    """The command lines of a moment."""
-    lines = [twice for line in _lines(LOOKS) for twice in (line, f"{line} --json")] + _lines(ASKS)
-    if name == AT_ONE:
-        lines += [twice for line in _lines(READS) for twice in (line, f"{line} --json")] + _lines(ONCE)
-    return [line if OF_NO_STACK.match(line) else f"{line} --stack t" for line in lines]
+    """The command lines of a moment, with the stack; `- ` before one that gets none."""
+    lines = _lines(MORE.get(name, ""))
+    if name in LIVES:
+        asks = _lines(ASKS) if name != "stopped" else []
+        lines = [*_twice(LOOKS), *asks, *(_twice(READS) if name == "finished" else ()), *lines]
+    return [line.removeprefix("- ") if line.startswith("- ") else f"{line} --stack t" for line in lines]
 
 
 def filled(line: str) -> str:
     """With the digests that stand for the words in capitals."""
     return line.replace("RECEIPT", RECEIPT).replace("NONE", NONE)
+
+
+def _twice(table: str) -> list[str]:
+    return [line for one in _lines(table) for line in (one, f"{one} --json")]
 
 
 def _lines(table: str) -> list[str]:

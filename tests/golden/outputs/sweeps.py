@@ -171,7 +171,7 @@ def not_approved(sweep: Sweep) -> None:
         re.sub(r"(?m)^    # Written by `sweepctl approve`.*\n    approval:\n(?:      .*\n)+", "", text)
     )
     for folder in ("records/box-logs", "box-logs", "stack-files"):
-        shutil.rmtree(sweep.evidence / folder)
+        shutil.rmtree(sweep.evidence / folder, ignore_errors=True)  # an old sweep has not all
 
 
 def not_pulled(sweep: Sweep) -> None:
@@ -226,6 +226,24 @@ def damaged(sweep: Sweep) -> None:
     artifact = sweep.evidence / "cells" / "seed1" / "model.safetensors"
     artifact.write_bytes(artifact.read_bytes()[:-100])
     (sweep.evidence / "records" / "launches" / "box-1-g1.json").write_bytes(b"\0" * 80)
+
+
+def silent(sweep: Sweep) -> None:
+    """No box answers: the local platform can't be asked."""
+    sweep.local.rename(sweep.local.with_name("elsewhere"))
+
+
+def unread(sweep: Sweep) -> None:
+    """The evidence can't be used: the file that says whose it is does not read."""
+    (sweep.evidence / "sweep.json").write_bytes(b"\0" * 80)
+
+
+def never_up(sweep: Sweep) -> None:
+    """Nothing was brought up yet: there is a stack file, and nothing else."""
+    not_approved(sweep)
+    ended(sweep)
+    shutil.rmtree(sweep.evidence)
+    shutil.rmtree(sweep.local)
 
 
 def _is_seal(line: str, cell: str) -> bool:

@@ -124,19 +124,6 @@ def test_an_earlier_word_for_another_receipt_goes(world: World) -> None:
     assert [action.native_id for action in word.actions] == [second.native_id], "box-0 was approved by another receipt"
 
 
-@pytest.mark.parametrize("cut", [8, 20, 70])
-def test_part_of_a_digest_is_refused(world: World, cut: int) -> None:
-    *_, receipt = world.verified()
-    said = untouched(world, "--receipt", receipt[:cut])
-    assert "not a whole digest" in said
-    assert receipt in said
-
-
-def test_an_unknown_digest_is_refused(world: World) -> None:
-    world.verified()
-    assert "is not in" in untouched(world, "--receipt", "sha256:" + "0" * 64)
-
-
 def test_an_edited_receipt_is_refused(world: World) -> None:
     *_, receipt = world.verified()
     path = world.evidence / "receipts" / f"{receipt.removeprefix('sha256:')}.json"
@@ -191,49 +178,6 @@ def test_cells_that_were_not_pulled_are_pulled_before_any_is_given_up(world: Wor
     assert "--waive lr0.1" in ways[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--box", "box-9"], 'no box box-9 in the state (there: box-0, box-1); did you mean "box-'),
-        (["--waive", "lr0.33", "--reason", "x"], 'no cell lr0.33 in sweep-t; did you mean "lr0.3"?'),
-        (["--abandon", "bax-1", "--reason", "x"], 'did you mean "box-1"?'),
-    ],
-)
-def test_unknown_names(world: World, arguments: list[str], words: str) -> None:
-    *_, receipt = world.verified()
-    assert words in untouched(world, "--receipt", receipt, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--waive", "lr0.1"], "--waive lr0.1 needs a reason"),
-        (["--waive", "lr0.1", "--reason", "…"], 'write why; "…" is only the place for it'),
-        (["--reason", "x"], "belongs to no option: write it after --waive CELL"),
-        (["--expires", "soon"], '"soon" is not a duration'),
-    ],
-)
-def test_words_that_do_not_make_sense(world: World, arguments: list[str], words: str) -> None:
-    *_, receipt = world.verified()
-    result = world.run("approve", "--receipt", receipt, *arguments)
-    assert result.code == 2
-    assert words in result.err
-    assert world.file.approval() is None
-
-
-def test_there_is_no_yes(world: World) -> None:
-    world.verified()
-    result = world.run("approve", "--yes")
-    assert result.code == 2
-    assert "No such option" in result.err
-
-
-def test_nobody_to_ask(world: World) -> None:
-    *_, receipt = world.verified()
-    said = untouched(world)
-    assert f"sweepctl approve --stack {STACK} --receipt {receipt}" in said
-
-
 def test_asked_at_a_terminal(world: World) -> None:
     *_, receipt = world.verified()
     for answer in ("y", "", "no", receipt[:8]):
@@ -244,11 +188,6 @@ def test_asked_at_a_terminal(world: World) -> None:
     assert "$0.50/h" in result.out
     assert "scratch, data" in result.out
     assert approval(world).receipt == receipt
-
-
-def test_nothing_was_verified_yet(world: World) -> None:
-    world.full()
-    assert f"sweepctl verify --stack {STACK}" in untouched(world)
 
 
 # A box on which nothing was launched
@@ -443,13 +382,6 @@ def test_revoking_needs_no_backend(world: World) -> None:
     (action, *_) = word.actions
     store = world.store
     assert "was revoked at" in revocation_problem(store, word, action.native_id, store.marker.identity, given_up=False)
-
-
-def test_revoking_goes_alone(world: World) -> None:
-    world.verified()
-    refused = world.run("approve", "--revoke", "--box", "box-0")
-    assert refused.code == 2
-    assert "use it without other options" in refused.err
 
 
 def test_a_malformed_approval_can_be_revoked(world: World) -> None:

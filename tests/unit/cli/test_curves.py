@@ -119,16 +119,6 @@ def test_csv(world: World, box: Box) -> None:
     assert result.json["curves"][0]["points"] == [[1, 0.5], [2, None]]
 
 
-def test_a_sweep_without_metrics(world: World, box: Box) -> None:
-    export = world.export()
-    for resource in export["deployment"]["resources"]:
-        resource.get("outputs", {}).pop("metrics", None)
-    world.save(export)
-    result = world.run("curves", fresh=False)
-    assert result.code == 1
-    assert "metrics: {file: metrics.jsonl" in result.err
-
-
 def test_the_chart_marks_what_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     line = Series("lr1", "loss", ((1, 0.9), (2, 0.5), (3, NAN), (4, math.inf), (5, 0.4)))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweepstack.cli import output
 from sweepstack.cli.app import all_commands, app
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE
@@ -74,75 +72,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         app(["--version"])
     assert exit.value.code == 0
     assert re.fullmatch(r"sweepctl \d+\.\d+\.\d+\n", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("words", [["logs"], ["status", "--nonsense"], ["nonsense"]])
-def test_a_usage_error_is_a_document_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    output._documents = 0
-    with pytest.raises(SystemExit) as exit:
-        app([*words, "--json"])
-    said = capsys.readouterr()
-    assert exit.value.code == 2
-    assert json.loads(said.out)["error"]
-    assert "error: " in said.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["logs", "nosuch"],
-        ["curves", "nosuch"],
-        ["provenance", "nosuch"],
-        ["retry", "nosuch"],
-        ["drop", "nosuch", "--reason", "x"],
-        ["ssh", "nosuch"],
-        ["exec", "nosuch", "true"],
-        ["forward", "nosuch", "1"],
-        ["approve", "--abandon", "nosuch", "--reason", "x"],
-        ["finish", "--box", "nosuch"],
-    ],
-    ids=lambda words: words[0],
-)
-def test_an_error_is_one_document(words: list[str], world: World) -> None:
-    world.full()
-    result = world.run(*words, "--json")
-    assert result.code != 0
-    document = json.loads(result.out)
-    assert "nosuch" in document["error"]
-    assert isinstance(document["next"], list)
-    assert document["error"].splitlines()[0] in result.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["pull"],
-        ["pull", "--verify"],
-        ["verify"],
-        ["approve"],
-        ["retry", "lr0.1"],
-        ["retry", "--failed"],
-        ["provenance", "lr0.1"],
-        ["tend", "--once"],
-    ],
-    ids=" ".join,
-)
-def test_evidence_that_can_t_be_used_leads_on_and_out(words: list[str], world: World) -> None:
-    """It said only what is damaged: not what bills meanwhile, nor what to type."""
-    world.full()
-    (world.evidence / "sweep.json").write_bytes(b"\0" * 80)
-    shown = world.run(*words)
-    assert shown.code == 2
-    assert "sweep.json is damaged" in shown.err
-    assert "2 boxes in the state may still bill, $1.00/h" in shown.err
-    again, out = world.run(*words, "--json").json["next"]
-    assert again.removeprefix(f"sweepctl {words[0]}").split()[-4:] == ["(once", "that", "is", "fixed)"]
-    assert out == f"sweepctl status --stack {STACK}    (where that goes on failing: shows the way out)"
-    last = world.run("status", "--json").json["next"][-1]
-    assert f"approve --stack {STACK} --abandon box-0 --abandon box-1" in last
-    assert last.endswith("    (where it will not come back)"), "it may be an outage"
-    for command in (again, out):
-        assert command.partition("    (")[0] in " ".join(shown.err.split())
 
 
 def test_without_a_box_the_way_out_of_damaged_evidence_is_a_look_at_what_is_left(world: World) -> None:

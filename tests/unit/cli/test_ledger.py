@@ -11,7 +11,6 @@ from rich.console import Console
 from sweepstack.billing.ledger import record_phase
 from sweepstack.cli.commands import ledger
 from sweepstack.onbox.host.billed import Billed
-from sweepstack.teardown.close_box import close_books
 from tests.unit.cli.support import Box, World
 
 
@@ -108,17 +107,6 @@ def test_a_box_that_vanished_costs_the_same_in_status_and_ledger(world: World) -
     assert "$0.50/h goes on" in text
 
 
-def test_a_box_that_ended_says_when_and_is_not_called_running(world: World) -> None:
-    box = world.add()
-    end = datetime.now(UTC)
-    close_books(world.store, box="box-0", generation=1, native_id=box.native_id, how="cleared", at=end)
-    world.save(world.empty())
-    (line,) = (line for line in world.run("ledger", fresh=False).out.splitlines() if line.startswith("box-0"))
-    assert end.astimezone().strftime("%m-%d %H:%M") in line
-    assert "running" not in line
-    assert line.rstrip().endswith("cleared")
-
-
 def test_against_the_bill_line_by_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = world.add("box-0"), world.add("box-1")
     charge(world, first, "running", 5, 2.0)
@@ -142,14 +130,6 @@ def test_against_the_bill_line_by_line(world: World, monkeypatch: pytest.MonkeyP
     assert world.run("ledger", "--against-bill").code == 0
     del billed[1]
     assert "not billed" in world.run("ledger", "--against-bill").out
-
-
-def test_a_bill_that_can_t_be_asked_is_unknown_and_not_equal(world: World) -> None:
-    charge(world, world.add("box-0"), "running", 5, 2.0)
-    result = world.run("ledger", "--against-bill", "--json")
-    assert result.code == 2
-    assert result.json["against_bill"]["unknown"] == ["the bill of local is not known: local shows no bill"]
-    assert world.run("ledger").code == 0, "the ledger itself is known"
 
 
 def test_spans_below_a_cent_do_not_read_as_nothing(world: World) -> None:

@@ -278,16 +278,6 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
     assert "2 cells wait that have not begun" in asked.out + asked.err
 
 
-def test_the_screen_names_phase_proofs_and_one_command(world: World) -> None:
-    failed(world)
-    asked = world.run("next")
-    lines = asked.out.splitlines()
-    assert lines[0] == f"{STACK}   phase 4: run and watch   it bills"
-    assert any("box-0 is rented" in line and "records/births/box-0-g1.json" in line for line in lines)
-    assert sum(line.startswith("next ") for line in lines) == 1
-    assert f"verify   sweepctl patrol --stack {STACK}" in lines
-
-
 def test_a_stack_that_was_never_up_is_no_error(world: World) -> None:
     no_state(world)
     asked = world.run("next")

@@ -39,11 +39,6 @@ def test_a_running_box_is_healthy(world: World, box: Box) -> None:
     assert "sweep-t/box-0  healthy" in line
 
 
-def test_a_box_that_is_through_is_done(world: World) -> None:
-    world.full()
-    assert verdict(world, 0) == ("done", "2 sealed")
-
-
 def test_a_runner_that_is_gone_while_cells_are_left(world: World, box: Box) -> None:
     box.alive(False)
     word, words = verdict(world, 1)

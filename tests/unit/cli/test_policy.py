@@ -28,13 +28,6 @@ def file(world: World, text: str | None) -> str:
     return PolicyText(text=text or "").digest
 
 
-def test_a_sweep_without_a_policy_has_none(world: World) -> None:
-    world.add()
-    shown = world.run("policy", "--json")
-    assert (shown.code, shown.json["in_force"], shown.json["file"]["is"]) == (0, [], "there is none")
-    assert "in force   none" in world.run("policy").out
-
-
 @pytest.mark.parametrize(
     ("text", "code", "state"),
     [

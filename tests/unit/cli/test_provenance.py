@@ -6,20 +6,7 @@ import shutil
 
 from sweepstack.cli.output import plain
 from sweepstack.core.printable import visible
-from tests.unit.cli.support import CODE, World
-
-
-def test_what_produced_a_copy(world: World) -> None:
-    *_, receipt = world.verified()
-    assert receipt
-    found = world.run("provenance", "lr0.1", "--json")
-    assert found.code == 0
-    assert found.json["verified"] is True
-    assert (found.json["cell"], found.json["code"], found.json["params"]) == ("lr0.1", CODE, {"lr": 0.1})
-    assert [file["path"] for file in found.json["files"]] == ["metrics.json", "log.txt"]
-    text = world.run("provenance", "lr0.1").out
-    for word in (CODE, "lr=0.1", "train.py", "generation 1, attempt 1", "metrics.json", "next   sweepctl results"):
-        assert word in text, text
+from tests.unit.cli.support import World
 
 
 def test_a_copy_that_nobody_verified(world: World) -> None:
@@ -33,16 +20,6 @@ def test_a_copy_that_nobody_verified(world: World) -> None:
     assert found.code == 1
     assert found.json["verified"] is False
     assert found.json["attempt"] == 2
-
-
-def test_no_copy(world: World) -> None:
-    world.full()
-    missing = world.run("provenance", "lr0.1")
-    assert missing.code == 1
-    assert "sweepctl pull" in missing.err
-    other = world.run("provenance", "lr0.11")
-    assert other.code == 1
-    assert 'did you mean "lr0.1"' in other.err
 
 
 def test_what_cannot_be_seen_in_a_name_is_shown() -> None:

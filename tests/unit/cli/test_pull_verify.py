@@ -328,19 +328,6 @@ def test_verify_says_when_the_stack_file_names_other_artifacts_than_it_judged_by
     assert note.endswith(f"`pulumi up --stack {STACK}` brings that to the boxes")
 
 
-def test_verify_of_a_sweep_that_runs(world: World) -> None:
-    box = world.add()
-    box.launch("lr0.1", "lr0.3", "lr0.9")
-    box.seal("lr0.1")
-    box.start("lr0.3")
-    box.alive()
-    world.run("pull")
-    result = world.run("verify", "--json")
-    assert result.code == 1
-    states = {cell["name"]: cell["state"] for cell in result.json["cells"]}
-    assert states == {"lr0.1": "verified", "lr0.3": "running", "lr0.9": "pending"}
-
-
 def test_a_copy_that_nobody_asked_for_is_a_no(world: World) -> None:
     world.verified()
     (world.evidence / "cells/lr7").mkdir()
@@ -474,16 +461,6 @@ def test_dropped_cells_need_no_waiver(world: World) -> None:
     assert result.code == 0
     assert result.json["total"] == 2
     assert by_name(result.json["cells"])["lr0.9"]["state"] == "waived"
-
-
-def test_nothing_up_yet(world: World, tmp_path: Path) -> None:
-    world.save(world.empty())
-    shutil.rmtree(world.evidence)
-    for command in ("pull", "verify"):
-        result = world.run(command, fresh=False)
-        assert result.code == 2
-        assert "nothing was ever brought up" in result.err
-        assert f"pulumi up --stack {STACK}" in result.err
 
 
 def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

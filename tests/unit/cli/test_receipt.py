@@ -73,13 +73,6 @@ def test_the_latest_receipt_is_shown_and_exported_without_a_key(world: World) ->
     assert world.run("receipt", "--export", "--json").code == 2
 
 
-def test_there_is_none(world: World) -> None:
-    world.full()
-    found = world.run("receipt", "--export")
-    assert found.code == 1
-    assert "sweepctl verify" in found.err
-
-
 def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World, tmp_path: Path, key: Path) -> None:
     *_, digest = world.verified()
     file = tmp_path / "receipt.json"

@@ -116,18 +116,6 @@ def test_nan_is_null_in_json_and_named(world: World) -> None:
     json.loads(result.out, parse_constant=lambda name: (_ for _ in ()).throw(AssertionError(name)))
 
 
-def test_words_that_fit_nothing(world: World) -> None:
-    seeds(world)
-    for arguments, said in (
-        (("--over", "lrr"), 'did you mean "lr"?'),
-        (("--metric", "los"), 'did you mean "loss"?'),
-        (("--csv", "--json"), "use one of them"),
-    ):
-        result = world.run("results", *arguments)
-        assert result.code in (1, 2)
-        assert said in result.err
-
-
 def test_a_dropped_cell_is_listed_and_no_fault(world: World) -> None:
     seeds(world)
     world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
@@ -158,10 +146,3 @@ def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, st
     box.start("lr0.1", metrics=[{"step": number, "loss": number, **more} for number in range(900)])
     (cell,) = world.run("results", "--all", "--json").json["cells"]
     assert cell["values"] == {"loss": 899}
-
-
-def test_where_nothing_is_verified_no_header_stands_alone(world: World) -> None:
-    world.full()
-    result = world.run("results")
-    assert result.code == 1
-    assert result.out.splitlines()[0] == "no cell is verified yet, so there is no table; --all shows the others, too"

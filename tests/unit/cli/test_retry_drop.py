@@ -362,13 +362,6 @@ def test_failed_means_what_ended_without_a_result(world: World) -> None:
     assert [cell["name"] for cell in result.json["cells"]] == ["lr0.3"]
 
 
-def test_nothing_failed(world: World) -> None:
-    world.full()
-    result = world.run("retry", "--failed")
-    assert result.code == 1
-    assert "no cell failed" in result.err
-
-
 def test_all_leaves_out_what_has_not_run(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
@@ -391,59 +384,12 @@ def test_a_verified_copy_asks_for_the_word(world: World, typed: str) -> None:
         assert f"the receipt {receipt} is stale" in result.out
 
 
-def test_without_a_terminal_a_reason_is_the_word(world: World) -> None:
-    world.verified()
-    result = world.run("retry", "lr0.1")
-    assert result.code == 1
-    assert f'sweepctl retry --stack {STACK} lr0.1 --reason "…"' in result.err
-    result = world.run("retry", "lr0.1", "--reason", "wrong augmentation", "--json")
-    assert result.code == 0
-    assert result.json["stale_receipt"] is not None
-
-
-def test_a_cleared_box_starts_nothing_more(world: World) -> None:
-    _, _, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
-    world.up()
-    result = world.run("retry", "lr0.1", "--reason", "x")
-    assert result.code == 1
-    assert "box box-0 is cleared" in result.err
-    assert f"sweepctl approve --stack {STACK} --revoke" in result.err
-
-
 def test_an_open_teardown_starts_nothing(world: World) -> None:
     first, _ = world.full()
     world.open_teardown(None, first)
     result = world.run("retry", "lr0.1")
     assert result.code == 1
     assert "a teardown has begun" in result.err
-
-
-def test_an_unknown_cell_is_not_run_again(world: World) -> None:
-    world.full()
-    result = world.run("retry", "lr0.2")
-    assert result.code == 1
-    assert 'there is no cell lr0.2 in sweep-t; did you mean "lr0.' in result.err
-
-
-@pytest.mark.parametrize("words", [(), ("lr0.1", "--all"), ("--all", "--failed")])
-def test_one_way_to_name_cells(world: World, words: tuple[str, ...]) -> None:
-    world.full()
-    refused = world.run("retry", *words)
-    assert refused.code == 2
-    assert "name cells, or say --failed, or --all: one of the three" in refused.err
-
-
-def test_a_box_that_can_t_be_reached_is_unknown(world: World) -> None:
-    box = world.add()
-    box.launch("lr0.1", "lr0.3", "lr0.9")
-    box.seal("lr0.1")
-    world.run("pull")
-    world.move_registry()
-    result = world.run("retry", "lr0.1")
-    assert result.code == 2
-    assert "box box-0 can't be reached: whether lr0.1 runs is not known" in result.err
-    assert on_record(world.store) == {}
 
 
 def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
@@ -464,18 +410,6 @@ def test_a_dropped_cell_is_taken_out_of_the_drops_first(world: World) -> None:
 
 
 # drop
-
-
-def test_drop_writes_the_stack_file_and_names_the_next_command(world: World) -> None:
-    world.full()
-    result = world.run("drop", "lr0.3", "--reason", 'diverged: "NaN"', "--json")
-    assert result.code == 0, result
-    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
-    assert world.file_roster().dropped == {"lr0.3": 'diverged: "NaN"'}
-    assert world.run("drop", "lr0.3", "--reason", 'diverged: "NaN"').code == 0
-    result = world.run("drop", "lr0.3", "--reason", "other")
-    assert result.code == 1
-    assert "is dropped already" in result.err
 
 
 def test_drop_refuses_what_would_not_load(world: World) -> None:

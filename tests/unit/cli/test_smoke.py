@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.unit.cli.support import World
@@ -46,11 +44,3 @@ def test_one_on_the_boxes_is_not_run_here(project: World) -> None:
     result = project.run("smoke")
     assert result.code == 1
     assert "runs on each box, before its first cell" in result.err
-
-
-def test_without_one_it_says_how_to_write_one(world: World) -> None:
-    Path(world.root / "job" / "train.py").write_text("")
-    result = world.run("smoke")
-    assert result.code == 1
-    assert "asks for no smoke run" in result.err
-    assert "job.smoke: {run:" in result.err

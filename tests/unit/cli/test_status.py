@@ -402,20 +402,6 @@ def test_state_edited_to_cleared(world: World) -> None:
     assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"]
 
 
-def test_an_unreachable_box_is_unknown_and_never_gone(world: World) -> None:
-    world.verified()
-    world.move_registry()
-    result = world.run("status", "--json")
-    seen = result.json
-    assert {box["phase"] for box in seen["boxes"]} == {"unknown"}
-    assert all(cell["state"] == "verified" for cell in seen["cells"])
-    assert seen["bills"] == "unknown"
-    assert result.code == 2
-    text = world.run("status").out
-    assert "what bills is not known" in text
-    assert "can't be reached" in text
-
-
 def test_cells_of_an_unreachable_box_are_as_of_the_last_copy(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3")
