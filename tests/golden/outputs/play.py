@@ -162,10 +162,9 @@ def _tree(root: Path) -> dict[str, tuple[int, int]]:
 
 def import_all() -> None:
     """What each command would import and build for itself: that takes three times as long as all that it does."""
-    from sweepstack.cli.app import command_names, load_command
+    from sweepstack.cli.app import all_commands
 
-    for verb in command_names():
-        load_command(verb)
+    all_commands()
     for module in LATER:
         with contextlib.suppress(ImportError):  # where it was moved, it is imported later, and that is all
             importlib.import_module(module)

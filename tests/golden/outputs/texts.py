@@ -22,11 +22,9 @@ OF_THE_PACKAGE = ("version", "description", "keywords", "license", "homepage", "
 
 def helps() -> str:
     """The help of every command and verb."""
-    from sweepstack.cli.app import app, command_names, load_command
+    from sweepstack.cli.app import all_commands, app, command_names
 
-    lines = ["-h"]
-    for name in command_names():
-        lines += [f"{name} -h", *(f"{name} {verb} -h" for verb in getattr(load_command(name), "commands", ()))]
+    lines = ["-h", *(f"{name} -h" for name in sorted({*command_names(), *all_commands()}))]
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
         for line in lines:
