@@ -25,8 +25,6 @@ LONG_FUNCTIONS = {
     ("sweepstack/cli/collect.py", "take_snapshot"),
     ("sweepstack/cli/commands/approve/__init__.py", "command"),
     ("sweepstack/cli/commands/approve/preview.py", "show"),
-    ("sweepstack/cli/commands/approve/store.py", "approve_store"),
-    ("sweepstack/cli/commands/approve/sweep.py", "approve"),
     ("sweepstack/extensions/authoring/commands/gotcha/propose.py", "command"),
     ("sweepstack/cli/commands/place/__init__.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),

@@ -26,10 +26,11 @@ from sweepstack.cli import completion
 from sweepstack.cli.accepted_facts import NoProfile
 from sweepstack.cli.collect import take_snapshot, unrented
 from sweepstack.cli.commands import confirm_gone
-from sweepstack.cli.commands.approve import sweep as approving
+from sweepstack.cli.commands.approve import approve
+from sweepstack.cli.commands.approve.boxes import facts_relied_on
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.sign import signer_of
-from sweepstack.cli.commands.approve.store import approve_store, volume_facts_relied_on
+from sweepstack.cli.commands.approve.volumes import volume_facts_relied_on
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
@@ -47,9 +48,10 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.volumes.end_check import VolumeContext
-from sweepstack.operations.volumes.users import Survey, survey
+from sweepstack.operations.volumes.users import survey
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import EngineCall, find_engine
+from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -79,47 +81,70 @@ def command(
     options = ApproveOptions(receipt, boxes, expires=parse_expires(expires), accept_facts=facts, signer=who)
     if box is not None:
         return finish_box(target, options, box, out)
-    return (finish_store if target.is_store else finish_sweep)(target, options, out)
+    return finish_all(target, options, out)
 
 
-def finish_sweep(target: Target, options: ApproveOptions, out: Out) -> int:
-    """Exit 0 only if the records and the platforms say that nothing bills any more."""
+def finish_all(target: Target, options: ApproveOptions, out: Out) -> int:
+    """Exit 0 only if the records and the platforms say that nothing of the stack is left that bills."""
     stack, steps = target.stack, Steps(target.stack, out)
-    step, quiet = steps.take, steps.quiet
     with Progress("looking"):
         sources = open_sources(target)
         require_engine(sources)
-        snapshot = take_snapshot(sources)
-    if not snapshot.box_snapshots and snapshot.births:  # boxes were rented, and none is left to finish
-        for box in snapshot.unclosed:
-            with contextlib.suppress(No):  # what is not proved gone stays open: the last look says so
-                step(f"sweepctl confirm-gone --stack {stack} {box}", partial(_closed, target, box, quiet))
-        return _last_look(target, out, steps.done, sources.evidence)
+    left = _left(sources, steps)
     try:
-        if not _cleared(target):
-            if _sweep_approved(target):
+        if left and _cleared(target):
+            ask_once(target)
+        elif left:
+            if _approved(sources):
                 _rent_nothing(target)
                 ask_once(target)
             else:
-                without_profile = ask_for_facts(target, options, snapshot.box_snapshots)
-                step(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
-                step(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
-                if without_profile:
-                    raise without_profile
-                _rent_nothing(target)
-                step(approve_line(stack, options), lambda: approving.approve(target, options, quiet))
-            step(
-                f"pulumi up --stack {stack} --yes",
-                lambda: run_engine(target, "up", out, gives_up(sources, "where no up goes through")),
-            )
-            if not _cleared(target):
+                _prepare(sources, left, options, steps)
+                steps.take(approve_line(stack, options), lambda: approve(target, options, steps.quiet))
+            no_up = () if target.is_store else gives_up(sources, "where no up goes through")
+            steps.take(f"pulumi up --stack {stack} --yes", lambda: run_engine(target, "up", out, no_up))
+            if not target.is_store and not _cleared(target):  # of volumes the destroy asks every stack again
                 raise No("`pulumi up` went through, and a box is still locked", [f"sweepctl status --stack {stack}"])
-        else:
-            ask_once(target)
-        step(f"pulumi destroy --stack {stack} --yes", lambda: run_engine(target, "destroy", out))
+        if left:
+            steps.take(f"pulumi destroy --stack {stack} --yes", lambda: run_engine(target, "destroy", out))
     except Stop as stop:
         return stop.code
-    return _last_look(target, out, steps.done, sources.evidence)
+    look = _last_look_at_volumes if target.is_store else _last_look
+    return look(target, out, steps.done, sources.evidence)
+
+
+def _left(sources: Sources, steps: Steps) -> Snapshot | list[VolumeEntry] | None:
+    """What is left to finish; None where boxes were rented and none is: their records are closed then. Raises No for
+    volumes that are not there."""
+    target, stack = sources.target, sources.target.stack
+    if target.is_store:
+        if not (entries := guarded(sources)):
+            why = f"there is no volume in the state of {stack}: nothing to finish"
+            raise No(why, [f"sweepctl status --stack {stack}"])
+        return entries
+    with Progress("looking"):
+        snapshot = take_snapshot(sources)
+    if snapshot.box_snapshots or not snapshot.births:
+        return snapshot
+    for box in snapshot.unclosed:
+        with contextlib.suppress(No):  # what is not proved gone stays open: the last look says so
+            steps.take(f"sweepctl confirm-gone --stack {stack} {box}", partial(_closed, target, box, steps.quiet))
+    return None
+
+
+def _prepare(sources: Sources, left: Snapshot | list[VolumeEntry], options: ApproveOptions, steps: Steps) -> None:
+    """What comes before an approval: the old facts that it relies on, and of a sweep all copies, verified."""
+    target, stack, quiet = sources.target, sources.target.stack, steps.quiet
+    if not isinstance(left, Snapshot):
+        volumes = [VolumeContext.of(entry) for entry in left]
+        volume_facts_relied_on(target, options, volumes, approve_line(stack, options, "finish")).write(target)
+        return
+    without_profile = ask_for_facts(target, options, left.box_snapshots)
+    steps.take(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
+    steps.take(f"sweepctl verify --stack {stack}", lambda: verifying.verify(open_sources(target), quiet))
+    if without_profile:
+        raise without_profile
+    _rent_nothing(target)
 
 
 class Steps:
@@ -194,14 +219,24 @@ def ask_once(target: Target) -> None:
 
 
 def _cleared(target: Target) -> bool:
-    """Whether every box of the state may end by the approval in the state."""
+    """Whether every box of the state may end by the approval in the state. Never of volumes: every stack is asked."""
+    if target.is_store:
+        return False
     with Progress("looking"):
         snapshot = take_snapshot(open_sources(target))
     return bool(snapshot.box_snapshots) and all(box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots)
 
 
-def _sweep_approved(target: Target) -> bool:
-    """Whether every box may end by the approval in the state or in the stack file."""
+def _approved(sources: Sources) -> bool:
+    """Whether all of it may end by the approval in the state or in the stack file. Of volumes by the one in the file,
+    and by what all stacks of the backend use."""
+    target = sources.target
+    if target.is_store:
+        if not target.file.path.exists() or target.file.approval() is None:
+            return False
+        with Progress("reading from every stack which sweeps mounted them"):
+            held = holding(sources, lambda ids: survey(target.root, sources.store, ids, but=target.stack))
+        return all(one.verdict.allowed for one in held.volumes)
     with Progress("looking"):
         snapshot = take_snapshot(open_sources(target))
     if not snapshot.box_snapshots:
@@ -214,6 +249,8 @@ def _sweep_approved(target: Target) -> bool:
 
 def _rent_nothing(target: Target) -> None:
     """Raises No if the `pulumi up` of the finish would rent a box, which would then be ended at once."""
+    if target.is_store:
+        return
     with Progress("looking"):
         names = unrented(target, take_snapshot(open_sources(target)))
     if names:
@@ -233,7 +270,7 @@ def ask_for_facts(target: Target, options: ApproveOptions, box_snapshots: Sequen
     and verified without it, so that a person who then gives a box up loses less."""
     there = [box_snapshot for box_snapshot in box_snapshots if not box_snapshot.gone]
     try:
-        approving.facts_relied_on(target, options, there, approve_line(target.stack, options, "finish")).write(target)
+        facts_relied_on(target, options, there, approve_line(target.stack, options, "finish")).write(target)
     except NoProfile as error:
         return error
     return None
@@ -296,7 +333,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
         if without_profile:
             raise without_profile
         _say(out, approve_line(stack, options))
-        if (code := approving.approve(target, options, quiet)) != YES:
+        if (code := approve(target, options, quiet)) != YES:
             return code
     if target.file.write_want(box, "gone"):
         _say(out, f"boxes.{box}.want: gone    (written to {target.file.shown})")
@@ -356,51 +393,21 @@ def _last_look_at_box(target: Target, box_snapshot: BoxSnapshot, out: Out) -> in
     return YES if gone else NO
 
 
-def finish_store(target: Target, options: ApproveOptions, out: Out) -> int:
-    """Exit 0 only if the platform proves that no volume of the stack is left.
-
-    The data of all sweeps on them must be safe elsewhere: the first step names the sweeps with data that is not.
-    """
-    stack, steps = target.stack, Steps(target.stack, out)
-    sources = open_sources(target)
-    if not guarded(sources):
-        raise No(f"there is no volume in the state of {stack}: nothing to finish", [f"sweepctl status --stack {stack}"])
-    try:
-        if _store_approved(sources):
-            ask_once(target)
-        else:
-            volumes = [VolumeContext.of(entry) for entry in sources.state.volumes if entry.guarded]
-            volume_facts_relied_on(target, options, volumes, approve_line(stack, options, "finish")).write(target)
-            steps.take(approve_line(stack, options), lambda: approve_store(target, options, steps.quiet))
-        steps.take(f"pulumi up --stack {stack} --yes", lambda: run_engine(target, "up", out))
-        steps.take(f"pulumi destroy --stack {stack} --yes", lambda: run_engine(target, "destroy", out))
-    except Stop as stop:
-        return stop.code
+def _last_look_at_volumes(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:
+    """Asks the platform whether a volume of the stack is left: the engine's exit code is no proof."""
+    stack = target.stack
     with Progress("looking"):
         held = holding(open_sources(target))
     left = [one.facts.native_id for one in held.volumes if one.state != "gone"]
     left += [record.native_id for record in held.orphans]
     code = NO if left else UNSURE if held.problems else YES
-    out.document({"stack": stack, "finished": code == YES, "bills": held.bills, "left": left, "steps": steps.done})
+    out.document({"stack": stack, "finished": code == YES, "bills": held.bills, "left": left, "steps": done})
     if left:
         out.line(f"still there: {', '.join(left)}")
     elif held.problems:
         out.line(f"whether one is left is not known: {'; '.join(held.problems)}")
     else:
-        out.line(f"no volume of {stack} is left, and nothing of it bills; the records stay at {sources.evidence}")
+        out.line(f"no volume of {stack} is left, and nothing of it bills; the records stay at {evidence}")
     if code != YES:
         out.next([f"sweepctl status --stack {stack}"])
     return code
-
-
-def _store_approved(sources: Sources) -> bool:
-    """Whether the approval in the stack file lets every volume end, by what all stacks of the backend use."""
-
-    def all_stacks(native_ids: Sequence[str]) -> Survey:
-        return survey(sources.target.root, sources.store, native_ids, but=sources.target.stack)
-
-    if not sources.target.file.path.exists() or sources.target.file.approval() is None:
-        return False
-    with Progress("reading from every stack which sweeps mounted them"):
-        held = holding(sources, all_stacks)
-    return all(one.verdict.allowed for one in held.volumes)

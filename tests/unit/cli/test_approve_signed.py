@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.approve import cosign
+from sweepstack.cli.commands import approve as approving
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
@@ -305,7 +305,7 @@ def test_what_another_person_wrote_during_the_prompt_is_not_written_over(
         world.file.write_approval(next(changes))
         return "yes"
 
-    monkeypatch.setattr(cosign, "answer", slow)
+    monkeypatch.setattr(approving, "answer", slow)
     for how in ("was changed in", "was taken out of"):
         refused = world.run("approve", *by(keys, "bob", "--cosign"), types="yes")
         assert refused.code == 1, refused

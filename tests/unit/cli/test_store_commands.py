@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
+from sweepstack.core.local_decisions import decisions, record_decision
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -299,6 +300,30 @@ def test_the_records_of_volumes_may_move_too(keep: Keep) -> None:
     assert file.path.read_text() == FILE.replace("results/keep", "s3://lab/keep")
 
 
+def test_an_approval_holds_as_long_as_the_policy_allows(keep: Keep) -> None:
+    """As for boxes: what is asked for by default needs no option."""
+    (keep.world.root / "policy.yaml").write_text("max_expiry: 1h\n")
+    refused = keep.run("approve", "--expires", "24h", types="yes")
+    assert refused.code == 1, refused
+    assert "may hold for 1h at most" in refused.err
+    given = keep.run("approve", types="yes")
+    assert given.code == 0, given
+    approval = StackFile.locate(keep.world.root, "keep").of_store().approval()
+    assert approval is not None
+    assert approval.expires - approval.at == timedelta(hours=1)
+
+
+def test_finish_types_nothing_where_the_engine_runs_no_command(keep: Keep) -> None:
+    path = keep.world.engine / "state-keep.json"
+    state = json.loads(path.read_text())
+    state["deployment"]["resources"][-1]["parent"] = "urn:pulumi:keep::sweepstack::sweepstack:index:Store::lost"
+    path.write_text(json.dumps(state))
+    refused = keep.run("finish", types="yes")
+    assert refused.code == 1, refused
+    assert "next   pulumi state repair --stack keep --yes" in refused.err
+    assert keep.world.calls() == []
+
+
 def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep: Keep) -> None:
     """As for a box: it was revoked on this computer, and the state still holds the abandonment."""
     given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", types="abl")
@@ -318,3 +343,9 @@ def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep
     assert way() is None
     keep.store.root.rename(keep.store.root.with_name("away"))
     assert way() is None
+    ahead = decisions(entry.native_id)[-1].model_copy(update={"at": datetime.now(UTC) + timedelta(minutes=1)})
+    record_decision(ahead)  # that computer's clock was ahead: what is approved now is later all the same
+    assert keep.run("approve", "--abandon", "abl", "--reason", "not needed").code == 0
+    approval = StackFile.locate(keep.world.root, "keep").of_store().approval()
+    assert approval is not None
+    assert way() == "abandoned"

@@ -1,11 +1,16 @@
 """`sweepctl approve`: writes a person's approval to end boxes or volumes into the stack file.
 
+A person approves by giving the whole digest of what was shown, or by typing `yes` when asked. There is no `--yes`.
+
+`sweepctl approve --cosign`: one more person signs the approval that stands in the stack file.
+
 `sweepctl approve --revoke`: takes all approvals back that were given until now.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,22 +20,24 @@ import typer
 from typer.core import TyperCommand
 
 from sweepstack.cli import completion
-from sweepstack.cli.commands.approve.cosign import cosign_store, cosign_sweep
-from sweepstack.cli.commands.approve.options import ApproveOptions, pair_reasons
-from sweepstack.cli.commands.approve.sign import signer_of
-from sweepstack.cli.commands.approve.store import approve_store
-from sweepstack.cli.commands.approve.sweep import approve
+from sweepstack.cli.commands.approve.boxes import ask_for_boxes, boxes_to_sign
+from sweepstack.cli.commands.approve.options import ApproveOptions, Asked, pair_reasons
+from sweepstack.cli.commands.approve.sign import Signer, signer_of
+from sweepstack.cli.commands.approve.volumes import ask_for_volumes, volumes_to_sign
 from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, SignerName, SigningKey, Stack
-from sweepstack.cli.output import UNSURE, YES, Out, Unsure
+from sweepstack.cli.output import UNSURE, YES, No, Out, Unsure
+from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target, approval_of, parse_expires
 from sweepstack.core.local_decisions import REVOKED_ALL, TAKEN_BACK, Decision, record_decision
 from sweepstack.core.records import Approval, Birth
+from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import who
-from sweepstack.teardown.revocation import write_revocation
+from sweepstack.teardown.revocation import approval_digest, write_revocation
+from sweepstack.teardown.signatures import signed_words, verified_signers
 
 
 class Command(TyperCommand):
@@ -107,8 +114,7 @@ def command(
             or (verb, expires) != ("destroy", "72h")
         ):
             raise Unsure("--cosign signs the approval as it stands: use it without options that make another one")
-        who = signer_of(target.root, "--cosign", signing_key, signer)
-        return (cosign_store if target.is_store else cosign_sweep)(target, who, approval, out)
+        return cosign_approval(target, signer_of(target.root, "--cosign", signing_key, signer), approval, out)
     if verb not in ("destroy", "stop"):
         raise Unsure(f'--verb "{verb}": it is destroy or stop')
     if verb == "stop" and not (box or abandon):
@@ -127,7 +133,154 @@ def command(
         accept_facts=tuple(dict.fromkeys(accept_fact or ())),
         signer=signer_of(target.root, "--sign", signing_key, signer) if sign else None,
     )
-    return (approve_store if target.is_store else approve)(target, options, out)
+    return approve(target, options, out)
+
+
+def approve(target: Target, options: ApproveOptions, out: Out) -> int:
+    """Exit 0 if the approval is in the stack file, or none is needed. Raises No if it was refused or not given."""
+    asked = (ask_for_volumes if target.is_store else ask_for_boxes)(target, options, out)
+    if asked is None:
+        return YES
+    asked.show(out)
+    asked.facts.show(out)
+    if options.signer is not None:
+        out.line(f"signing   as {options.signer.name}, after your yes, with {options.signer.key}")
+    earlier = approval_of(target)
+    if earlier is not None and earlier.signatures:
+        names = ", ".join(signature.principal for signature in earlier.signatures)
+        out.line(f"note      this replaces an approval that was signed by {names}: it has to be signed again", "yellow")
+    if not asked.given:
+        _ask(asked)
+    if options.signer is not None:
+        asked.approval = options.signer.sign(asked.approval, asked.sweep())
+    return _write(asked, out)
+
+
+def _ask(asked: Asked) -> None:
+    """Asks at the terminal. Raises No if there is no terminal, or if the answer is another one."""
+    if not sys.stdin.isatty():
+        words, command = asked.instead
+        raise No(f"there is no terminal to ask at: {words}", [command])
+    expected = asked.given_up[0] if asked.given_up else "yes"
+    counts = f"the {asked.kind}'s name to go on ({expected})" if asked.given_up else "yes to go on"
+    if answer(f"{asked.question} Type {counts}: ").lower() != expected:
+        raise No("not approved; nothing was written", [f"sweepctl approve --stack {asked.target.stack}"])
+
+
+def _write(asked: Asked, out: Out) -> int:
+    """Writes the approval, and says where, until when it holds, and what comes next."""
+    approval = asked.approval
+    where, problems = asked.record(approval, asked.facts)
+    then = asked.following()
+    out.document(
+        {
+            "stack": asked.target.stack,
+            "file": asked.target.file.shown,
+            "approval": approval.model_dump(mode="json"),
+            "approved": asked.names,
+            "recorded": where,
+            "accepted_facts": list(asked.facts.given),
+            "problems": problems,
+            "next": then,
+        }
+    )
+    for problem in problems:
+        out.line(f"note      not recorded there: {problem}", style="yellow")
+    if approval.signatures:
+        out.line(signed_words(approval))
+    out.line(f"written to {', '.join(where)}; it holds until {approval.expires:%Y-%m-%d %H:%M} UTC")
+    out.next(then)
+    return YES
+
+
+def cosign_approval(target: Target, signer: Signer, digest: str | None, out: Out) -> int:
+    """Exit 0 if the signature is in the stack file. Raises No if it was refused or not given.
+
+    `digest`: of the approval as it stands, which is the person's yes; None: asks at the terminal.
+    """
+    approval = _standing(target, signer)
+    asked = (volumes_to_sign if target.is_store else boxes_to_sign)(target, approval)
+    asked.show(out)
+    _show_approval(approval, asked.sweep(), signer, out)
+    if asked.reasons:
+        lines = [
+            "not signed; nothing was written: the approval as it stands ends nothing",
+            *(f"  {one}" for one in asked.reasons),
+        ]
+        anew = f"sweepctl approve --stack {target.stack} --sign    (a new one, then signed again)"
+        raise No("\n".join(lines), [anew])
+    _ask_to_sign(asked, signer, digest)
+    asked.approval = signer.sign(approval, asked.sweep())
+    _require_unchanged(target, approval)
+    up = f"pulumi up --stack {target.stack}    (with this stack file)"
+    asked.following = lambda: [up, f"pulumi destroy --stack {target.stack}"]
+    return _write(asked, out)
+
+
+def _standing(target: Target, signer: Signer) -> Approval:
+    """The approval that stands in the stack file. Raises No if there is none, ConfigError if it can't be read."""
+    approval = target.file.approval() if target.file.path.exists() else None
+    if approval is None:
+        raise No(
+            f"there is no approval in {target.file.shown} to sign: the first person writes it",
+            [f"sweepctl approve --stack {target.stack} --sign"],
+        )
+    if any(signature.principal == signer.name for signature in approval.signatures):
+        raise No(
+            f"not signed: {signer.name} has signed this approval already, and a second signature is another person's. "
+            "Is that you? Then --signer NAME names you"
+        )
+    return approval
+
+
+def _require_unchanged(target: Target, shown: Approval) -> None:
+    """Raises No if the file has another approval by now than the one that was shown: a person may take minutes to say
+    yes, and another one may have signed, approved anew or revoked since then."""
+    now = target.file.approval() if target.file.path.exists() else None
+    if now != shown:
+        how = "was taken out of" if now is None else "was changed in"
+        raise No(
+            f"not signed; nothing was written: the approval {how} {target.file.shown} while you looked at it",
+            [f"sweepctl approve --stack {target.stack} --cosign    (shows it as it stands now)"],
+        )
+
+
+def _show_approval(approval: Approval, sweep: SweepName, signer: Signer, out: Out) -> None:
+    """Prints what the screen of `approve` does not have: who gave it, until when, who signed, and the digest."""
+    for entry in approval.abandon:
+        out.line(f"given up  {entry.box} ({entry.verb}): {entry.reason}", style="yellow")
+    out.line(f"given     by {approval.by} at {approval.at:%Y-%m-%d %H:%M} UTC, until {approval.expires:%Y-%m-%d %H:%M}")
+    found = verified_signers(approval, sweep, None, at=datetime.now(UTC))
+    for name, key in found.valid.items():
+        out.line(f"signed    by {name}: it verifies, with the key {key}")
+    for problem in found.problems:
+        out.line(f"signed    {problem}", style="bold red")
+    if not approval.signatures:
+        out.line("signed    by none so far")
+    out.line(f"signing   as {signer.name}, after your yes, with {signer.key}")
+    out.line(f"approval {approval_digest(approval)}")
+
+
+def _ask_to_sign(asked: Asked, signer: Signer, digest: str | None) -> None:
+    """The person's yes. Raises No if it is not given, or if `digest` is not this approval's."""
+    target, stands = asked.target, approval_digest(asked.approval)
+    again = f"sweepctl approve --stack {target.stack} {signer.options} --approval {stands}"
+    if digest is not None:
+        if digest != stands:
+            raise No(
+                f"not signed: {digest} is not the approval that stands in {target.file.shown}. Look at it first",
+                [again],
+            )
+        return
+    if not sys.stdin.isatty():
+        raise No(
+            "there is no terminal to ask at: to sign, give the whole digest of the approval that is shown", [again]
+        )
+    expected = asked.given_up[0] if asked.given_up else "yes"
+    counts = f"the name to go on ({expected})" if asked.given_up else "yes to go on"
+    losing = ", with what is on it lost for good" if asked.given_up else ""
+    if answer(f"sign that {', '.join(asked.names)} may be ended{losing}? Type {counts}: ").lower() != expected:
+        raise No("not signed; nothing was written")
 
 
 @dataclass(frozen=True)

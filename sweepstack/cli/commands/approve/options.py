@@ -1,15 +1,19 @@
-"""The options of `sweepctl approve`, with the reason that belongs to each waiver and abandonment."""
+"""The options of `sweepctl approve`, each reason with what it belongs to; and what they ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from shlex import quote
 
+from sweepstack.cli.accepted_facts import Relied
 from sweepstack.cli.commands.approve.sign import Signer
-from sweepstack.cli.output import Unsure
+from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.prompt import own_words
+from sweepstack.cli.target import Target
+from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,13 @@ class ApproveOptions:
     """old facts of the platform's profile that count all the same: names, as `profile stale` shows them"""
     signer: Signer | None = None
     """who signs what is written; None: it is not signed"""
+
+    def lasts(self, limits: Iterable[timedelta | None]) -> timedelta:
+        """How long the approval holds: as was asked for; but what is asked for by default is as long as the policies in
+        force allow (`limits`), so that no option is needed for it."""
+        if self.expires != ApproveOptions.expires:
+            return self.expires
+        return min([self.expires, *(limit for limit in limits if limit is not None)])
 
     @property
     def signing(self) -> str:
@@ -60,6 +71,33 @@ class ApproveOptions:
         )
         words += [f"--accept-fact {name}" for name in (*self.accept_facts, *more_facts)]
         return " ".join(words) + self.signing
+
+
+@dataclass
+class Asked:
+    """What an approval is asked for: boxes of a sweep, or volumes of a stack. The check has said of each whether the
+    approval would let it end.
+
+    `kind`: box or volume. `names`: without those that are gone; `given_up`: those whose data may be lost; `reasons`: a
+    line for each that may not end. `sweep`: what a signature is for. `record`: writes the approval, and before it the
+    old facts that it relies on; the places where it was written, and the problems of the others. `given`: the command
+    line is the person's approval already; else `question`, or where there is no terminal `instead`: words and command.
+    """
+
+    target: Target
+    kind: str
+    approval: Approval
+    names: list[str]
+    given_up: list[str]
+    reasons: list[str]
+    sweep: Callable[[], SweepName]
+    show: Callable[[Out], None]
+    record: Callable[[Approval, Relied], tuple[list[str], list[str]]]
+    following: Callable[[], list[str]]
+    facts: Relied = field(default_factory=Relied)
+    given: bool = False
+    question: str = ""
+    instead: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)

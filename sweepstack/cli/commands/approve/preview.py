@@ -9,7 +9,6 @@ from sweepstack.billing.cost import BoxCosts, box_costs
 from sweepstack.billing.deadlines import starting
 from sweepstack.cli.collect import unrented
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.approve.sign import Signer
 from sweepstack.cli.held_by import adopt_command, held_by_another
 from sweepstack.cli.output import Out, console, count
 from sweepstack.cli.render import WIDE
@@ -136,15 +135,6 @@ def show(plan: Plan, snapshot: Snapshot, target: Target, out: Out) -> None:
     for name in plan.gone:
         out.line(f"note      box {name} is gone already and needs no approval")
     out.line(f"survives  the evidence at {snapshot.evidence}")
-
-
-def show_signing(signer: Signer | None, earlier: Approval | None, out: Out) -> None:
-    """Prints who will sign, and whose signatures end with the approval that stands there now."""
-    if signer is not None:
-        out.line(f"signing   as {signer.name}, after your yes, with {signer.key}")
-    if earlier is not None and earlier.signatures:
-        names = ", ".join(signature.principal for signature in earlier.signatures)
-        out.line(f"note      this replaces an approval that was signed by {names}: it has to be signed again", "yellow")
 
 
 def _ended_and_dropped(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[str]:

@@ -1,11 +1,8 @@
-"""`sweepctl approve` for a sweep: checks an approval, asks a person for it, and writes it.
+"""What `sweepctl approve` asks for in a sweep: boxes, each with the check's answer for the approval.
 
-A person approves by giving the whole digest of the receipt, or by typing `yes` when asked. There is no `--yes`.
-The check of a delete (`may_end`) is asked first, so an approval that is written will also be accepted.
-
-Builds an approval from what a person chose, and keeps what an earlier one says of other boxes.
-
-Writes an approval into the stack file, and abandonments also into the records.
+Builds an approval from what a person chose, and keeps what an earlier one says of other boxes. The check of a delete
+(`may_end`) is asked first, so an approval that is written will also be accepted. Writes it into the stack file, and
+abandonments also into the records.
 """
 
 from __future__ import annotations
@@ -13,17 +10,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.commands.approve.preview import Plan, dying, show, show_signing, stops, what_next
+from sweepstack.cli.commands.approve.options import ApproveOptions, Asked
+from sweepstack.cli.commands.approve.preview import Plan, dying, show, stops, what_next
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.forgotten_boxes import with_forgotten
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.prompt import answer
 from sweepstack.cli.roster_diff import file_roster
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target, approval_of
@@ -49,13 +45,13 @@ from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_check import binds, longest
 from sweepstack.teardown.refusal import of_another_account, revoked_again, to_be_read
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at, readable
-from sweepstack.teardown.signatures import signed_words, sweep_of
+from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.stop_check import AtRisk
 from sweepstack.teardown.ways import give_up, sure_first, without_need
 
 
-def approve(target: Target, options: ApproveOptions, out: Out) -> int:
-    """Exit 0 if the approval is in the stack file, 1 if it was refused or not given."""
+def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | None:
+    """What is asked for, checked. None, and said so, where nothing needs an approval. Raises No with every reason."""
     there = target.file.path.exists()
     sources = open_sources(target)
     if not there and (not options.abandon or options.receipt or options.waive or options.boxes or options.verb == STOP):
@@ -79,51 +75,101 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
         out.document({"approved": [], "free": free, "file": target.file.shown, "next": following})
         out.line(f"stopping {', '.join(free)} loses no data: no approval is needed")
         out.next(following)
-        return YES
+        return None
     plan = prepare(target, options, snapshot, store)
     if plan is None:
         out.document({"approved": [], "file": target.file.shown, "next": [f"pulumi up --stack {target.stack}"]})
         out.line("every box named is gone already: nothing to approve")
         out.next([f"pulumi up --stack {target.stack}", f"pulumi destroy --stack {target.stack}"])
-        return YES
-    old_facts = facts_relied_on(target, options, [box_snapshot for box_snapshot, _ in plan.asked])
-    show(plan, snapshot, target, out)
-    old_facts.show(out)
-    show_signing(options.signer, approval_of(target), out)
-    if not _given(plan, options):
-        _ask(plan, options, target)
-    if options.signer is not None:
-        plan.approval = options.signer.sign(plan.approval, sweep_of_boxes(target, plan, store))
-    where, problems = put_on_record(plan, old_facts, target, snapshot, store)
-    following = what_next(plan, target, options, snapshot, store)
-    out.document(
-        {
-            "stack": target.stack,
-            "file": target.file.shown,
-            "approval": plan.approval.model_dump(mode="json"),
-            "approved": [box_snapshot.box.name for box_snapshot, _ in plan.asked],
-            "recorded": where,
-            "accepted_facts": list(old_facts.given),
-            "problems": problems,
-            "next": following,
-        }
+        return None
+    asked = _asked(target, options, snapshot, store, plan)
+    asked.facts = facts_relied_on(target, options, [one for one, _ in plan.asked])
+    return asked
+
+
+def boxes_to_sign(target: Target, approval: Approval) -> Asked:
+    """What this approval names, for one more signature. Raises No if none of it is there."""
+    sources = open_sources(target)
+    store = sources.store if approval.abandon and approval.receipt is None else usable(sources, "approve")
+    with Progress("looking"):
+        snapshot = with_forgotten(take_snapshot(sources), store, [entry.box for entry in approval.abandon])
+    verbs = {action.native_id: action.verb for action in approval.actions}
+    boxes = [one for one in snapshot.box_snapshots if one.box.native_id in verbs]
+    there = [one for one in boxes if not one.gone]
+    if not there:
+        raise No(
+            "no box that this approval names is there: there is nothing to sign",
+            [f"sweepctl status --stack {target.stack}"],
+        )
+    risks: dict[str, AtRisk] = {}
+    asked = [(one, verdict_of(one, approval, verbs[one.box.native_id], risks, "cosigned")) for one in there]
+    lost = {name: words for one in there for name, words in dying(store, [one], verbs[one.box.native_id]).items()}
+    plan = Plan(approval, asked, [], [one.box.name for one in boxes if one.gone], risks, lost)
+    return _asked(target, ApproveOptions(), snapshot, store, plan)
+
+
+def _asked(
+    target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None, plan: Plan
+) -> Asked:
+    names, given_up = [one.box.name for one, _ in plan.asked], [one.box.name for one in plan.abandoned]
+
+    def record(approval: Approval, facts: Relied) -> tuple[list[str], list[str]]:
+        plan.approval = approval
+        return put_on_record(plan, facts, target, snapshot, store)
+
+    what = "stopped" if options.verb == STOP else "destroyed"
+    return Asked(
+        target,
+        "box",
+        plan.approval,
+        names,
+        given_up,
+        [f"box {one.box.name}: {'; '.join(why.reasons)}" for one, why in plan.asked if not why.allowed],
+        lambda: _sweep(target, plan, store),
+        lambda out: show(plan, snapshot, target, out),
+        record,
+        lambda: what_next(plan, target, options, snapshot, store),
+        given=_given(plan, options),
+        question="its data may be lost for good." if given_up else f"let {', '.join(names)} be {what}?",
+        instead=_instead(plan.approval, names, options, target),
     )
-    for problem in problems:
-        out.line(f"note      not recorded there: {problem}", style="yellow")
-    if plan.approval.signatures:
-        out.line(signed_words(plan.approval))
-    out.line(f"written to {', '.join(where)}; it holds until {plan.approval.expires:%Y-%m-%d %H:%M} UTC")
-    out.next(following)
-    return YES
 
 
-def sweep_of_boxes(target: Target, plan: Plan, store: EvidenceStore | None) -> SweepName:
+def _sweep(target: Target, plan: Plan, store: EvidenceStore | None) -> SweepName:
     """The sweep that a signature is for, as the check of these boxes will name it."""
     box = (*plan.asked, *plan.kept)[0][0].box
     known = sweep_of(box.facts(), store)
     if known.project and known.stack:
         return known
     return SweepName(project=project_name(target.root), stack=target.stack.split("/")[-1], identity=known.identity)
+
+
+def _given(plan: Plan, options: ApproveOptions) -> bool:
+    """Whether the command line is already the person's approval: by the receipt's digest; or, without a terminal, by a
+    name and a reason for each box."""
+    if options.receipt is not None:
+        return True
+    if sys.stdin.isatty():
+        return False
+    reasons = set(options.explained) | set(options.unclaimed)
+    explained = {one.box.name for one, why in plan.asked if why.way == "nothing-launched"} & reasons
+    return {one.box.name for one, _ in plan.asked} <= set(options.abandon) | explained
+
+
+def _instead(approval: Approval, names: list[str], options: ApproveOptions, target: Target) -> tuple[str, str]:
+    """What approves without a terminal."""
+    command = f"sweepctl approve --stack {target.stack}"
+    command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
+    if any(action.verb == STOP for action in approval.actions):
+        command += f" --verb {STOP}"
+    if approval.receipt is None:
+        named = "".join(f' --abandon {name} --reason "nothing was launched"' for name in names)
+        return "to approve, name each box with a reason", command + named
+    command += f" --receipt {approval.receipt}"
+    command += "".join(f" --box {name}" for name in names)
+    command += "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in approval.waive)
+    command += "".join(f' --waive-unclaimed {entry.box} --reason "{entry.reason}"' for entry in approval.unclaimed)
+    return "to approve, give the receipt's whole digest", command
 
 
 def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[BoxSnapshot], command: str = "") -> Relied:
@@ -149,7 +195,7 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
     _known_cells(target, options, snapshot)
     digest, receipt = _receipt(target, options, snapshot, store, named)
     now = given_at(store, datetime.now(UTC), [box_snapshot.box.native_id for box_snapshot in named])
-    expires = now + _lasts(options, named, store)
+    expires = now + options.lasts(longest(binds(one.box.context(options.verb).facts, store)) for one in named)
     approval = build(options, receipt=digest, box_snapshots=named, waive=options.waive, expires=expires, now=now)
     risks: dict[str, AtRisk] = {}
     asked = [(box_snapshot, verdict_of(box_snapshot, approval, options.verb, risks)) for box_snapshot in named]
@@ -162,15 +208,6 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), snapshot, {box_snapshot.box.name for box_snapshot in named})
     return Plan(merged, asked, kept, gone, risks, dying(store, named, options.verb))
-
-
-def _lasts(options: ApproveOptions, named: Sequence[BoxSnapshot], store: EvidenceStore | None) -> timedelta:
-    """How long the approval holds: as was asked for; but what is asked for by default is as long as the policy in force
-    allows, so that no option is needed for it."""
-    if options.expires != ApproveOptions.expires:
-        return options.expires
-    limits = [longest(binds(one.box.context(options.verb).facts, store)) for one in named]
-    return min([options.expires, *(limit for limit in limits if limit is not None)])
 
 
 def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:
@@ -347,56 +384,6 @@ def _bad_cells(receipt: Receipt | None, refused: list[tuple[BoxSnapshot, Verdict
 def _not_pulled(receipt: Receipt | None, bad: Iterable[str]) -> bool:
     """Whether one of these cells is sealed on its box, and the receipt found no copy of it."""
     return any(cell.name in set(bad) and cell.state == "missing" for cell in (receipt.cells if receipt else ()))
-
-
-def _given(plan: Plan, options: ApproveOptions) -> bool:
-    """Whether the command line is already the person's approval."""
-    if options.receipt is not None:
-        return True
-    if sys.stdin.isatty():
-        return False
-    reasons = set(options.explained) | set(options.unclaimed)
-    explained = {name for name, verdict in _ways(plan) if verdict == "nothing-launched"} & reasons
-    return {name for name, _ in _ways(plan)} <= set(options.abandon) | explained
-
-
-def _ways(plan: Plan) -> list[tuple[str, str | None]]:
-    return [(box_snapshot.box.name, verdict.way) for box_snapshot, verdict in plan.asked]
-
-
-def _ask(plan: Plan, options: ApproveOptions, target: Target) -> None:
-    """Asks at the terminal. Raises No if there is no terminal, or if the answer is another one."""
-    names = [box_snapshot.box.name for box_snapshot, _ in plan.asked]
-    if not sys.stdin.isatty():
-        raise No("there is no terminal to ask at: " + _instead(plan), [_command(plan, options, target)])
-    what = "stopped" if options.verb == STOP else "destroyed"
-    expected, prompt = "yes", f"let {', '.join(names)} be {what}? Type yes to go on: "
-    if plan.abandoned:
-        expected = plan.abandoned[0].box.name
-        prompt = f"its data may be lost for good. Type the box's name to go on ({expected}): "
-    if answer(prompt).lower() != expected:
-        raise No("not approved; nothing was written", [f"sweepctl approve --stack {target.stack}"])
-
-
-def _instead(plan: Plan) -> str:
-    if plan.approval.receipt is not None:
-        return "to approve, give the receipt's whole digest"
-    return "to approve, name each box with a reason"
-
-
-def _command(plan: Plan, options: ApproveOptions, target: Target) -> str:
-    """The command that approves without a terminal."""
-    command = f"sweepctl approve --stack {target.stack}"
-    command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
-    if any(action.verb == STOP for action in plan.approval.actions):
-        command += f" --verb {STOP}"
-    if plan.approval.receipt is not None:
-        command += f" --receipt {plan.approval.receipt}"
-        command += "".join(f" --box {name}" for name, _ in _ways(plan))
-        command += "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in plan.approval.waive)
-        unclaimed = plan.approval.unclaimed
-        return command + "".join(f' --waive-unclaimed {entry.box} --reason "{entry.reason}"' for entry in unclaimed)
-    return command + "".join(f' --abandon {name} --reason "nothing was launched"' for name, _ in _ways(plan))
 
 
 def build(
