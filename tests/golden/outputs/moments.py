@@ -19,6 +19,7 @@ from tests.golden.outputs.sweeps import (
 )
 
 K4, OLDEST = "schema-1-2026-11-27-K4.tar.xz", "schema-1-2026-11-22.tar.xz"
+HOST, CLUSTER = "schema-1-2026-11-27-K3-host.tar.xz", "schema-1-2026-11-27-K3-slurm.tar.xz"
 
 
 def _at(clock: str, day: str = "2026-11-27") -> datetime:
@@ -36,6 +37,8 @@ MOMENTS = {
     "unread": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, unread)),
     "new": Moment(K4, _at("13:19:00"), "locked.json", (never_up,)),
     "oldest": Moment(OLDEST, _at("22:14:26", "2026-11-22"), "locked.json", (not_approved,)),
+    "host": Moment(HOST, _at("07:36:00"), "locked.json", (not_approved,)),
+    "cluster": Moment(CLUSTER, _at("07:40:00"), "locked.json", (not_approved,)),
 }
 RECEIPT = "sha256:e27e4d5a9bc67c8c257cf930f4193df99168b0e3c17b4f35a219eb3681b3db59"
 NONE = f"sha256:{'0' * 64}"
@@ -77,6 +80,26 @@ place --show
 logs seed2 --tail 1
 """
 """At one moment, as a screen and as a document: what is the same at the others, or nearly."""
+AFAR = """
+status
+status --json
+next
+patrol
+results
+ledger
+pull
+verify
+approve
+approve --abandon box-0 --reason lost
+confirm-gone box-0
+confirm-gone box-0 --saw 'the host is scrapped' --json
+worker-ended box-0 1_0.0 --saw x
+trust-host box-0
+holders box-0
+ssh box-0 --json
+adopt box-0 --reason x
+"""
+"""Where the box is on a machine that can't be reached: there is no `ssh` here."""
 LIVES = ("running", "finished", "stopped", "approved", "damaged", "ended")
 MORE = {
     "stopped": """
@@ -218,6 +241,8 @@ approve
 finish
 receipt
 """,
+    "host": AFAR,
+    "cluster": AFAR,
     "oldest": """
 status
 status --json

@@ -1,5 +1,6 @@
 """Golden sweeps as they stood: the records of one, put back at a moment of its life. Its boxes are there again, as the
-local platform keeps them; only the engine is a stand-in, which prints the state that the real one wrote."""
+local platform keeps them; those on a host or a cluster are not. Only the engine is a stand-in, which prints the state
+that the real one wrote."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ class Sweep:
         assert then is not None
         self.here = lambda data: data.replace(then[0], str(folder).encode())
         for name, data in files.items():
-            if name.startswith("evidence/"):
-                _put(self.root / name, data)
+            if name.startswith("evidence/"):  # what is chained by digests keeps the path that it had
+                _put(self.root / name, self.here(data) if name.startswith("evidence/records/") else data)
         self.stack_file = self.checkout / "stacks" / f"Pulumi.{STACK}.yaml"
         _put(self.stack_file, self.here(files["stack.yaml"]))
         _put(self.checkout / "Pulumi.yaml", b"name: sweepstack\nruntime: python\nstackConfigDir: stacks\n")
@@ -66,7 +67,8 @@ class Sweep:
         for chain in policy["chains"]:
             _put(self.checkout / "policy.yaml", chain["links"][-1]["policy"]["text"].encode())
         self._work_dir()
-        self._rent()
+        if {box["adapter"] for box in self.of("Box")} == {"local"}:
+            self._rent()
         for change in moment.changes:
             change(self)
         self._engine()
