@@ -15,6 +15,7 @@ from tests.golden.outputs.sweeps import (
     silent,
     still_running,
     stopped,
+    store,
     unread,
 )
 
@@ -33,10 +34,13 @@ MOMENTS = {
     "approved": Moment(K4, _at("13:20:40"), "cleared.json", (not_ended,)),
     "damaged": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, damaged)),
     "ended": Moment(K4, _at("18:00:00"), "cleared.json", (ended,)),
+    "dead": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, still_running("box-0", "seed0", alive=False))),
+    "hung": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, still_running("box-0", "seed0", verdict="hung"))),
     "silent": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, silent)),
     "unread": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, unread)),
     "new": Moment(K4, _at("13:19:00"), "locked.json", (never_up,)),
     "oldest": Moment(OLDEST, _at("22:14:26", "2026-11-22"), "locked.json", (not_approved,)),
+    "store": Moment(K4, _at("13:19:00"), "locked.json", (store,)),
     "host": Moment(HOST, _at("07:36:00"), "locked.json", (not_approved,)),
     "cluster": Moment(CLUSTER, _at("07:40:00"), "locked.json", (not_approved,)),
 }
@@ -170,6 +174,8 @@ approve --verb nonsense
 approve --expires soon
 approve --expires 90h --receipt RECEIPT --waive seed2 --reason diverged
 approve --revoke --box box-0
+approve --receipt RECEIPT --expires 3650d
+finish --expires 3650d
 approve --cosign
 approve --sign
 finish --box box-1
@@ -201,6 +207,51 @@ smoke
 status --nonsense
 status --nonsense --json
 - nonsense --json
+""",
+    "dead": """
+status
+status --json
+next
+patrol
+wait --timeout 60s
+results
+retry seed0
+approve
+finish --box box-0
+""",
+    "hung": """
+status
+status --json
+next
+patrol
+wait --timeout 0.1s
+retry seed0
+""",
+    "store": """
+- status
+- status --stack keep
+- status --stack keep --json
+- status --stack keep --watch
+- next --stack keep
+- pull --stack keep
+- verify --stack keep
+- wait --stack keep
+- patrol --stack keep
+- logs seed0 --stack keep
+- results --stack keep
+- curves --stack keep
+- place --stack keep
+- ledger --stack keep
+- smoke --stack keep
+- tend --once --stack keep
+- retry seed0 --stack keep
+- drop seed0 --reason x --stack keep
+- ssh box-0 --stack keep
+- exec box-0 --stack keep -- true
+- forward box-0 80 --stack keep
+- approve --stack keep
+- finish --stack keep
+- finish --box box-0 --stack keep
 """,
     "silent": """
 status

@@ -162,9 +162,11 @@ def _tree(root: Path) -> dict[str, tuple[int, int]]:
 
 def import_all() -> None:
     """What each command would import and build for itself: that takes three times as long as all that it does."""
+    from sweepstack.cli import progress
     from sweepstack.cli.app import all_commands
 
     all_commands()
+    progress.PATIENCE = 86_400.0  # a command that takes long on a busy machine says no more than elsewhere
     for module in LATER:
         with contextlib.suppress(ImportError):  # where it was moved, it is imported later, and that is all
             importlib.import_module(module)

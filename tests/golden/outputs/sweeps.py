@@ -30,6 +30,14 @@ case "$1 $2" in
   *) echo "error: this engine only shows its state" >&2; exit 255 ;;
 esac
 """
+STORE = b"""\
+config:
+  sweepstack:store:
+    platform: local
+    volumes:
+      abl: {size: 2GB, keep_until: 2031-01-31}
+    pull_to: results/keep
+"""
 Change = Callable[["Sweep"], None]
 
 
@@ -186,8 +194,9 @@ def not_pulled(sweep: Sweep) -> None:
     (sweep.evidence / "records" / "latest-receipt").unlink()
 
 
-def still_running(box: str, cell: str) -> Change:
-    """The last attempt of a cell is at work: it has printed something, and its runner is alive."""
+def still_running(box: str, cell: str, *, alive: bool = True, verdict: str = "") -> Change:
+    """The last attempt of a cell is at work: it has printed something, and its runner is `alive`. `verdict`: what the
+    patrol says of the cell."""
 
     def change(sweep: Sweep) -> None:
         home = sweep.box(box) / "data" / "sweep"
@@ -202,8 +211,15 @@ def still_running(box: str, cell: str) -> Change:
         (begun / "out").mkdir()
         log = begun / "log.txt"
         log.write_text(log.read_text().partition("\n")[0] + "\n")
-        sweep.held.append(open(home / "runner.lock", "ab"))  # noqa: SIM115 - held as long as the moment is shown
-        fcntl.flock(sweep.held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if verdict:
+            patrol = home / "patrol.jsonl"
+            *before, last = patrol.read_text().splitlines()
+            seen = json.loads(last)
+            seen["running"][0] |= {"verdict": verdict, "why": "no CPU and no output", "quiet_seconds": 700}
+            patrol.write_text("\n".join([*before, json.dumps(seen)]) + "\n")
+        if alive:
+            sweep.held.append(open(home / "runner.lock", "ab"))  # noqa: SIM115 - held as long as the moment is shown
+            fcntl.flock(sweep.held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     return change
 
@@ -246,6 +262,12 @@ def never_up(sweep: Sweep) -> None:
     ended(sweep)
     shutil.rmtree(sweep.evidence)
     shutil.rmtree(sweep.local)
+
+
+def store(sweep: Sweep) -> None:
+    """A stack `keep` of volumes that outlive sweeps; nothing was brought up yet."""
+    never_up(sweep)
+    _put(sweep.stack_file.with_name("Pulumi.keep.yaml"), STORE)
 
 
 def _is_seal(line: str, cell: str) -> bool:

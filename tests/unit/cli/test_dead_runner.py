@@ -37,12 +37,6 @@ def test_status_and_patrol_alarm_and_say_up(world: World, dead: Box) -> None:
     assert patrol.out.splitlines()[-1] == f"next   pulumi up --stack {STACK}    (resumes what waits)"
 
 
-def test_one_cell_is_called_one(world: World, dead: Box) -> None:
-    dead.seal("lr0.3")
-    said = "its runner is not alive, and 1 cell did not finish: lr0.9; `pulumi up` resumes it"
-    assert said in " ".join(world.run("status").out.split())
-
-
 def test_wait_ends_soon_though_another_box_works_on(world: World, dead: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
     result = world.run("wait", "--for", "done", "--timeout", "60s")

@@ -103,37 +103,6 @@ def keep(world: World) -> Keep:
     return Keep(world)
 
 
-OF_SWEEPS = [
-    ["pull"],
-    ["verify"],
-    ["wait"],
-    ["patrol"],
-    ["logs", "seed0"],
-    ["results"],
-    ["curves"],
-    ["place"],
-    ["ledger"],
-    ["smoke"],
-    ["tend", "--once"],
-    ["retry", "seed0"],
-    ["drop", "seed0", "--reason", "x"],
-    ["ssh", "box-0"],
-    ["exec", "box-0", "--", "true"],
-    ["forward", "box-0", "80"],
-    ["finish", "--box", "box-0"],
-    ["status", "--watch"],
-]
-
-
-@pytest.mark.parametrize("words", OF_SWEEPS, ids=lambda words: words[0])
-def test_a_command_about_cells_or_boxes_says_that_there_are_none(keep: Keep, words: list[str]) -> None:
-    said = keep.world.run(words[0], "--stack", "keep", *words[1:], stack=None, fresh=False)
-    assert said.code == 2, said
-    assert "stacks/Pulumi.keep.yaml describes volumes" in said.err, said
-    assert "next   sweepctl status --stack keep" in said.err
-    assert keep.world.calls() == []
-
-
 def test_status_shows_what_is_kept_for_whom_and_what_to_type(keep: Keep) -> None:
     fresh = keep.run("status")
     assert fresh.code == 0, fresh
