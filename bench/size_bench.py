@@ -29,10 +29,8 @@ LIMITS = {
 EXTENSIONS = (
     "sweepstack/extensions",
     "sweepstack/cli/commands/worker_ended.py",
-    "sweepstack/onbox/by_hand",
     "sweepstack/onbox/nodes",
     "sweepstack/onbox/slurm",
-    "sweepstack/platforms/manual",
     "sweepstack/platforms/slurm",
     "sweepstack/teardown/signatures.py",
     "sweepstack/teardown/who_signed.py",

@@ -31,6 +31,7 @@ WAITING = (
     "unit/provider",
     "unit/channel",
     "unit/launch",
+    "extensions/by_hand",
     "extensions/lambda_api",
     "extensions/paperspace_api",
 )

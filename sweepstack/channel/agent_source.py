@@ -1,4 +1,8 @@
-"""The code that is sent to another machine: whole folders of sweepstack/onbox, and a loader."""
+"""The code that is sent to another machine: whole folders of sweepstack/onbox and of extensions, and a loader.
+
+The folder `onbox` of an extension is called `sweepstack.onbox.NAME` there, as if it were one of sweepstack/onbox: its
+modules import each other by `from .`, and the core's by their full names.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel.interpreters import PYTHON, finding
+from sweepstack.core.paths import PACKAGE
 
-ONBOX = Path(__file__).resolve().parents[1] / "onbox"
+ONBOX = PACKAGE / "onbox"
+EXTENSIONS = PACKAGE / "extensions"
 AGENT = ("common", "visit", "agent")
 """The folders of sweepstack/onbox that the agent on a box is made of."""
 OLDEST = (3, 8)
@@ -57,8 +63,15 @@ def _started(python: str, words: str) -> str:
 
 
 def sources(*folders: str) -> list[Path]:
-    """The modules of these folders of sweepstack/onbox."""
-    return [path for folder in folders for path in sorted((ONBOX / folder).glob("*.py"))]
+    """The modules of these folders of sweepstack/onbox, or of the extensions of these names."""
+    places = [(ONBOX / folder, EXTENSIONS / folder / "onbox") for folder in folders]
+    return [path for own, extension in places for path in sorted(own.glob("*.py")) or sorted(extension.glob("*.py"))]
+
+
+def files(*folders: str) -> list[tuple[str, Path, int]]:
+    """A package of these folders that another machine imports from: (path there, source, mode)."""
+    modules = [ONBOX.parent / "__init__.py", ONBOX / "__init__.py", *sources(*folders)]
+    return [(_there(source).as_posix(), source, 0o644) for source in modules]
 
 
 def agent(settings: Mapping[str, Any]) -> bytes:
@@ -104,4 +117,10 @@ def _loader(file: str, rest: str) -> bytes:
 
 
 def _name(path: Path) -> str:
-    return ".".join(path.relative_to(ONBOX.parents[1]).with_suffix("").parts)
+    return ".".join(_there(path).with_suffix("").parts)
+
+
+def _there(path: Path) -> Path:
+    """Where a module lies on the other machine."""
+    at = ONBOX / path.parts[-3] / path.name if path.is_relative_to(EXTENSIONS) else path
+    return at.relative_to(ONBOX.parents[1])

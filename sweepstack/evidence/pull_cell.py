@@ -15,8 +15,8 @@ from sweepstack.evidence.cell_store import SUPERSEDED, read_folder, read_manifes
 from sweepstack.evidence.check_files import FileCheck
 from sweepstack.evidence.manifest import MANIFEST, ManifestRefused, RefusedForNow, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.by_hand.returned import SEALED
 from sweepstack.onbox.common.aside import set_aside
+from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.canonical import file_sha256, fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.common.holes import copy_file

@@ -9,6 +9,7 @@ from functools import cached_property
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Birth, CellState, Launch, Manifest
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.errors import JournalDamaged
 
 
@@ -53,7 +54,7 @@ class BoxJournal:
         """cell → the digest of each manifest that a seal recorded → its attempt; None of one that was found sealed."""
         found: dict[str, dict[str, int | None]] = {}
         for entry in self.journal.entries:
-            if entry["event"] in ("cell-sealed", "cell-found-sealed"):
+            if entry["event"] in SEALED:
                 found.setdefault(entry["cell"], {}).setdefault(entry["manifest"], entry.get("attempt"))
         return found
 

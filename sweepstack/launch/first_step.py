@@ -24,7 +24,6 @@ LOG_TAIL_BYTES = 1500
 LINE_CHARS = 120
 _MEND = {"commands": "job.setup, or the files that it uses (requirements.txt)", "smoke": "the job, or job.smoke"}
 """What may be wrong where a stage before the first cell has a log."""
-_SEALED = ("cell-sealed", "cell-found-sealed")
 
 
 def read_journal(channel: Channel) -> Journal:
@@ -141,7 +140,7 @@ def first_end(entries: Sequence[Entry]) -> Entry | None:
             firsts.setdefault(entry.get("slot"), attempt)
         elif entry["event"] == "cell-resealing":
             firsts[entry["cell"]] = attempt
-        elif entry["event"] in _SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
+        elif entry["event"] in box_layout.SEALED or (entry["event"] == "cell-failed" and attempt in firsts.values()):
             return entry
     return None
 

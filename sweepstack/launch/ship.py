@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel.agent_source import ONBOX, sources
+from sweepstack.channel import agent_source
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import SCHEMA
 from sweepstack.core.workdir import collect
@@ -190,16 +190,13 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
 def runner_files() -> Files:
     """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest;
     `nodes.py` starts what a cell over several nodes needs."""
-    package = ONBOX.parent
-    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources("common", "nodes", "runner")]
-    shipped = [(f"{package.name}/{source.relative_to(package).as_posix()}", source, 0o644) for source in modules]
-    starts = [(f"{name}.py", ONBOX / name / "start.py", 0o644) for name in ("runner", "nodes")]
-    return [*starts, *shipped]
+    starts = [(f"{name}.py", agent_source.ONBOX / name / "start.py", 0o644) for name in ("runner", "nodes")]
+    return [*starts, *agent_source.files("common", "nodes", "runner")]
 
 
 def checkpoint_files() -> list[Path]:
     """The modules that a user's job may import, by their bare names."""
-    return sources("checkpoint")
+    return agent_source.sources("checkpoint")
 
 
 def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:

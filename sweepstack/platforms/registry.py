@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
-from sweepstack.core.adapters import adapters, module_of
+from sweepstack.core.adapters import adapters, folder_of, module_of
 from sweepstack.core.box_end import Moves
 from sweepstack.core.extensions import not_here
 from sweepstack.onbox.agent.channel import Channel
@@ -147,6 +147,6 @@ def _module(adapter: str) -> Any:
         return loaded
     module = module_of(name)
     if module is None:
-        raise ConfigError(f"{adapter!r} needs {not_here(name)}; adapters that are: {', '.join(adapters())}")
+        raise ConfigError(f"{adapter!r} needs {not_here(folder_of(name))}; adapters that are: {', '.join(adapters())}")
     _LOADED[name] = importlib.import_module(module)
     return _LOADED[name]

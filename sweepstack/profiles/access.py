@@ -96,7 +96,7 @@ class Environment(Fact):
 
 
 class ByHand(Fact):
-    """How a person runs a box there that no program can reach (`sweepstack.onbox.by_hand`).
+    """How a person runs a box there that no program can reach (`extensions.by_hand`).
 
     `step`: what they do with the bundle, in words; `cell`: the notebook cell that does it, which is then written beside
     the bundle; `{bundle}` and `{id}` stand for the bundle's name and the box's id. `out`: where results are carried to

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from sweepstack.config.file import parse_document
 from sweepstack.config.yaml_bounds import read_text
-from sweepstack.core.adapters import module_of
+from sweepstack.core.adapters import folder_of, module_of
 from sweepstack.core.extensions import not_here
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import did_you_mean
@@ -91,9 +91,8 @@ def _unavailable(adapter: Any, folder: Path) -> str:
         for name in platforms(folder)
     }
     there = [name for name, said in found.items() if said is not None and module_of(said[1]) is not None]
-    return (
-        f"its boxes are reached through {not_here(adapter)}; candidates whose adapter is: {', '.join(there) or 'none'}"
-    )
+    others = ", ".join(there) or "none"
+    return f"its boxes are reached through {not_here(folder_of(adapter))}; candidates whose adapter is: {others}"
 
 
 def _split(text: str, shown: str) -> tuple[str, str, int]:

@@ -149,7 +149,7 @@ def test_a_person_carries_the_bundle_there_and_the_results_back(hand: HandStack)
     assert journal.is_file(), "what was brought back stays"
 
 
-@pytest.mark.proof  # on the handlers: tests/unit/provider/test_box_by_hand.py
+@pytest.mark.proof  # on the handlers: tests/extensions/by_hand/test_box_by_hand.py
 def test_its_folder_and_the_state_are_lost(hand: HandStack) -> None:
     """It stands in the records alone, and nothing can tell whether its session runs. All that fails names the same way
     out, and that way ends it, with nothing rented."""

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.extensions.by_hand import bucket
+from sweepstack.extensions.by_hand.channel import BucketChannel
+from sweepstack.extensions.by_hand.platform import connect_to
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import ConfigError, Unreachable
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.common import s3_client
-from sweepstack.platforms.manual import bucket
-from sweepstack.platforms.manual.channel import BucketChannel
-from sweepstack.platforms.manual.platform import connect_to
+from tests.extensions.by_hand.test_manual_sessions import HandSite
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.launch.support import IDENTITY
-from tests.unit.platforms.test_manual_sessions import HandSite
 
 SEALED = f"{box_layout.DURABLE}/sealed"
 
@@ -189,7 +189,7 @@ def test_what_can_not_be_asked_or_was_taken_away_is_unknown(back: BucketSite) ->
     unknown(back, taken_away(back))
 
 
-@pytest.mark.proof  # the same rules for a folder: tests/unit/platforms/test_manual_sessions.py
+@pytest.mark.proof  # the same rules for a folder: tests/extensions/by_hand/test_manual_sessions.py
 @pytest.mark.parametrize("breaks", [of_another_box, journal_changed])
 def test_what_can_not_count_is_unknown_with_its_reason(back: BucketSite, breaks: Callable[[BucketSite], str]) -> None:
     assert back.states() == {"a": "sealed", "b": "sealed"}

@@ -6,6 +6,8 @@ Vermin reads it, what vermin can't tell is read here, and a real 3.8 imports it 
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import subprocess
 import sys
 import zlib
@@ -21,7 +23,8 @@ from tests.oldest_python import oldest_python, too_new
 
 ROOT = Path(__file__).resolve().parents[2]
 ONBOX = ROOT / "sweepstack" / "onbox"
-SOURCES = [ROOT / "sweepstack" / "__init__.py", *sorted(ONBOX.rglob("*.py"))]
+EXTENSIONS = ROOT / "sweepstack" / "extensions"
+SOURCES = [ROOT / "sweepstack" / "__init__.py", *sorted(ONBOX.rglob("*.py")), *sorted(EXTENSIONS.glob("*/onbox/*.py"))]
 
 
 def complaints(*paths: Path) -> str:
@@ -65,6 +68,7 @@ SENT = {
     "the agent": agent_source.sources(*agent_source.AGENT),
     "a host": agent_source.sources(*api.HOST),
     "the runner": [source for _, source, _ in runner_files()],
+    "a bundle": [source for _, source, _ in agent_source.files("common", "by_hand")],
     "a visit": [ONBOX / "visit" / "shell.py"],
     "the loader": [ONBOX / "bootstrap.py"],
     "the checkpoint helper": checkpoint_files(),
@@ -75,11 +79,11 @@ SENT = {
 def test_what_is_sent_imports_only_what_is_sent_with_it(program: str) -> None:
     """And the standard library; the checkpoint helper, inside its functions, what the training code brought along."""
     alone = program == "the checkpoint helper"
-    names = {path.stem if alone else module_name(path) for path in SENT[program]}
+    names = {path.stem if alone else name_there(path) for path in SENT[program]}
     for path in SENT[program]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            for name in imported(node):
+            for name in imported(node, name_there(path).rpartition(".")[0]):
                 sent = name in names or any(one.startswith(f"{name}.") for one in names)
                 brought = alone and node not in tree.body and name in ("torch", "numpy")
                 assert sent or brought or name.partition(".")[0] in sys.stdlib_module_names, f"{path.name}: {name}"
@@ -89,14 +93,24 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(node: ast.AST) -> list[str]:
-    """The modules that a statement imports."""
+def name_there(path: Path) -> str:
+    """What a module is called on the other machine: a folder of an extension as one of sweepstack/onbox."""
+    found = re.fullmatch(r"sweepstack\.extensions\.(\w+)\.onbox(|\.\w+)", module_name(path))
+    return f"sweepstack.onbox.{found[1]}{found[2]}" if found else module_name(path)
+
+
+@functools.cache
+def sent() -> set[str]:
+    return {name_there(path) for path in SOURCES}
+
+
+def imported(node: ast.AST, package: str) -> list[str]:
+    """The modules that a statement imports, in a module of this package."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        parts = [f"{node.module}.{alias.name}" for alias in node.names]
-        modules = [part for part in parts if (ROOT / part.replace(".", "/")).with_suffix(".py").exists()]
-        return modules or [str(node.module)]
+        base = ".".join(filter(None, [package if node.level else "", node.module]))
+        return [name for alias in node.names if (name := f"{base}.{alias.name}") in sent()] or [base]
     return []
 
 

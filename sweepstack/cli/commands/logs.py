@@ -481,7 +481,7 @@ class CellFollow(Follow):
         elif kind == "cell-failed":
             self.ended[self.attempt] = f"failed: {reason}"
             self._ending = Ending(NO, f"{self.cell} failed for good: {reason}") if entry["final"] else None
-        elif kind in ("cell-sealed", "cell-found-sealed"):
+        elif kind in box_layout.SEALED:
             self._ending = Ending(YES, f"{self.cell} is sealed")
         elif kind in ("cell-dropped", "cell-refused"):
             self._ending = Ending(NO, f"{self.cell} was {kind.removeprefix('cell-')}: {reason}")

@@ -12,6 +12,8 @@ from sweepstack.onbox.common.canonical import hex_of
 HOME = "data/sweep"
 """The runner's home, on the tier that dies with the box."""
 JOURNAL = f"{HOME}/journal.jsonl"
+SEALED = ("cell-sealed", "cell-found-sealed")
+"""The events of a journal after which a cell's results are fixed."""
 QUEUE = f"{HOME}/queue.jsonl"
 QUEUE_LOCK = f"{HOME}/queue.lock"
 SHARED_LOCK = f"{HOME}/lock"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.onbox.common.box_layout import SEALED
+
 FILES = "files"
 """The class of such a failure: see `sweepstack.onbox.runner.failure`."""
 
@@ -26,7 +28,7 @@ class FilesHold:
         if self.sealed:
             return
         event, cell = entry["event"], str(entry.get("cell", ""))
-        if event in ("cell-sealed", "cell-found-sealed"):
+        if event in SEALED:
             self.sealed = True
             self.cells.clear()
         elif event == "cell-failed" and entry.get("class") == FILES:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.files_hold import FILES, FilesHold
@@ -228,7 +229,7 @@ class Journal:
             cell.failures[cell.version] += entry.get("class") != "disk"  # a full disk is no failure of the cell
             cell.state, cell.saved = "failed" if entry["final"] else "retry", entry.get("checkpoints")
             cell.failed_as = "" if "checkpoint" in entry else str(entry.get("reason", ""))
-        elif event in ("cell-sealed", "cell-found-sealed"):
+        elif event in SEALED:
             cell.state, cell.config, cell.by_files = "sealed", entry["config_digest"], False
             cell.retry = entry.get("retry", cell.retry)
             self.largest = max(self.largest, entry.get("stored", entry.get("bytes", 0)))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.link_lock import LinkLock
@@ -30,7 +31,7 @@ WAIT_SECONDS = 3600.0
 STOP_SECONDS = 30.0
 """The same for a worker that is told to stop."""
 LOCK = "lock"
-_OVER = ("cell-sealed", "cell-found-sealed", "cell-dropped")
+_OVER = (*SEALED, "cell-dropped")
 
 
 class Fenced(Fatal):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel.agent_source import ONBOX, sources
+from sweepstack.channel.agent_source import ONBOX, files
 from sweepstack.channel.prefetch import Answers
 from sweepstack.channel.ssh.channel import SshChannel
 from sweepstack.onbox.common import box_layout
@@ -78,8 +78,6 @@ class ClusterChannel(SshChannel):
 
 
 def _files() -> Sequence[tuple[str, Path, int]]:
-    package = ONBOX.parent
-    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources(*SHIPPED)]
     own = ONBOX / SHIPPED[-1]
     programs = [("pilot.py", own / "start.py", 0o644), ("worker_state.py", own / "state_program.py", 0o644)]
-    return [*programs, *((f"{package.name}/{one.relative_to(package).as_posix()}", one, 0o644) for one in modules)]
+    return [*programs, *files(*SHIPPED)]

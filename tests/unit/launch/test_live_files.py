@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel import agent_source
-from sweepstack.launch import ship
 from tests.unit.launch.support import Site
 
 
@@ -40,12 +39,11 @@ def test_b07_files_of_a_live_runner_and_its_cells_never_change(
     codes = {path.name for path in (home / "code").iterdir()}
     before = digests(first), {name: digests(home / "code" / name) for name in codes}
     newer = tmp_path / "sweepstack"  # a newer one on the laptop
-    shutil.copytree(ship.ONBOX, newer / "onbox")
+    shutil.copytree(agent_source.ONBOX, newer / "onbox")
     (newer / "__init__.py").touch()
     with (newer / "onbox" / "runner" / "main.py").open("a") as file:
         file.write("\n# newer\n")
-    for module in (ship, agent_source):
-        monkeypatch.setattr(module, "ONBOX", newer / "onbox")
+    monkeypatch.setattr(agent_source, "ONBOX", newer / "onbox")
     (site.job / "more.txt").write_text("newer job code")
     done = site.launch("a", "b")
     assert "b" in done.appended

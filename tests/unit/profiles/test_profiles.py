@@ -10,6 +10,7 @@ import pytest
 
 from sweepstack.core import adapters as found_adapters
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.platforms import registry
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
 
@@ -68,7 +69,8 @@ def test_nothing_that_the_scaffold_asks_for_is_left_open(name: str) -> None:
     """`sweepctl profile new` marks what a person has to write: the profile, its adapter, harness and tests are done
     when no such mark is left."""
     root, adapter = FOLDER.parent, load_profile(name).adapter
-    files = [FOLDER / f"{name}.md", *(root / "sweepstack").glob(f"*/{adapter}/*.py")]
+    folder = found_adapters.folder_of(adapter)
+    files = [FOLDER / f"{name}.md", *(root / "sweepstack").glob(f"*/{folder}/*.py")]
     files += [*(root / "tests").rglob(f"harness_{adapter}.py"), *(root / "tests").rglob(f"test_{adapter}_*.py")]
     assert [file.relative_to(root).as_posix() for file in files if "TODO of " in file.read_text("utf-8")] == []
 
@@ -77,12 +79,11 @@ def test_a_profile_whose_adapter_is_not_there_says_so_and_no_list_names_platform
     package = FOLDER.parent / "sweepstack"
     for name in platforms():
         profile = load_profile(name)
-        there = any(
-            (package / place / profile.adapter / "platform.py").is_file() for place in ("platforms", "extensions")
-        )
+        folder = found_adapters.folder_of(profile.adapter)
+        there = any((package / place / folder / "platform.py").is_file() for place in ("platforms", "extensions"))
         assert there == (profile.unavailable == ""), name
         assert there == (profile.adapter in found_adapters.adapters()), name
-        assert there or f"the extension `{profile.adapter}`, which is not installed here" in profile.unavailable
+        assert there or f"the extension `{folder}`, which is not installed here" in profile.unavailable
 
 
 def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +92,11 @@ def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypat
     adapters.mkdir()
     shutil.copytree(FOLDER, folder)
     monkeypatch.setattr(found_adapters, "ROOTS", {"some.package": adapters})
+    monkeypatch.setattr(registry, "_LOADED", {})
     assert "candidates whose adapter is: none" in load_profile("autodl", folder).unavailable
+    assert "the extension `by_hand`, which is not installed here" in load_profile("colab", folder).unavailable
+    with pytest.raises(ConfigError, match="'manual:~/back' needs the extension `by_hand`, which"):
+        registry.load_platform("manual:~/back")
     (adapters / "ssh").mkdir()
     (adapters / "ssh" / "platform.py").touch()
     load_profile.cache_clear()

@@ -18,12 +18,12 @@ import pytest
 
 from sweepstack.core.journal import parse_journal
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.extensions.by_hand.platform import HandPlatform, connect_to, prove_same
 from sweepstack.launch.launch import Launched, read_journal
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.manual.platform import HandPlatform, connect_to, prove_same
 from tests.unit.launch.support import IDENTITY, SECONDS, TRAIN, Site
 
 FACTS = {"step": "Run {bundle}"}
@@ -257,7 +257,7 @@ def test_a_folder_of_another_box_is_told_and_not_read(site: HandSite, tmp_path: 
 def test_a_folder_full_of_other_things_is_refused_and_not_searched_for_ever(
     site: HandSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweepstack.onbox.by_hand.returned.ENTRIES", 2)
+    monkeypatch.setattr("sweepstack.extensions.by_hand.onbox.returned.ENTRIES", 2)
     for name in ("a", "b", ".c"):
         (site.returned / name).mkdir()
     with pytest.raises(Unreachable, match="name a folder for results alone"):

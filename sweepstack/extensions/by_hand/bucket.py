@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sweepstack.core.bucket_address import SCHEME, S3Address
-from sweepstack.onbox.by_hand.carry import LOG_NAME, LOGS
-from sweepstack.onbox.by_hand.returned import DEPTH, LARGE, MARK, SESSION, SMALL
+from sweepstack.extensions.by_hand.onbox.carry import LOG_NAME, LOGS
+from sweepstack.extensions.by_hand.onbox.returned import DEPTH, LARGE, MARK, SESSION, SMALL
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_atomically, write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Unreachable

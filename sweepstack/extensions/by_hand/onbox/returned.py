@@ -28,8 +28,6 @@ ENTRIES = 2_000
 """So many folders are looked into at most: each command looks."""
 SMALL, LARGE = 1 << 20, 1 << 30
 """Bytes that are read at most: of a mark or a sign of life, and of a journal."""
-SEALED = ("cell-sealed", "cell-found-sealed")
-"""The events of a journal after which a cell's results are fixed."""
 
 
 class Copy(NamedTuple):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.paths import docs_page
-from sweepstack.onbox.by_hand.carry import ASIDE, LOG_NAME, LOGS, begins_as, bring, files_of
-from sweepstack.onbox.by_hand.returned import (
+from sweepstack.extensions.by_hand.onbox.carry import ASIDE, LOG_NAME, LOGS, begins_as, bring, files_of
+from sweepstack.extensions.by_hand.onbox.returned import (
     MARK,
     PACKED,
     SESSION,

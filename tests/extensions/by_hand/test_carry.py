@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.by_hand import carry
-from sweepstack.onbox.by_hand.carry import Carrier
+from sweepstack.extensions.by_hand.onbox import carry
+from sweepstack.extensions.by_hand.onbox.carry import Carrier
 from sweepstack.onbox.common import box_layout
 
 CELL = f"{box_layout.DURABLE}/id/checkpoints/a/0123456789abcdef"

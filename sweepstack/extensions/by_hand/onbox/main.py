@@ -28,10 +28,14 @@ import zipfile
 from pathlib import Path
 from typing import Any, Sequence
 
-from sweepstack.onbox.by_hand.carry import ASIDE, PART, Carrier, bring, files_of
-from sweepstack.onbox.by_hand.returned import (
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+
+from .carry import ASIDE, PART, Carrier, bring, files_of
+from .returned import (
     PACKED,
-    SEALED,
     SESSION,
     SMALL,
     WHOSE,
@@ -42,10 +46,6 @@ from sweepstack.onbox.by_hand.returned import (
     last_events,
     read,
 )
-from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
-from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 PAYLOAD = "payload.bin"
 BUNDLE = "bundle.json"
@@ -348,7 +348,7 @@ def _extract(archive: tarfile.TarFile, target: Path, place: Path) -> None:
 
 def _counts(journal: bytes) -> tuple[int, int, int]:
     events = list(last_events(journal).values())
-    sealed = sum(event in SEALED for event in events)
+    sealed = sum(event in box_layout.SEALED for event in events)
     return sealed, events.count("cell-started"), events.count("cell-failed")
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.channel.agent_source import ONBOX, sources
-from sweepstack.onbox.by_hand.main import BUNDLE, PAYLOAD
-from sweepstack.onbox.by_hand.returned import WHOSE
+from sweepstack.channel import agent_source
+from sweepstack.extensions.by_hand.onbox.main import BUNDLE, PAYLOAD
+from sweepstack.extensions.by_hand.onbox.returned import WHOSE
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex, write_atomically
 
@@ -84,14 +84,12 @@ def _shipped(box: Path, runner: str) -> Iterator[Path]:
 
 
 def _zipped(said: Mapping[str, Any], payload: bytes) -> bytes:
-    package = ONBOX.parent
-    modules = [package / "__init__.py", ONBOX / "__init__.py", *sources("common", "by_hand")]
     files = {
         "__main__.py": MAIN,
         BUNDLE: json.dumps(said, sort_keys=True, indent=1).encode("ascii") + b"\n",
         # Sites that unpack every archive they are given (Kaggle) would take a tar apart, and its modes away.
         PAYLOAD: payload,
-        **{f"{package.name}/{path.relative_to(package).as_posix()}": path.read_bytes() for path in modules},
+        **{name: source.read_bytes() for name, source, _ in agent_source.files("common", "by_hand")},
     }
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:

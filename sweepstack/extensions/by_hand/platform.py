@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweepstack.core.box_end import Moves
+from sweepstack.extensions.by_hand.bucket import Bucket, is_bucket
+from sweepstack.extensions.by_hand.channel import CLOSED, BucketChannel, HandChannel
+from sweepstack.extensions.by_hand.returns import Returned, folder_of, take_in
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
@@ -19,9 +22,6 @@ from sweepstack.onbox.host.box_folders import answering, default_root
 from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.manual.bucket import Bucket, is_bucket
-from sweepstack.platforms.manual.channel import CLOSED, BucketChannel, HandChannel
-from sweepstack.platforms.manual.returns import Returned, folder_of, take_in
 
 CLOSED_BOXES = "closed"
 """Folder below the platform's root: one file for each box whose end we began, after the gate had allowed it."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.by_hand.returned import MARK, SESSION
+from sweepstack.extensions.by_hand import returns
+from sweepstack.extensions.by_hand.onbox.returned import MARK, SESSION
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.platforms.manual import returns
-from tests.unit.platforms.test_manual_sessions import HandSite, back, site  # noqa: F401
+from tests.extensions.by_hand.test_manual_sessions import HandSite, back, site  # noqa: F401
 
 DEEP = "[" * 200_000
 """JSON that no parser gets to the end of."""

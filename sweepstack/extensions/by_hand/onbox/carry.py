@@ -18,11 +18,12 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Tuple
 
-from sweepstack.onbox.by_hand.returned import MARK, SEALED, SESSION, continues, journal_in, last_events
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import file_sha256, write_atomically
 from sweepstack.onbox.common.holes import copy_file
+
+from .returned import MARK, SESSION, continues, journal_in, last_events
 
 LOGS = (box_layout.PATROL, box_layout.RUNNER_LOG, box_layout.SETUP_LOGS)
 LOG_NAME = "log.txt"
@@ -239,7 +240,7 @@ def _cell_of(below: str) -> tuple[str, ...]:
 
 
 def _sealed(journal: bytes) -> set[str]:
-    return {cell for cell, event in last_events(journal).items() if event in SEALED}
+    return {cell for cell, event in last_events(journal).items() if event in box_layout.SEALED}
 
 
 def files_of(place: Path) -> Iterator[Path]:

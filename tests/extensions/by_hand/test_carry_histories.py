@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepstack.onbox.by_hand.carry import PART
-from sweepstack.onbox.by_hand.main import Refused, Session
+from sweepstack.extensions.by_hand.onbox.carry import PART
+from sweepstack.extensions.by_hand.onbox.main import Refused, Session
 from sweepstack.onbox.common import box_layout
 from tests.killing import killed_at
 

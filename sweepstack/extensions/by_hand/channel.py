@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from sweepstack.extensions.by_hand import bundle
+from sweepstack.extensions.by_hand.bucket import PARALLEL, Bucket
+from sweepstack.extensions.by_hand.returns import Returned, folder_of
 from sweepstack.onbox.agent.channel import DirEntry, Listing, safe_parts
 from sweepstack.onbox.agent.file_writes import open_target
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import fsync_directory
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.platforms.manual import bundle
-from sweepstack.platforms.manual.bucket import PARALLEL, Bucket
-from sweepstack.platforms.manual.returns import Returned, folder_of
 
 CLOSED = "is on a machine that only a person can reach: nothing can be started there from here"
 
