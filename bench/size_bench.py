@@ -30,8 +30,6 @@ EXTENSIONS = (
     "sweepstack/extensions",
     "sweepstack/cli/commands/worker_ended.py",
     "sweepstack/onbox/nodes",
-    "sweepstack/onbox/slurm",
-    "sweepstack/platforms/slurm",
     "sweepstack/teardown/signatures.py",
     "sweepstack/teardown/who_signed.py",
 )

@@ -20,7 +20,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
-LONGEST = ("engine", "rented", "extensions", "slurm", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
+LONGEST = ("engine", "rented", "extensions", "week", "states", "s3", "acceptance", "mutants", "onbox", "fuzz")
 """Folders whose files take half a minute and more: they begin. What is not named here takes seconds."""
 WAITING = (
     "conformance",

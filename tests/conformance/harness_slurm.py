@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.extensions.slurm.platform import SlurmPlatform
 from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.registry import load_platform
-from sweepstack.platforms.slurm.platform import SlurmPlatform
 from tests.conformance import harness_ssh
 from tests.conformance.harness import created_at_once
 from tests.simulators.slurm_cluster import SlurmCluster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 
-HELD, LONG = "tests/slurm/test_must_hold.py", "tests/slurm/test_long_runs.py"
+ONBOX = "sweepstack/extensions/slurm/onbox"
+HELD, LONG = "tests/extensions/slurm/test_must_hold.py", "tests/extensions/slurm/test_long_runs.py"
 ANY_END = Patch(
     "sweepstack/provider/resources/teardown.py",
     "    if not judgement.verdict.allowed:\n        facts = with_costs(",
@@ -55,13 +56,13 @@ CLUSTER = (
             "resources.as_inputs(),",
         ),
     ),
-    # tests/slurm/test_must_hold.py
+    # tests/extensions/slurm/test_must_hold.py
     _mutant("a box ends without a clearance", f"{HELD}::test_a_destroy_is_refused_until_all_is_verified", ANY_END),
     _mutant(
         "an up submits workers beside one that a restarted controller has",
         f"{HELD}::test_the_controller_and_the_login_node_restart_in_the_middle_of_an_array",
         Patch(
-            "sweepstack/onbox/slurm/platform.py",
+            f"{ONBOX}/platform.py",
             "missing = wanted - len(found.at_work) - len",
             "missing = wanted - len",
         ),
@@ -77,8 +78,12 @@ CLUSTER = (
     _mutant(
         "a box ends the jobs of its name, whose ever they are",
         f"{HELD}::test_another_user_s_job_of_the_same_name_is_none_of_ours",
-        Patch("sweepstack/onbox/slurm/queue.py", '        f"--user={os.geteuid()}",\n', ""),
-        Patch("sweepstack/onbox/slurm/jobs.py", '    owner = f"--user={os.geteuid()}"\n', '    owner = "--verbose"\n'),
+        Patch(f"{ONBOX}/queue.py", '        f"--user={os.geteuid()}",\n', ""),
+        Patch(
+            f"{ONBOX}/jobs.py",
+            '    owner = f"--user={os.geteuid()}"\n',
+            '    owner = "--verbose"\n',
+        ),
     ),
     *(
         _mutant(
@@ -90,13 +95,13 @@ CLUSTER = (
             (
                 "failed is an empty queue",
                 "silent",
-                Patch("sweepstack/onbox/slurm/commands.py", "    if done.returncode != 0:\n", "    if False:\n"),
+                Patch(f"{ONBOX}/commands.py", "    if done.returncode != 0:\n", "    if False:\n"),
             ),
             (
                 "does not read is left out",
                 "strange",
                 Patch(
-                    "sweepstack/onbox/slurm/queue.py",
+                    f"{ONBOX}/queue.py",
                     "    return [_task(row) for row in rows if not _is_ended_array(row)]\n",
                     '    known = (row for row in rows if row["ArrayJobID"].isdigit())\n'
                     "    return [_task(row) for row in known if not _is_ended_array(row)]\n",
@@ -107,13 +112,13 @@ CLUSTER = (
     _mutant(
         "an array whose answer was lost is not looked for",
         f"{HELD}::test_an_answer_of_sbatch_that_is_lost_submits_nothing_twice",
-        Patch("sweepstack/onbox/slurm/jobs.py", "        if new:\n", "        if False:\n"),
+        Patch(f"{ONBOX}/jobs.py", "        if new:\n", "        if False:\n"),
     ),
     _mutant(
         "no end of a worker is ever proved",
         f"{HELD}::test_a_drained_node_and_a_lost_node",
         Patch(
-            "sweepstack/onbox/slurm/worker_state.py",
+            f"{ONBOX}/worker_state.py",
             "    return found, why, listed\n",
             '    return "unknown" if found == "ended" else found, why, listed\n',
         ),
@@ -122,7 +127,7 @@ CLUSTER = (
         "a node that does not answer proves an end",
         f"{HELD}::test_a_node_that_was_given_up_and_runs_on_keeps_its_cell",
         Patch(
-            "sweepstack/onbox/slurm/worker_state.py",
+            f"{ONBOX}/worker_state.py",
             '    if found == "ended" and (silent := _silent_node(home, f"{job}.{tries}")):\n',
             '    if silent := "":\n',
         ),
@@ -143,7 +148,7 @@ CLUSTER = (
         "a limit of submitted jobs is a refusal",
         f"{HELD}::test_a_full_submit_limit_leaves_the_rest_for_later",
         Patch(
-            "sweepstack/onbox/slurm/states.py",
+            f"{ONBOX}/states.py",
             '_LIMITS = (_FULL, "submit limit", "maxsubmit", "job submit")',
             '_LIMITS = ("no limit is called so",)',
         ),
@@ -152,12 +157,12 @@ CLUSTER = (
         "a box is gone with its folder, whatever jobs it has",
         f"{HELD}::test_a_folder_removed_by_hand_ends_no_evidence",
         Patch(
-            "sweepstack/onbox/slurm/platform.py",
+            f"{ONBOX}/platform.py",
             '        return [*super()._at_work(native_id), *(f"job {task.name}" for task in queue.live(native_id))]\n',
             "        return super()._at_work(native_id)\n",
         ),
     ),
-    # tests/slurm/test_long_runs.py
+    # tests/extensions/slurm/test_long_runs.py
     _mutant(
         "what Slurm ended for want of memory counts for no cell",
         f"{LONG}::test_a_cell_that_needs_too_much_memory_ends_as_failed",
@@ -190,7 +195,7 @@ CLUSTER = (
     ),
     _mutant(
         "a worker that is lost beside one that works is not replaced",
-        "tests/slurm/test_top_up.py::test_a_job_without_the_node_of_its_worker_is_replaced_beside_one_that_works",
+        "tests/extensions/slurm/test_top_up.py::test_a_job_without_the_node_of_its_worker_is_replaced_beside_one_that_works",
         Patch("sweepstack/provider/resources/queue.py", ' and not workers().get("lost")', ""),
     ),
     # tests/rented/test_cluster_nodes.py
@@ -198,7 +203,7 @@ CLUSTER = (
         "a job without the node of its worker is one that works",
         "tests/rented/test_cluster_nodes.py::test_the_node_of_the_worker_is_lost_for_good",
         Patch(
-            "sweepstack/onbox/slurm/standing.py",
+            f"{ONBOX}/standing.py",
             "        if is_lost(task, home):\n",
             "        if False:\n",
         ),
@@ -216,7 +221,7 @@ CLUSTER = (
         "a partition with too few nodes is taken",
         "tests/rented/test_cluster_nodes.py::test_the_loop_of_cells_over_two_nodes",
         Patch(
-            "sweepstack/onbox/slurm/request.py",
+            f"{ONBOX}/request.py",
             "    if sum(nodes.count for nodes in fitting) < asked.nodes:\n",
             "    if False:\n",
         ),

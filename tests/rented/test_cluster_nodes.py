@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from tests.engine.commands import assert_failed, assert_refused, ok
+from tests.extensions.slurm.world import overlapping_claims
 from tests.onbox.nodes import TRAIN, WEIGHT
 from tests.rented.slurm_stack import SlurmStack
 from tests.rented.test_cluster import SAME
 from tests.simulators.slurm_cluster import SHARED
 from tests.simulators.slurm_network import NetworkedCluster
-from tests.slurm.world import overlapping_claims
 
-# the loop on a cluster: test_cluster.py; cells over two of its nodes, by the handlers: tests/slurm/test_nodes.py
+# the loop on a cluster: test_cluster.py; cells over two of its nodes, by the handlers: extensions/slurm/test_nodes.py
 pytestmark = [pytest.mark.proof, pytest.mark.torch]
 
 ALONE = """\

@@ -18,7 +18,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "needs no-slurmdbd: `scripts/setup --dev --slurm`" in slurm_accounting.missing()
 
 
-@pytest.mark.proof  # 15 s; tests/unit/platforms/test_slurm_accounting.py reads what it says, in `make test`
+@pytest.mark.proof  # 15 s; tests/extensions/slurm/test_slurm_accounting.py reads what it says, in `make test`
 def test_the_books_keep_each_try_and_the_limits(tmp_path: Path) -> None:
     with AccountedCluster.start(tmp_path, nodes=1, settings={**ENFORCED, "MinJobAge": "2"}) as cluster:
         eats = cluster.submit(EATS, "--array=0", "--mem=100", "--output=/dev/null")

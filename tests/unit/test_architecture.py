@@ -46,7 +46,6 @@ PLATFORM_NAMES = re.compile(
     re.IGNORECASE,
 )
 PLATFORM_PLACES = ("sweepstack/profiles", "sweepstack/platforms", "sweepstack/extensions", "components/platforms")
-PLATFORM_PLACES += ("sweepstack/onbox/slurm",)
 INSTALLS = "scripts/lib"
 """Set-up names what it installs for the tests."""
 UNCLEAR = re.compile(r"(?<!\")\b(nobody|somebody|whoever)\b(?!\")", re.IGNORECASE)
