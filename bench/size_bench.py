@@ -29,7 +29,6 @@ LIMITS = {
 EXTENSIONS = (
     "sweepstack/extensions",
     "sweepstack/cli/commands/worker_ended.py",
-    "sweepstack/onbox/nodes",
     "sweepstack/teardown/signatures.py",
     "sweepstack/teardown/who_signed.py",
 )

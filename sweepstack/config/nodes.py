@@ -1,52 +1,19 @@
-"""Checks of a stack config whose cells run over several nodes."""
+"""Cells over several nodes: the extension `nodes` says what does not fit."""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 from sweepstack.config.secrets import RawMistakes
-from sweepstack.onbox.nodes.command import refusal
+from sweepstack.core.adapters import module_of
 
 
 def several_nodes(values: dict[str, Any]) -> RawMistakes:
-    """What does not fit `job.nodes`; where that is 1, peers that no cell would use."""
-    job, boxes = _mapping(values.get("job")), _mapping(values.get("boxes"))
-    count = int(str(job.get("nodes", 1))) if str(job.get("nodes", 1)).isdigit() else 1
-    for name, box in boxes.items():
-        yield from _peers(name, _mapping(box), count)
-    if count < 2:
-        if job.get("restores") is True:
-            yield ("job", "restores"), "is for cells on several nodes (job.nodes); take it out", None
-        return
-    run = job.get("run")
-    if isinstance(run, str) and (why := refusal(run)):
-        yield ("job", "run"), f"job.nodes is {count}, and the command {why}", None
-    slots = str(job.get("slots", 1))
-    if slots.isdigit() and int(slots) > 1:
-        yield ("job", "slots"), "a cell on several nodes has all of each: leave slots out", None
-    if job.get("timeout") is None and job.get("on_hang", "tell") == "tell":
-        fix = "a rank that hangs would hold all nodes: say job.timeout, such as 12h, or job.on_hang: retry"
-        yield ("job", "nodes"), fix, None
-    for path, mount in _mapping(values.get("mounts")).items():
-        if "://" in str(_mapping(mount).get("source", "")):
-            fix = "a bucket is brought to the first node alone: put the data where each node has it, and leave this out"
-            yield ("mounts", path), fix, None
-
-
-def _peers(name: str, box: dict[str, Any], count: int) -> RawMistakes:
-    peers = box.get("peers") or []
-    listed = [peers] if isinstance(peers, str) else peers if isinstance(peers, list) else []
-    loc = ("boxes", name, "peers")
-    if count < 2 and listed:
-        yield loc, "are for cells on several nodes: say job.nodes, or take them out", None
-    elif count > 1 and box.get("want") != "gone" and listed and len(listed) != count - 1:  # none: a cluster has them
-        other = "machine" if count == 2 else "machines"
-        fix = f"job.nodes is {count}: peers has to name {count - 1} {other} besides the host, and names {len(listed)}"
-        yield loc, fix, None
-    for index, peer in enumerate(listed):
-        if peer in listed[:index]:
-            yield (*loc, index), "is listed twice", None
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    """What of a stack config does not fit `job.nodes`. Nothing where the extension is not installed: then no platform
+    takes such a sweep (`profiles.nodes`)."""
+    job, boxes = values.get("job"), values.get("boxes")
+    asked = isinstance(job, dict) and not job.keys().isdisjoint(("nodes", "restores"))
+    named = isinstance(boxes, dict) and any(isinstance(box, dict) and "peers" in box for box in boxes.values())
+    module = module_of("nodes", "config") if asked or named else None
+    return cast(RawMistakes, import_module(module).mistakes(values) if module is not None else iter(()))

@@ -16,8 +16,8 @@ from sweepstack.config.secrets import quotable
 from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.records import BoxName
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.nodes import PEER
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.onbox.nodes.peers import Peer
 
 _PLATFORM = re.compile(r"[a-z][a-z0-9_-]*")
 _SYSTEM = frozenset(
@@ -285,7 +285,8 @@ def _host(text: str) -> str:
 
 
 def _peer(text: str) -> str:
-    Peer(text)
+    if PEER.fullmatch(text) is None:
+        raise ValueError
     return text
 
 

@@ -189,8 +189,9 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
 
 def runner_files() -> Files:
     """What the runner is made of: (path in its folder, source, mode). `runner.py` starts it, and imports the rest;
-    `nodes.py` starts what a cell over several nodes needs."""
-    starts = [(f"{name}.py", agent_source.ONBOX / name / "start.py", 0o644) for name in ("runner", "nodes")]
+    `nodes.py` starts what a cell over several nodes needs, where that extension is installed."""
+    parts = [(name, source) for name in ("runner", "nodes") for source in agent_source.sources(name)]
+    starts = [(f"{name}.py", source, 0o644) for name, source in parts if source.stem == "start"]
     return [*starts, *agent_source.files("common", "nodes", "runner")]
 
 

@@ -1,10 +1,13 @@
-"""Cells over several nodes: where they can run, and on which machines."""
+"""Cells over several nodes: how many run at once, and where the extension `nodes` says that they can run."""
 
 from __future__ import annotations
 
-from sweepstack.channel.host_address import HostAddress
+from importlib import import_module
+from typing import cast
+
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.paths import docs_page
+from sweepstack.core.adapters import module_of
+from sweepstack.core.extensions import not_here
 from sweepstack.profiles.model import Profile
 
 
@@ -15,36 +18,9 @@ def slots_of(config: StackConfig, gpus: int) -> int:
 
 def node_problems(config: StackConfig, profile: Profile) -> list[str]:
     """Why cells can't run on several nodes there; empty when they can, or when each has one."""
-    if config.job.nodes < 2:
+    if config.job.nodes < 2 and not config.job.restores and not any(box.peers for box in config.boxes.values()):
         return []
-    wanted = {name: box for name, box in config.boxes.items() if box.want != "gone"}
-    if profile.scheduled:
-        return [
-            f"boxes.{name}.peers are for hosts that enter each other by ssh; a cluster gives each worker its nodes: "
-            "leave peers out"
-            for name, box in wanted.items()
-            if box.peers
-        ]
-    if profile.ssh is None:
-        how = "its boxes are run by hand" if profile.by_hand is not None else "its boxes have no network to each other"
-        return [
-            f"job.nodes is {config.job.nodes}, and {how}: cells on several nodes need hosts of your own that enter "
-            f"each other by ssh (candidates: [generic-ssh], {docs_page('nodes.md')})"
-        ]
-    taken: dict[str, str] = {}
-    problems = [
-        f"boxes.{name}.peers is missing: job.nodes is {config.job.nodes}, so it has to name {config.job.nodes - 1} "
-        "other machines, as the host enters them by ssh"
-        for name, box in wanted.items()
-        if not box.peers
-    ]
-    for name, box in wanted.items():
-        for machine in (HostAddress.parse(address).login for address in (box.host, *box.peers) if address):
-            if machine in taken:
-                problems.append(
-                    f"boxes.{name} and boxes.{taken[machine]} both have {machine}: a machine is a node of one box"
-                    if taken[machine] != name
-                    else f"boxes.{name} names {machine} as its host and as a peer: peers are the other machines"
-                )
-            taken[machine] = name
-    return problems
+    module = module_of("nodes", "config")
+    if module is None:
+        return [f"job.nodes, job.restores and boxes.<name>.peers belong to {not_here('nodes')}"]
+    return cast(list[str], import_module(module).problems(config, profile))

@@ -34,8 +34,8 @@ from sweepstack.core.workdir import NO_CODE
 from sweepstack.launch.split import by_count
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.nodes import NODES
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.onbox.nodes.command import NODES
 from sweepstack.profiles import clusters, dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.hosts import host_problems, kept_of, python_of

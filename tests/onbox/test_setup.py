@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,17 @@ def test_failed_setup_leaves_its_cells_pending_and_others_go_on(box: Box) -> Non
     assert len(box.events("setup-started")) == 2  # the next runner tried again
     add(box, "a", "true", "echo > {out}/result.json")
     box.run("a")
+
+
+def test_cells_over_several_nodes_wait_where_that_extension_was_not_shipped(box: Box) -> None:
+    shutil.rmtree(box.runner / "sweepstack" / "onbox" / "nodes")
+    (box.runner / "nodes.py").unlink()
+    box.add("a", env={"SWEEPSTACK_NODES": "2"})
+    box.add("b")
+    box.run("b", code=7)
+    (failure,) = box.events("setup-failed")
+    assert (failure["stage"], box.state("a")) == ("nodes", "pending")
+    assert failure["reason"].startswith("cells over several nodes need the extension `nodes`, which was not installed")
 
 
 def test_cells_of_other_versions_go_on_while_a_setup_runs(box: Box) -> None:

@@ -12,14 +12,17 @@ import pytest
 
 from tests.engine.commands import Result, assert_failed, assert_refused, ok
 from tests.engine.harness import Stack
-from tests.onbox.nodes import TRAIN, WEIGHT
+from tests.extensions.nodes.nodes import TRAIN, WEIGHT
 from tests.rented.host_stack import HostStack
 from tests.simulators import wire
 from tests.simulators.machines import require
 from tests.simulators.node_hosts import SSH_CONFIG, NodeHost, ssh_config
 from tests.simulators.wire import Wire
 
-pytestmark = [pytest.mark.proof, pytest.mark.torch]  # tests/onbox/test_nodes.py, and the loop on hosts: test_hosts.py
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.torch,
+]  # tests/extensions/nodes/test_nodes.py; on hosts: test_hosts.py
 
 
 class NodesStack(HostStack):

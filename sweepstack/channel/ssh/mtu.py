@@ -23,7 +23,7 @@ from sweepstack.channel.agent_source import ONBOX
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.options import Way
 
-SMALL_SEGMENTS = ONBOX / "nodes" / "small_segments.py"
+SMALL_SEGMENTS = ONBOX / "common" / "small_segments.py"
 
 ENOUGH = 1 << 16
 SMALL_SECONDS, LARGE_SECONDS = 20.0, 10.0

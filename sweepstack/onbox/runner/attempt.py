@@ -233,7 +233,8 @@ class Attempt:
             return self.argv
         grace = float(self.spec.get("grace_seconds", GRACE_SECONDS))
         paths = {"folder": self.folder, "out": self.out, "scratch": self.scratch, "checkpoint": self.checkpoint}
-        return nodes.command(self.home, self.spec, self.entry, self.argv[2], grace, len(self.devices), paths)
+        words = self.home, self.spec, self.entry, self.argv[2], grace, len(self.devices), paths
+        return [str(word) for word in nodes.several().command(*words)]
 
     def checkpoint_step(self) -> int | None:
         """The step of the newest checkpoint with a name of the checkpoint helper; None without one."""
@@ -341,8 +342,8 @@ class Attempt:
 
     def _provenance(self) -> dict[str, Any]:
         """What was known about the code when it was shipped (its provenance file), and what its nodes are."""
-        several = nodes.count_of(self.entry) > 1
-        on_nodes = {"nodes": nodes.result_of(self.home, self.entry, self.spec)} if several else {}
+        several = nodes.several() if nodes.count_of(self.entry) > 1 else None
+        on_nodes = {"nodes": several.result_of(self.home, self.entry, self.spec)} if several else {}
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.home / "provenance" / f"{hex_of(self.entry.code)}.json").read_bytes())
             if isinstance(known, dict):

@@ -172,17 +172,21 @@ class Setups:
         """Whether the nodes of this version's cells are ready, where it has several; answers like `ready`."""
         if nodes.count_of(entry) == 1:
             return True
-        key = nodes.key_of(entry, spec)
+        cells = nodes.several()
+        if cells is None:
+            return self._failed(entry, entry.work, "nodes", nodes.LACKING)
+        key = cells.key_of(entry, spec)
         known = self._known(key, entry)
         if known is None and key not in self._begun:
             say(f"the nodes of {short(entry.code)} are looked at")
-            self._begin(key, entry, "nodes", nodes.check, self._home, dict(spec), entry, self._running, self._stopping)
+            self._begin(key, entry, "nodes", cells.check, self._home, dict(spec), entry, self._running, self._stopping)
         return known
 
     def look_at_nodes_again(self, entry: Entry, spec: Mapping[str, Any]) -> None:
         """Before the next cell of this version starts: an attempt on several nodes failed, and one may be lost."""
-        if nodes.count_of(entry) > 1:
-            for key in (nodes.key_of(entry, spec), entry.work):
+        cells = nodes.several() if nodes.count_of(entry) > 1 else None
+        if cells is not None:
+            for key in (cells.key_of(entry, spec), entry.work):
                 self._done.pop(key, None)
 
     def _tried(self, entry: Entry, spec: Mapping[str, Any]) -> bool | None:
@@ -249,7 +253,7 @@ class Setups:
             if reason:
                 self._failed(entry, key, stage, reason)
             elif stage == "nodes":
-                found = nodes.result_of(self._home, entry, spec)
+                found = nodes.several().result_of(self._home, entry, spec)
                 self._announce()
                 self._journal.append("nodes-checked", setup=entry.prepared, code=entry.code, nodes=found)
             elif stage in LASTING:

@@ -44,13 +44,13 @@ from typing import Any
 from sweepstack.onbox.common.box_layout import WORKER_LOG
 from sweepstack.onbox.common.cell_durations import Durations, durations
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
-from sweepstack.onbox.nodes.launch import LOST_UNTIL
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
 from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
 from sweepstack.onbox.runner.failure import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
+from sweepstack.onbox.runner.nodes import LOST_UNTIL
 from sweepstack.onbox.runner.patrol import PATROL, PATROL_SECONDS
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, outcome, say
 from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal

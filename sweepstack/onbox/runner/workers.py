@@ -27,8 +27,8 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.nodes import Allocation
 from sweepstack.onbox.common.processes import start_of, stat_fields
-from sweepstack.onbox.nodes.peers import Allocation
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.records import Fatal, now, say

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from sweepstack.provider.models import BoxState, QueueInputs, QueueState
+from tests.extensions.nodes.nodes import TRAIN, WEIGHT
 from tests.extensions.slurm.world import SlurmSweep
-from tests.onbox.nodes import TRAIN, WEIGHT
 from tests.simulators.slurm_cluster import until
 from tests.simulators.slurm_network import CARD, NetworkedCluster
 from tests.simulators.test_machines import Login
@@ -142,7 +142,7 @@ def test_a_cell_runs_on_both_nodes_of_an_allocation(pair: Pair) -> None:
     pair.assert_honest(box)
 
 
-@pytest.mark.proof  # over ssh: tests/onbox/test_nodes.py; a cell that goes on: tests/onbox/test_training_state.py
+@pytest.mark.proof  # over ssh: tests/extensions/nodes/test_nodes.py; it goes on: tests/onbox/test_training_state.py
 def test_a_rank_that_is_killed_on_the_second_node_goes_on_from_the_checkpoint(pair: Pair) -> None:
     pair.hold_in_the_middle()
     box = pair.box()

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.config.sbatch import OWNED
+from sweepstack.extensions.nodes.onbox.peers import AllocatedPeer, peer_of
+from sweepstack.extensions.slurm.channel import _files
 from sweepstack.extensions.slurm.onbox import (
     allocation,
     cluster,
@@ -24,7 +26,8 @@ from sweepstack.extensions.slurm.onbox import (
 from sweepstack.extensions.slurm.onbox.cluster import Cluster, Nodes, Partition
 from sweepstack.extensions.slurm.onbox.request import Asked
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.nodes.peers import ALLOCATION, AllocatedPeer, Allocation, peer_of
+from sweepstack.onbox.common.nodes import ALLOCATION, Allocation
+from sweepstack.teardown.unclaimed import _OURS
 
 PARTITION = (
     "PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A "
@@ -410,3 +413,9 @@ def test_a_lost_answer_is_no_refusal(monkeypatch: pytest.MonkeyPatch, said: str,
     monkeypatch.setattr(commands, "_run", lambda *_: Completed(1, b"", said.encode()))
     with pytest.raises(error):
         commands.send("sbatch", "--parsable")
+
+
+def test_what_nodes_get_has_the_names_that_older_versions_know_for_ours() -> None:
+    shipped = [f"pilot-0a1b2c3d4e5f/{path}" for path, _, _ in _files()]
+    assert [path for path in shipped if _OURS.fullmatch(path) is None] == []
+    assert "pilot-0a1b2c3d4e5f/sweepstack/onbox/slurm/pilot.py" in shipped

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.platforms import registry
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
+from sweepstack.profiles.nodes import node_problems
 
 GOTCHA_IDS = {
     "autodl": ["AD1", "AD2", "AD3", "AD4", "AD5", "AD6", "AD9", "AD-DANGER"],
@@ -97,6 +100,9 @@ def test_with_its_adapter_there_a_profile_is_available(tmp_path: Path, monkeypat
     assert "the extension `by_hand`, which is not installed here" in load_profile("colab", folder).unavailable
     with pytest.raises(ConfigError, match="'manual:~/back' needs the extension `by_hand`, which"):
         registry.load_platform("manual:~/back")
+    several, boxes = {"nodes": 2, "restores": False}, {"a": SimpleNamespace(peers=())}
+    config: Any = SimpleNamespace(job=SimpleNamespace(**several), boxes=boxes)
+    assert "belong to the extension `nodes`, which is not" in node_problems(config, load_profile("local", folder))[0]
     (adapters / "ssh").mkdir()
     (adapters / "ssh" / "platform.py").touch()
     load_profile.cache_clear()

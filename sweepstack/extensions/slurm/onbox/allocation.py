@@ -11,12 +11,10 @@ import os
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.nodes import ALLOCATION
 
 from . import commands
 from .cluster import pairs
-
-NODES = "SWEEPSTACK_WORKER_NODES"
-"""See `onbox.nodes.peers.Allocation`."""
 
 
 def variables() -> dict[str, str]:
@@ -30,7 +28,7 @@ def variables() -> dict[str, str]:
         raise Unreachable(f"this job is on {own}, and its nodes are {', '.join(names)}")
     names = [own, *(name for name in names if name != own)]
     found: dict[str, Any] = {"nodes": _addresses(names), "start": _start()}
-    return {NODES: json.dumps(found)}
+    return {ALLOCATION: json.dumps(found)}
 
 
 def _addresses(names: list[str]) -> dict[str, str]:

@@ -18,9 +18,10 @@ from sweepstack.onbox.common.box_layout import PEERS
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.processes import end_box
-from sweepstack.onbox.nodes.copying import Mirror
-from sweepstack.onbox.nodes.peers import Peer
-from sweepstack.onbox.nodes.receive import MARK
+
+from .copying import Mirror
+from .peers import Peer
+from .receive import MARK
 
 END_SECONDS = 90.0
 

@@ -8,29 +8,26 @@ signals, waiting) is made of that. ssh carries it, or what starts programs on th
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
 import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from sweepstack.onbox.common import small_segments
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.nodes import PEER, Allocation
 
-TARGET = re.compile(
-    r"((?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(:(?P<port>[0-9]{1,5}))?"
-)
-SMALL_SEGMENTS = Path(__file__).with_name("small_segments.py")
+SMALL_SEGMENTS = Path(small_segments.__file__)
 CONNECT_SECONDS = 10
 LET_IN = "This node has to enter it without a question: try `ssh-copy-id {0}` and `ssh {0} true` here"
 SILENT_SECONDS = 15
 LAST_WORDS = 300
-ALLOCATION, NODE = "SWEEPSTACK_WORKER_NODES", "{node}"
-"""The variable of a worker that describes its allocation; what stands in its command where a node's name belongs."""
+NODE = "{node}"
+"""What stands in the command of an allocation where a node's name belongs."""
 
 
 class Answer(NamedTuple):
@@ -39,32 +36,6 @@ class Answer(NamedTuple):
     code: int
     out: bytes
     err: str
-
-
-class Allocation(NamedTuple):
-    """The nodes that a scheduler gave to a worker. `nodes`: name → address, the worker's own first. `start`: the
-    command behind which a program's words stand so that it runs on `{node}`; stdin and its end reach it."""
-
-    nodes: Mapping[str, str]
-    start: Sequence[str]
-
-    @classmethod
-    def of_environment(cls) -> Allocation | None:
-        """This worker's; None where it is not in one of several nodes. Raises ValueError, KeyError, TypeError."""
-        text = os.environ.get(ALLOCATION)
-        return cls.of(json.loads(text)) if text else None
-
-    @classmethod
-    def of(cls, known: Mapping[str, object]) -> Allocation:
-        """Made again from `as_json`. Raises KeyError, TypeError."""
-        nodes, start = known["nodes"], known["start"]
-        if not isinstance(nodes, dict) or not isinstance(start, list):
-            raise TypeError("no allocation")
-        return cls({str(name): str(at) for name, at in nodes.items()}, [str(word) for word in start])
-
-    def as_json(self) -> dict[str, object]:
-        """For a file."""
-        return {"nodes": dict(self.nodes), "start": list(self.start)}
 
 
 class Carrier:
@@ -128,7 +99,7 @@ class Peer(Carrier):
 
     def __init__(self, name: str, careful: bool = False) -> None:
         """`careful`: only small segments are sent, which get through where larger packets are lost."""
-        found = TARGET.fullmatch(name)
+        found = PEER.fullmatch(name)
         if found is None:
             raise ValueError(f"{name!r} is no peer: write user@host or user@host:port")
         self.name = name

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.extensions.nodes.nodes import TRAIN, WEIGHT, Nodes, two_nodes
 from tests.onbox.harness import wait_for
-from tests.onbox.nodes import TRAIN, WEIGHT, Nodes, two_nodes
 from tests.simulators import wire
 from tests.simulators.machines import require
 
@@ -73,7 +73,7 @@ def test_mn4_an_mtu_hole_is_found_before_a_cell_starts(nodes: Nodes, outward: bo
     assert not (nodes.box.root / "peers.json").exists(), "nothing was sent: nothing keeps the box"
 
 
-@pytest.mark.proof  # tests/onbox/test_nodes_fit.py has how one is found; an MTU hole is found over ssh in `make test`
+@pytest.mark.proof  # tests/extensions/nodes/test_nodes_fit.py: how one is found; in `make test` an MTU hole is
 @pytest.mark.parametrize(
     ("variable", "name", "words"),
     [

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.nodes.peers import Carrier, last_words
+
+from .peers import Carrier, last_words
 
 RECEIVE = Path(__file__).with_name("receive.py")
 COPY_SECONDS = 3600.0

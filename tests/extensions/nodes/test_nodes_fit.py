@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.nodes import facts
-from sweepstack.onbox.nodes.command import on_each_node, probe_command, refusal
-from sweepstack.onbox.nodes.launch import settings
-from sweepstack.onbox.nodes.network import Interface, hole, named, sizes
-from sweepstack.onbox.nodes.peers import Peer
-from sweepstack.onbox.nodes.preflight import differences, restores, wrong_interfaces
+from sweepstack.extensions.nodes.onbox import facts
+from sweepstack.extensions.nodes.onbox.command import on_each_node, probe_command, refusal
+from sweepstack.extensions.nodes.onbox.launch import settings
+from sweepstack.extensions.nodes.onbox.network import Interface, hole, named, sizes
+from sweepstack.extensions.nodes.onbox.peers import Peer
+from sweepstack.extensions.nodes.onbox.preflight import differences, restores, wrong_interfaces
 
 NODE: dict[str, Any] = {
     "versions": {"python": "3.11.7", "torch": "2.8.0", "nccl": "2.27.3"},

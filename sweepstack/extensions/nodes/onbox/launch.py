@@ -22,13 +22,16 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.nodes import Allocation
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.nodes.command import on_each_node
-from sweepstack.onbox.nodes.copying import Mirror
-from sweepstack.onbox.nodes.keeper import BEAT_SECONDS, KILL_SECONDS, SILENT_SECONDS
-from sweepstack.onbox.nodes.peers import Allocation, Carrier, last_words, peer_of
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.failure import last_exception
+from sweepstack.onbox.runner.nodes import LOST_UNTIL, REMAINS
+
+from .command import on_each_node
+from .copying import Mirror
+from .keeper import BEAT_SECONDS, KILL_SECONDS, SILENT_SECONDS
+from .peers import Carrier, last_words, peer_of
 
 LOOK_SECONDS, SETTLE_SECONDS = 0.2, 10.0
 RANK, SIGNALLED = re.compile(r"^\[rank[0-9]+\]: "), "Signal "
@@ -37,10 +40,6 @@ LOST = "sweepstack: node {number} ({name}) is lost: {why}"
 UNAVAILABLE = 69
 RENDEZVOUS_SECONDS = 300
 MOST_LINE = 4096
-LOST_UNTIL = "lost-until"
-"""A file in an attempt's folder: until when (unix seconds) a lost node of an allocation may still run a part of it."""
-REMAINS = "remains.json"
-"""A file in an attempt's folder: what its parts on peers left running, and why its results may not be whole."""
 CARRIED = ("PATH", "HOME", "LANG", "SSH_AUTH_SOCK", BOX_ID_VARIABLE)
 """What a connection has of the cell's variables. It is none of the cell's processes: it lasts until they have ended."""
 
@@ -150,7 +149,7 @@ class Part:
 
 
 class Launch:
-    """One attempt. `order`: see `runner.nodes`."""
+    """One attempt. `order`: see `cells`."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.order, self.nodes = order, list(order["nodes"])

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
-NODES = "SWEEPSTACK_NODES"
-"""The variable of a cell that says on how many nodes it runs; it is a part of its version."""
 WORD = re.compile(r"""(?:[^\s;&|<>()"'\\]|"(?:\\.|[^"\\])*"|'[^']*'|\\.)+|[;&|<>()]+""")
 START = re.compile(r"(?:[\w./+~$-]*/)?(torchrun|python(?:3(?:\.[0-9]+)?)?)")
 OPERATORS = "();<>|&"

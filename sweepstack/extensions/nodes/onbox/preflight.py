@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 
 from sweepstack.onbox.common.canonical import hex_of, write_json_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.nodes import facts, network, release
-from sweepstack.onbox.nodes.copying import Mirror, There
-from sweepstack.onbox.nodes.network import NOT_A_WAY, Interface
-from sweepstack.onbox.nodes.peers import Allocation, Carrier, peer_of
+from sweepstack.onbox.common.nodes import Allocation
+
+from . import facts, network, release
+from .copying import Mirror, There
+from .network import NOT_A_WAY, Interface
+from .peers import Carrier, peer_of
 
 NETWORK = Path(network.__file__)
 CLOCK_SECONDS = 10.0
@@ -47,7 +49,7 @@ def restores(code: Path, run: str, env: Mapping[str, str], said: bool) -> bool:
 
 
 def main(request: str) -> int:
-    """`request`: a JSON file, see `runner.nodes`. Writes its result into the file that it names: {"problems": […]} or
+    """`request`: a JSON file, see `cells`. Writes its result into the file that it names: {"problems": […]} or
     {"nodes": […]}. Always 0."""
     asked = json.loads(Path(request).read_text())
     try:

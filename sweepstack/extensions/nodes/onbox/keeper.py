@@ -25,10 +25,11 @@ from typing import Any
 
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.nodes.receive import MARK, clear
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.remains import Children, Remains, let_go
+
+from .receive import MARK, clear
 
 BEAT_SECONDS, SILENT_SECONDS = 2.0, 30.0
 LOCK_SECONDS, KILL_SECONDS = 60.0, 5.0
