@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel import agent_source
-from sweepstack.extensions.slurm import api as slurm
 from sweepstack.launch.ship import checkpoint_files, runner_files
 from sweepstack.platforms.ssh import api
 from tests.oldest_python import oldest_python, too_new
@@ -69,13 +68,15 @@ SENT = {
     "the agent": agent_source.sources(*agent_source.AGENT),
     "a host": agent_source.sources(*api.HOST),
     "the runner": [source for _, source, _ in runner_files()],
-    "a login node": agent_source.sources(*slurm.LOGIN_NODE),
-    "a node": [source for _, source, _ in agent_source.files(*slurm.SHIPPED)],
-    "a bundle": [source for _, source, _ in agent_source.files("common", "by_hand")],
     "a visit": [ONBOX / "visit" / "shell.py"],
     "the loader": [ONBOX / "bootstrap.py"],
     "the checkpoint helper": checkpoint_files(),
 }
+if (EXTENSIONS / "by_hand").is_dir():
+    SENT["a bundle"] = agent_source.sources("common", "by_hand")
+if (EXTENSIONS / "slurm").is_dir():
+    SENT["a login node"] = agent_source.sources(*api.HOST, "slurm")
+    SENT["a node"] = agent_source.sources("common", "host", "slurm")
 
 
 @pytest.mark.parametrize("program", SENT)
