@@ -1,4 +1,4 @@
-"""The code that is sent to another machine: whole folders of sweepstack/onbox and of extensions, and a loader.
+"""The code that is sent to another machine: folders of sweepstack/onbox and of extensions, a loader.
 
 The folder `onbox` of an extension is called `sweepstack.onbox.NAME` there, as if it were one of sweepstack/onbox: its
 modules import each other by `from .`, and the core's by their full names.
@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel.interpreters import PYTHON, finding
-from sweepstack.core.paths import PACKAGE
 
-ONBOX = PACKAGE / "onbox"
-EXTENSIONS = PACKAGE / "extensions"
+ONBOX, EXTENSIONS = (Path(__file__).resolve().parents[1] / name for name in ("onbox", "extensions"))
 AGENT = ("common", "visit", "agent")
 """The folders of sweepstack/onbox that the agent on a box is made of."""
 OLDEST = (3, 8)

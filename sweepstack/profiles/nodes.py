@@ -1,4 +1,4 @@
-"""Cells over several nodes: how many run at once, and where the extension `nodes` says that they can run."""
+"""Cells over several nodes: how many run at once, and whether the extension `nodes` lets them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,6 @@ if (EXTENSIONS / "by_hand").is_dir():
     SENT["a bundle"] = agent_source.sources("common", "by_hand")
 if (EXTENSIONS / "slurm").is_dir():
     SENT["a login node"] = agent_source.sources(*api.HOST, "slurm")
-    SENT["a node"] = agent_source.sources("common", "host", "slurm")
 
 
 @pytest.mark.parametrize("program", SENT)

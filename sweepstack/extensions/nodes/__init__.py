@@ -1,1 +1,1 @@
-"""Cells over several nodes: the look at the nodes, the start and the end of their parts, what a stack may ask."""
+"""Cells over several nodes: the look at the nodes, start and end of the parts, what a stack may ask."""

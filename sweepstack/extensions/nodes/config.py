@@ -1,4 +1,4 @@
-"""Checks of a stack config whose cells run over several nodes: what fits, where they can run, on which machines."""
+"""Checks of a stack config whose cells run over several nodes: what fits, and where they can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runner, schedulers and stack config say of cells over several nodes, whose work an extension does."""
+"""What runner, scheduler and stack config share of cells over several nodes."""
 
 from __future__ import annotations
 

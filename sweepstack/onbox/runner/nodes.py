@@ -1,5 +1,6 @@
-"""Cells over several nodes, as the runner sees them. The work is done by the extension `nodes`, where it is shipped.
+"""Cells over several nodes, as the runner sees them.
 
+The work is done by the extension `nodes`, which is shipped as `sweepstack.onbox.nodes` where it is installed.
 How many nodes a cell has is a variable of its version (`SWEEPSTACK_NODES`): a cell that has started keeps it.
 """
 
