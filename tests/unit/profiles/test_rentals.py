@@ -21,7 +21,7 @@ from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import adapters_of
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
-from sweepstack.core.adapters import adapters
+from sweepstack.core.adapters import FOLDERS, adapters
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
@@ -422,7 +422,7 @@ def without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     """A version whose adapter `ssh` is not installed."""
     folder = tmp_path / "adapters"
     folder.mkdir()
-    for name in OTHERS:
+    for name in (FOLDERS.get(other, other) for other in OTHERS):
         (folder / name).mkdir()
         (folder / name / "platform.py").touch()
     monkeypatch.setattr("sweepstack.core.adapters.ROOTS", {"sweepstack.platforms": folder})
