@@ -122,11 +122,11 @@ def test_the_tier_reads_as_that_of_a_folder(back: BucketSite, tmp_path: Path) ->
     HandSite.bring_back(back)
     there = connect_to(str(back.returned)).channel(*who(back))
     listed = there.walk([box_layout.DURABLE])
-    assert [one[:2] for one in far.walk([box_layout.DURABLE]).files] == [one[:2] for one in listed.files]
+    # In any order: half of a seal that was carried, `a.partial-1`, stands before `a/` in a bucket and behind it here.
+    assert sorted(one[:2] for one in far.walk([box_layout.DURABLE]).files) == sorted(one[:2] for one in listed.files)
     skip = [f"{box_layout.DURABLE}/*/checkpoints*"]
-    assert [one[0] for one in far.walk([box_layout.DURABLE], skip=skip).files] == [
-        one[0] for one in there.walk([box_layout.DURABLE], skip=skip).files
-    ]
+    without = [{one[0] for one in way.walk([box_layout.DURABLE], skip=skip).files} for way in (far, there)]
+    assert without[0] == without[1]
     assert "more than 1 files" in far.walk([box_layout.DURABLE], limit=1).problem
     folders = {path.rpartition("/")[0] for path, _, _ in listed.files}
     assert [far.listdir(one) for one in sorted(folders)] == [there.listdir(one) for one in sorted(folders)]
