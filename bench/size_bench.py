@@ -28,7 +28,6 @@ LIMITS = {
 """What issue L allows. A later issue that adds to a figure moves its line here, and says by how much."""
 EXTENSIONS = (
     "sweepstack/extensions",
-    "sweepstack/cli/commands/worker_ended.py",
     "sweepstack/teardown/signatures.py",
     "sweepstack/teardown/who_signed.py",
 )

@@ -23,7 +23,7 @@ def folder_of(adapter: str) -> str:
 
 
 def module_of(adapter: str, file: str = "platform") -> str | None:
-    """The dotted name of this file of an adapter, wherever its folder stands; None where there is none."""
+    """The dotted name of this file of an adapter, or of another extension; None where there is none."""
     name = folder_of(adapter)
     for package, folder in ROOTS.items():
         if name.isidentifier() and (folder / name / f"{file}.py").is_file():

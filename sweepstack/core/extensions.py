@@ -11,6 +11,7 @@ COMMANDS = {
     "profile explain": "authoring",
     "profile new": "authoring",
     "profile probe": "authoring",
+    "worker-ended": "slurm",
 }
 """Command, or verb of a group → the extension that brings it. Read only where that is not installed, to say so."""
 

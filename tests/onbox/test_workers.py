@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands import worker_ended
 from sweepstack.cli.output import No
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Cell
+from sweepstack.extensions.slurm.commands import worker_ended
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
