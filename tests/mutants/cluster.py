@@ -49,7 +49,7 @@ CLUSTER = (
     ),
     _mutant(
         "what workers ask for is a property of the box",
-        "tests/unit/profiles/test_clusters.py::test_what_its_workers_ask_for_is_no_property_of_the_box",
+        "tests/extensions/slurm/test_clusters.py::test_what_its_workers_ask_for_is_no_property_of_the_box",
         Patch(
             "sweepstack/profiles/resolve.py",
             "resources.as_inputs() if not profile.scheduled else {},",

@@ -34,7 +34,7 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
         made.end()
 
 
-@pytest.mark.proof  # prices: unit/profiles/test_clusters.py; a person's end: unit/provider; the loop: test_cluster.py
+@pytest.mark.proof  # prices: extensions/slurm/test_clusters.py; an end: unit/provider; the loop: test_cluster.py
 def test_only_a_person_ends_the_bill(stack: SlurmStack) -> None:
     """A stop leaves the whole bill running, with the purge counted down; a destroy is refused before the check, ends
     the jobs after it, and then waits for the person's word, which counts only while the login node is silent."""
