@@ -39,7 +39,7 @@ def command(stack: Stack = None, json: AsJson = False) -> int:
     findings = [
         finding
         for name in checks
-        for finding in found.get(name) or [unknown(name, f"no answer within {SECONDS:.0f} s", "try again")]
+        for finding in found.get(name, [unknown(name, f"no answer within {SECONDS:.0f} s", "try again")])
     ]
     counts: Counter[str] = Counter(finding.verdict for finding in findings)
     out.document({"stack": target.stack if target else None, "checks": [vars(one) for one in findings], **counts})
