@@ -174,6 +174,13 @@ def test_exit_codes(
     assert f"late {late[1].words('x')}" in " ".join(capsys.readouterr().out.split()), "as after an up that was killed"
     World(monkeypatch, Known(states={"x": state_with(box)}, problems=["the state of y is not known"]))
     assert audit(tmp_path, Out(as_json=False)) == 2
+    theirs = state_with(replace(box, native_id="far"))
+    theirs = replace(theirs, boxes=tuple(one.model_copy(update={"adapter": "some_api"}) for one in theirs.boxes))
+    World(monkeypatch, Known(states={"x": state_with(box), "y": theirs}))
+    capsys.readouterr()
+    assert audit(tmp_path, Out(as_json=False)) == 2, "its folder was taken out, and what it rented may bill"
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "some_api could not be asked: 'some_api' needs the extension `some_api`, which is not installed here" in said
     World(monkeypatch, Known())
     assert audit(tmp_path, Out(as_json=False)) == 1
     said = capsys.readouterr().out
@@ -264,18 +271,6 @@ def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
         assert ask([*hosts.adapters, "local"], known) == (["local"], [])
     assert hosts.together, "one host's silence was waited for before the next one was asked"
     assert [problem.split(" could not be asked: ")[0] for problem in known.problems] == hosts.adapters
-
-
-def test_an_account_whose_adapter_was_taken_out_is_not_forgotten(box: BoxRecord) -> None:
-    """All others would answer, and the audit would say that a state knows whatever bills."""
-    state = state_with(box)
-    known = Known(
-        states={"x": replace(state, boxes=tuple(b.model_copy(update={"adapter": "some_api"}) for b in state.boxes))}
-    )
-    assert known.not_here() == ["some_api"]
-    assert ask(known.not_here(), known) == ([], [])
-    (problem,) = known.problems
-    assert "some_api could not be asked: 'some_api' needs the extension `some_api`, which is not installed" in problem
 
 
 def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:

@@ -72,7 +72,7 @@ def _head(profile: Profile) -> Iterator[tuple[str, str]]:
     verb = profile.verbs[profile.meter_stop_verb]
     yield profile.platform, f"{profile.kind}, reached through {words.reached(profile)}"
     if profile.unavailable:
-        yield "not yet", profile.unavailable
+        yield "not usable", profile.unavailable
     yield "end", f"{words.undone(verb)}, issued by {words.issued_by(verb)}"
     yield "stop inside", words.stops_from_inside(profile)
     written = f": write overrides.{profile.platform}.price_per_hour"
