@@ -29,7 +29,11 @@ QUICK = (
     "tests/unit/profiles/test_profiles.py",
 )
 """Tests of the core that read commands, stack files, profiles and the registry of adapters."""
-WHOLE = ("tests/unit/cli", "tests/unit/config", "tests/unit/profiles", "tests/unit/provider", "tests/unit/teardown")
+WHOLE = (
+    "tests/unit/config",
+    "tests/unit/profiles",
+    *(f"tests/unit/cli/test_{name}.py" for name in ("audit", "commands", "completion", "every_command", "profile")),
+)
 SECONDS = 1800
 CORE_ALONE = """
 import contextlib, importlib, io, json, pkgutil, sys
@@ -84,7 +88,7 @@ def looked_at(place: Path, *typed: str) -> dict[str, Any]:
 
 
 def play(place: Path, *tests: str) -> None:
-    run(place, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+    run(place, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
 
 
 def test_the_table_has_each_command_of_each_folder() -> None:
@@ -128,18 +132,15 @@ def rows(help_text: str) -> list[str]:
     return [line for line in help_text.splitlines() if line.startswith("  ")]
 
 
-@pytest.mark.proof  # all of them taken out at once stays in make test: test_the_core_stands_alone
+@pytest.mark.proof  # all of them taken out, with fewer tests: test_the_core_stands_alone
 @pytest.mark.timeout(SECONDS)
-@pytest.mark.parametrize("extension", ALL)
-def test_each_can_be_taken_out_alone(extension: str, tmp_path: Path) -> None:
-    place = copy_without([extension, *needing(extension)], tmp_path / "copy")
-    told = looked_at(place, "--help")
-    others = {name for name in ALL if name not in (extension, *needing(extension))}
-    assert {name.split(".")[2] for name in told["modules"] if name.startswith("sweepstack.extensions.")} == others
-    play(place, *WHOLE)
-
-
-def needing(extension: str) -> list[str]:
-    """The extensions that can't be without this one, by their `REQUIRES`."""
+@pytest.mark.parametrize("taken", [*([name] for name in ALL), ALL], ids="+".join)
+def test_each_can_be_taken_out(taken: list[str], tmp_path: Path) -> None:
+    """And with it those that need it, by their `REQUIRES`."""
     modules = {name: importlib.import_module(f"sweepstack.extensions.{name}") for name in ALL}
-    return [name for name, module in modules.items() if extension in getattr(module, "REQUIRES", ())]
+    gone = [name for name in ALL if {name, *getattr(modules[name], "REQUIRES", ())} & {*taken}]
+    place = copy_without(gone, tmp_path / "copy")
+    told = looked_at(place, "--help")
+    left = {name.split(".")[2] for name in told["modules"] if name.startswith("sweepstack.extensions.")}
+    assert left == {*ALL} - {*gone}
+    play(place, *WHOLE)
