@@ -1,10 +1,11 @@
 """Accepts what the commands say now: `python -m tests.golden.outputs`, ten seconds. Then read `git diff tests/golden`.
 
-`… --show` prints it as one document instead, state → text, and writes nothing: that is how the test asks.
+`… --show [NAME …]` prints one document instead, file → text, and writes nothing: that is how the test asks.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -23,10 +24,11 @@ def main(argv: list[str]) -> None:
         from tests.golden.outputs.texts import TEXTS
 
         play.import_all()
-        found = {name: play.play(name, folder) for name in MOMENTS} | {name: make() for name, make in TEXTS.items()}
+        makers = {name: functools.partial(play.play, name, folder) for name in MOMENTS} | TEXTS
+        found = {name: makers[name]() for name in argv[1:] or makers}
     finally:
         shutil.rmtree(folder)
-    if "--show" in argv:
+    if argv:
         print(json.dumps(found))
         return
     for name, text in found.items():

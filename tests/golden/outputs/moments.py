@@ -7,11 +7,16 @@ from datetime import UTC, datetime
 from tests.golden.outputs.sweeps import (
     Moment,
     damaged,
+    edited,
+    elsewhere,
     ended,
+    half_ended,
     never_up,
+    no_answer,
     not_approved,
     not_ended,
     not_pulled,
+    orphaned,
     silent,
     still_running,
     stopped,
@@ -38,6 +43,11 @@ MOMENTS = {
     "hung": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, still_running("box-0", "seed0", verdict="hung"))),
     "silent": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, silent)),
     "unread": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, unread)),
+    "orphaned": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, orphaned)),
+    "half-ended": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, half_ended)),
+    "elsewhere": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, elsewhere)),
+    "no-answer": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, no_answer)),
+    "edited": Moment(K4, _at("13:20:20"), "locked.json", (not_approved, edited)),
     "new": Moment(K4, _at("13:19:00"), "locked.json", (never_up,)),
     "oldest": Moment(OLDEST, _at("22:14:26", "2026-11-22"), "locked.json", (not_approved,)),
     "store": Moment(K4, _at("13:19:00"), "locked.json", (store,)),
@@ -56,7 +66,6 @@ ledger
 """At each moment of a sweep's life, as a screen and as a document: what only reads, and is another at each."""
 ASKS = """
 logs seed0
-- audit
 wait --timeout 0.1s
 retry --failed
 retry seed1
@@ -106,6 +115,8 @@ adopt box-0 --reason x
 """Where the box is on a machine that can't be reached: there is no `ssh` here."""
 LIVES = ("running", "finished", "stopped", "approved", "damaged", "ended")
 MORE = {
+    "damaged": "- audit",
+    "ended": "- audit",
     "stopped": """
 - audit
 pull
@@ -114,6 +125,7 @@ approve --verb stop --box box-0
 holders box-0
 """,
     "running": """
+- audit
 results
 results --over none
 receipt --export
@@ -139,6 +151,7 @@ holders box-0 --end 1
 ledger --against-bill --json
 wait --for nonsense
 wait --for verified --timeout 0.1s
+- audit
 - audit --json
 review
 review --base nosuch
@@ -278,6 +291,64 @@ retry --failed --json
 provenance seed1 --json
 tend --once --json
 publish s3://bucket/t --json
+""",
+    "orphaned": """
+status
+status --json
+next
+patrol
+results
+- audit
+- audit --end local:local-3degv2t6ni
+- audit --end local:local-3degv2t6ni --abandon --reason lost
+pull
+verify
+approve --abandon box-0 --reason lost
+finish
+confirm-gone box-0
+confirm-gone box-0 --saw x
+adopt box-0 --reason x
+adopt --reason x
+""",
+    "half-ended": """
+status
+status --json
+next
+patrol
+retry seed1
+approve
+finish
+""",
+    "elsewhere": """
+status
+next
+pull
+verify --json
+results
+approve
+approve --abandon box-0 --reason lost
+finish
+""",
+    "no-answer": """
+status
+status --json
+next
+patrol
+verify
+approve --abandon box-0 --reason lost
+finish
+- audit
+""",
+    "edited": """
+status
+status --json
+next
+results
+verify
+approve --receipt RECEIPT --waive seed2 --reason diverged
+retry seed4
+drop seed4 --reason x
+place --show
 """,
     "new": """
 status

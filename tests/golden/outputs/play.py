@@ -25,6 +25,9 @@ from tests.golden.outputs.moments import MOMENTS, filled, typed
 from tests.golden.outputs.still import set_clock
 from tests.golden.outputs.sweeps import Sweep
 
+APP = "sweepstack.cli.app"
+"""It remembers which commands there are: that stays as it is."""
+Tree = dict[str, tuple[int, int]]
 LATER = (
     "dateutil.parser",
     "detect_secrets.core.plugins.initialize",
@@ -70,7 +73,8 @@ def _played(name: str, folder: Path) -> str:
     shutil.copytree(sweep.root, kept, symlinks=True)
     os.chdir(sweep.checkout)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    shown = [line for command in typed(name) for line in _seen(command, sweep, kept)]
+    before = _tree(sweep.root)
+    shown = [line for command in typed(name) for line in _seen(command, sweep, kept, before)]
     os.chdir(folder)
     sweep.end()
     for path in (sweep.root, kept):
@@ -78,7 +82,7 @@ def _played(name: str, folder: Path) -> str:
     return "\n".join(shown)
 
 
-def _seen(line: str, sweep: Sweep, kept: Path) -> Iterator[str]:
+def _seen(line: str, sweep: Sweep, kept: Path, before: Tree) -> Iterator[str]:
     """One command: its line, what it said (`2>`: to stderr), what it wrote, and its exit code. What it wrote is taken
     back."""
     code, out, err = _run(shlex.split(filled(line)))
@@ -87,7 +91,7 @@ def _seen(line: str, sweep: Sweep, kept: Path) -> Iterator[str]:
         out = json.dumps(json.loads(out), indent=1, ensure_ascii=False)
     yield from out.splitlines()
     yield from (f"2> {one}".rstrip() for one in err.splitlines())
-    yield from _written(sweep.root, kept, sweep.stack_file)
+    yield from _written(sweep.root, kept, before, sweep.stack_file)
     yield f"exit {code}\n"
 
 
@@ -124,13 +128,13 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
     """What functions of sweepstack remember, in so many modules."""
-    ours = [module for name, module in sys.modules.items() if name.startswith("sweepstack")]
+    ours = [module for name, module in sys.modules.items() if name.startswith("sweepstack") and name != APP]
     return [one for module in ours for one in vars(module).values() if hasattr(one, "cache_clear")]
 
 
-def _written(root: Path, kept: Path, stack_file: Path) -> Iterator[str]:
+def _written(root: Path, kept: Path, before: Tree, stack_file: Path) -> Iterator[str]:
     """The files that are others than before, which are put back; with the difference, in the stack file."""
-    now, before = _tree(root), _tree(kept)
+    now = _tree(root)
     changed = [path for path in sorted({*now, *before}) if now.get(path) != before.get(path)]
     for path in changed:
         if not path.endswith("/"):
@@ -147,7 +151,7 @@ def _written(root: Path, kept: Path, stack_file: Path) -> Iterator[str]:
             (root / path).rmdir() if path.endswith("/") else (root / path).unlink()
 
 
-def _tree(root: Path) -> dict[str, tuple[int, int]]:
+def _tree(root: Path) -> Tree:
     """The files and folders below, and what tells that a file was written."""
     found = {}
     for folder, folders, names in os.walk(root):

@@ -22,6 +22,7 @@ GOLDEN = Path(__file__).resolve().parents[1]
 STACK = "t"
 ENGINE = """\
 #!/bin/sh
+if [ -f {state}.error ]; then /bin/cat {state}.error >&2; exit 6; fi
 case "$1 $2" in
   "stack export") exec /bin/cat {state} ;;
   "stack ls") echo '[{{"name": "{stack}"}}]' ;;
@@ -152,8 +153,13 @@ class Sweep:
                     own = file["path"] if file["role"] == "log" else f"out/{file['path']}"
                     _put(into / own, (sealed.parent / file["path"]).read_bytes())
 
+    @property
+    def state(self) -> Path:
+        """What the engine prints; with `.error` behind its name, what it complains of instead."""
+        return self.root / "state.json"
+
     def _engine(self) -> None:
-        state, launcher = self.folder / "state.json", self.folder / "bin" / "pulumi"
+        state, launcher = self.state, self.folder / "bin" / "pulumi"
         state.write_text(json.dumps(self.export))
         launcher.write_text(ENGINE.format(state=state, stack=STACK, backend=self.folder / "backend"))
         launcher.chmod(0o755)
@@ -262,6 +268,40 @@ def never_up(sweep: Sweep) -> None:
     ended(sweep)
     shutil.rmtree(sweep.evidence)
     shutil.rmtree(sweep.local)
+
+
+def orphaned(sweep: Sweep) -> None:
+    """The state was lost while both boxes bill: it is empty."""
+    sweep.export["deployment"]["resources"] = []
+
+
+def half_ended(sweep: Sweep) -> None:
+    """A `pulumi destroy` was cut off: one box is gone, the other one there, and the engine keeps what it was at."""
+    first, second = sweep.of("Box")
+    ids = [first["native_id"], second["native_id"]]
+    begun = {"schema": 1, "receipt": None, "native_ids": ids, "ended": ids[:1], "begun_at": sweep.now.isoformat()}
+    _put(sweep.evidence / "records" / "teardown.json", _json(begun))
+    shutil.rmtree(sweep.local / "boxes" / ids[0])
+    resource = {"urn": f"urn:pulumi:t::sweepstack::sweepstack:index:Box::{second['name']}"}
+    pending = {"type": "deleting", "resource": resource | {"type": "sweepstack:index:Box"}}
+    sweep.export["deployment"]["pending_operations"] = [pending]
+
+
+def elsewhere(sweep: Sweep) -> None:
+    """The evidence is a folder of another computer."""
+    text = json.dumps(sweep.export).replace("file://vm/", "file://laptop-7/")
+    sweep.export = json.loads(text)
+
+
+def no_answer(sweep: Sweep) -> None:
+    """The engine can't read its state."""
+    sweep.state.with_name("state.json.error").write_text("error: unable to open the state's bucket\n")
+
+
+def edited(sweep: Sweep) -> None:
+    """A person added a cell and took another artifact into the stack file; no `up` has seen it."""
+    text = sweep.stack_file.read_text().replace("seed: [0, 1, 2, 3]", "seed: [0, 1, 2, 3, 4]")
+    sweep.stack_file.write_text(text.replace("keys: [w1]", "keys: [w1, w2]"))
 
 
 def store(sweep: Sweep) -> None:

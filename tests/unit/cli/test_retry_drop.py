@@ -384,14 +384,6 @@ def test_a_verified_copy_asks_for_the_word(world: World, typed: str) -> None:
         assert f"the receipt {receipt} is stale" in result.out
 
 
-def test_an_open_teardown_starts_nothing(world: World) -> None:
-    first, _ = world.full()
-    world.open_teardown(None, first)
-    result = world.run("retry", "lr0.1")
-    assert result.code == 1
-    assert "a teardown has begun" in result.err
-
-
 def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
     first, _, _ = world.verified()
     first.vanish()

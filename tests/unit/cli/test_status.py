@@ -488,18 +488,6 @@ def test_a_stack_file_with_another_roster_is_said(world: World) -> None:
     assert len(seen["cells"]) == 3
 
 
-def test_an_open_teardown_leads_on(world: World) -> None:
-    first, second = world.full()
-    world.open_teardown(None, first, second, ended=(first.native_id,))
-    seen = status(world, 0)
-    assert "1 of 2 boxes ended" in " ".join(seen["notes"])
-    first_way, second_way = seen["next"]
-    assert first_way.startswith(f"sweepctl finish --stack {STACK}"), (
-        "box-1 is locked: it is verified and approved first"
-    )
-    assert "--abandon box-1" in second_way
-
-
 def test_what_the_engine_keeps_quiet_about(world: World) -> None:
     world.full()
     urn = "urn:pulumi:sweep-t::sweepstack::sweepstack:index:Box::box-9"
@@ -600,13 +588,6 @@ def test_where_the_registry_is_lost_no_next_line_has_a_place_to_fill_in(world: W
     named = status(world, 1, fresh=False)["next"]
     assert any(f"--also {account}" in way for way in named)
     assert not any("ACCOUNT" in way for way in named)
-
-
-def test_the_engines_own_words_when_the_state_cannot_be_read(world: World) -> None:
-    world.engine_says("error: unable to open state directory\n")
-    result = world.run("status")
-    assert result.code == 2
-    assert "unable to open state directory" in result.err
 
 
 def test_outside_a_project(world: World, tmp_path: Any) -> None:
