@@ -15,8 +15,9 @@ from sweepstack.extensions.nodes.onbox import facts
 from sweepstack.extensions.nodes.onbox.command import on_each_node, probe_command, refusal
 from sweepstack.extensions.nodes.onbox.launch import settings
 from sweepstack.extensions.nodes.onbox.network import Interface, hole, named, sizes
-from sweepstack.extensions.nodes.onbox.peers import Peer
+from sweepstack.extensions.nodes.onbox.peers import AllocatedPeer, Peer, peer_of
 from sweepstack.extensions.nodes.onbox.preflight import differences, restores, wrong_interfaces
+from sweepstack.onbox.common.nodes import Allocation
 
 NODE: dict[str, Any] = {
     "versions": {"python": "3.11.7", "torch": "2.8.0", "nccl": "2.27.3"},
@@ -228,6 +229,24 @@ def test_the_command_of_a_node(run: str, start: str, rest: str) -> None:
 )
 def test_a_command_that_can_t_run_on_several_nodes(run: str, words: str) -> None:
     assert words in refusal(run)
+
+
+def test_a_program_starts_on_a_node_of_the_allocation_by_its_command() -> None:
+    given = Allocation({"n2": "10.0.0.2", "n1": "10.0.0.1"}, ["srun", "--nodelist={node}"])
+    assert peer_of("n1", given).command(["echo", "a b"]) == ["srun", "--nodelist=n1", "echo", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "lost"),
+    [
+        (1, "srun: error: Unable to confirm allocation for job 17: Invalid job id specified", True),
+        (1, "srun: error: Node failure on n2", True),
+        (1, "srun: error: n2: task 0: Exited with exit code 1", False),
+        (0, "", False),
+    ],
+)
+def test_a_program_that_failed_is_no_node_that_is_lost(code: int, said: str, lost: bool) -> None:
+    assert bool(AllocatedPeer("n2", Allocation({"n2": "10.0.0.2"}, [])).lost(code, said)) is lost
 
 
 @pytest.fixture(scope="module")

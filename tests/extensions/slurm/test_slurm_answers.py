@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sweepstack.config.sbatch import OWNED
-from sweepstack.extensions.nodes.onbox.peers import AllocatedPeer, peer_of
 from sweepstack.extensions.slurm.channel import _files
 from sweepstack.extensions.slurm.onbox import (
     allocation,
@@ -212,24 +211,10 @@ def test_a_worker_of_several_nodes_is_told_them_its_own_first(monkeypatch: pytes
     found = Allocation.of_environment()
     assert found is not None
     assert list(found.nodes.items()) == [("n2", "10.0.0.2"), ("n1", "10.0.0.1")]
-    argv = peer_of("n1", found).command(["echo", "a b"])
-    assert argv[-3:] == ["--nodelist=n1", "echo", "a b"]
-    assert {"--jobid=17", "--overlap"} <= set(argv)
+    assert found.start[-1] == "--nodelist={node}"
+    assert {"--jobid=17", "--overlap"} <= set(found.start)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
     assert allocation.variables() == {}
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "lost"),
-    [
-        (1, "srun: error: Unable to confirm allocation for job 17: Invalid job id specified", True),
-        (1, "srun: error: Node failure on n2", True),
-        (1, "srun: error: n2: task 0: Exited with exit code 1", False),
-        (0, "", False),
-    ],
-)
-def test_a_program_that_failed_is_no_node_that_is_lost(code: int, said: str, lost: bool) -> None:
-    assert bool(AllocatedPeer("n2", Allocation({"n2": "10.0.0.2"}, [])).lost(code, said)) is lost
 
 
 def test_a_task_that_is_listed_no_more_has_ended_if_this_one_is_listed(
