@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pydantic  # noqa: F401 - as yaml
@@ -22,6 +23,8 @@ PREFIX = "golden-"
 """Of the folder below /tmp that they were made in, with eight letters behind it. A sweep is put back into a folder with
 a name as long: so lines are wrapped at the same places."""
 COLUMNS = "80"
+NEEDED = ("LD_LIBRARY_PATH",)
+"""What a Python may need to start, and no command shows."""
 _DATETIME, _DATE = datetime.datetime, datetime.date
 _now = _DATETIME(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -72,8 +75,10 @@ def stand_still() -> Path:
     datetime.datetime, datetime.date = _StillDatetime, _StillDate  # type: ignore[misc]
     time.time = lambda: _now.timestamp()
     socket.gethostname = lambda: HOST
+    kept = {name: os.environ[name] for name in NEEDED if name in os.environ}
     os.environ.clear()
     os.environ.update(
+        kept,
         HOME=str(folder / "home"),
         XDG_DATA_HOME=str(folder / "sweep" / "data"),
         XDG_CACHE_HOME=str(folder / "cache"),
@@ -94,7 +99,8 @@ def stand_still() -> Path:
         (folder / name).mkdir()
     # The engine is looked for beside the Python that runs.
     python = folder / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{os.pathsep.join(filter(None, sys.path))}" exec {sys.executable} "$@"\n')
+    path = quote(os.pathsep.join(filter(None, sys.path)))
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     sys.executable = str(python)
     return folder

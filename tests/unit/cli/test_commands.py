@@ -74,19 +74,6 @@ def test_wait_goes_on_until_it_is_true(world: World) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_wait_does_not_wait_for_what_will_not_happen(world: World) -> None:
-    box = world.add()
-    box.launch("lr0.1", "lr0.3", "lr0.9")
-    box.seal("lr0.1")
-    box.start("lr0.3")
-    box.fail("lr0.3")
-    result = world.run("wait", "--for", "done", "--timeout", "60s")
-    assert result.code == 1
-    assert "no runner is alive" in result.err
-    assert "lr0.3 (failed)" in result.err
-
-
-@pytest.mark.usefixtures("quick")
 def test_wait_waits_an_outage_out(world: World) -> None:
     box = world.add()
     box.launch("lr0.1")
@@ -157,15 +144,6 @@ def test_logs_follow_until_the_cell_ends(world: World) -> None:
     timer.start()
     assert world.run("logs", "lr0.1", "-f").out == "one\ntwo\n"
     timer.join()
-
-
-def test_logs_after_the_box_is_gone(world: World) -> None:
-    first, _, _ = world.verified()
-    first.vanish()
-    result = world.run("logs", "lr0.1")
-    assert result.code == 0
-    assert result.out == "training lr0.1\ndone\n"
-    assert "pulled copy" in result.err
 
 
 def test_logs_from_the_volume(world: World) -> None:

@@ -150,12 +150,3 @@ def test_something_that_the_state_does_not_know(world: World) -> None:
     world.full()
     world.gone = ["box-1"]
     assert "UNKNOWN" in verdict(world, 1, "box-1")[1]
-
-
-def test_always_a_line(world: World) -> None:
-    world.save(world.empty())
-    assert "no box is" in world.run("patrol", fresh=False).out
-    world.engine_says("error: unable to open state directory\n")
-    result = world.run("patrol")
-    assert result.code == 2
-    assert "sweep-t/-  unreachable  the state is not known" in result.out

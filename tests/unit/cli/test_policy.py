@@ -123,16 +123,6 @@ def test_what_is_as_strict_needs_no_approval(world: World) -> None:
     assert world.store.record(PROPOSED, Approval) is None
 
 
-def test_approve_is_refused_for_what_the_policy_refuses(world: World) -> None:
-    world.add()
-    accepted(world, "max_expiry: 1h\n")
-    given_up = ("approve", "--abandon", "box-0", "--reason", "not worth it")
-    refused = world.run(*given_up, "--expires", "2h")
-    assert refused.code == 1
-    assert "--expires 1h" in refused.err
-    assert world.run(*given_up, "--expires", "1h").code == 0
-
-
 def test_an_approval_holds_as_long_as_the_policy_allows_where_no_time_is_named(world: World) -> None:
     """So `finish`, which `status` names, goes through as it stands there."""
     world.add()

@@ -640,15 +640,6 @@ def test_an_earlier_stack_file_is_kept_beside_the_latest(world: World) -> None:
     assert [path.read_bytes() for path in (world.evidence / "stack-files/earlier").iterdir()] == [first]
 
 
-def test_finish_of_a_finished_sweep_is_a_yes(destroyed: World) -> None:
-    for birth in destroyed.store.births():
-        destroyed.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "destroy"}))
-    result = destroyed.run("finish", fresh=False)
-    assert result.code == 0, result
-    assert "nothing bills any more" in result.out
-    assert destroyed.calls() == []
-
-
 @pytest.mark.parametrize("hurt", ["changed", "missing"])
 def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: World, hurt: str) -> None:
     world.full()

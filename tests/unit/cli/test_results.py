@@ -125,18 +125,6 @@ def test_a_dropped_cell_is_listed_and_no_fault(world: World) -> None:
     assert result.code == 0
 
 
-def test_the_table_is_there_after_the_teardown(world: World) -> None:
-    """No box and no queue are in the state any more: which files hold results is what the stack file says."""
-    seeds(world)
-    for box in world.boxes:
-        box.vanish()
-    world.save(world.empty())
-    result = world.run("results", fresh=False)
-    header, first, *_ = result.out.splitlines()
-    assert header.split() == ["CELL", "lr", "loss"], result.err
-    assert first.split() == ["lr0.1", "0.1", "0.25"]
-
-
 @pytest.mark.parametrize("more", [{}, {"note": "n" * 2000}], ids=["short rows", "rows longer than a look"])
 def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, str]) -> None:
     world.monkeypatch.setattr("sweepstack.cli.cell_results.END_BYTES", 1000)
