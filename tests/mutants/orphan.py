@@ -103,6 +103,13 @@ ORPHAN = (
         REAL + "test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate",
     ),
     _mutant(
+        "audit: what an extension that was taken out has rented is forgotten",
+        "sweepstack/cli/commands/audit/accounts.py",
+        ", *known.not_here()",
+        "",
+        "tests/unit/cli/test_audit.py::test_exit_codes",
+    ),
+    _mutant(
         "audit --end: a decision that is kept nowhere is one",
         END,
         "    if not places:\n",
