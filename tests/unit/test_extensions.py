@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.app import _files, all_commands, app
+from sweepstack.cli.app import _files, app
 from sweepstack.core.extensions import COMMANDS, FOLDER
 from sweepstack.core.paths import PACKAGE
 
@@ -48,14 +48,17 @@ def typed(*words):
         except SystemExit as left:
             return left.code, said.getvalue()
 
-shown = {words: typed(*words.split()) for words in sys.argv[1:]}
+commands, tests = json.loads(sys.argv[1])
+shown = {words: typed(*words.split()) for words in commands}
 for part in (components, sweepstack):  # the provider leaves out parts of the SDK that components need
     for one in pkgutil.walk_packages(part.__path__, part.__name__ + "."):
         if not one.name.endswith("__main__"):
             importlib.import_module(one.name)
-print(json.dumps({"place": sweepstack.__file__, "modules": sorted(sys.modules), "shown": shown}))
+print(json.dumps({"place": sweepstack.__file__, "modules": sorted(sys.modules), "shown": shown}), flush=True)
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *tests]))
 """
-"""Types each argument as a command, imports every module, and prints what it saw."""
+"""Types the commands, imports every module, prints what it saw, and runs the tests."""
 
 
 def copy_without(extensions: list[str], place: Path) -> Path:
@@ -71,29 +74,21 @@ def copy_without(extensions: list[str], place: Path) -> Path:
     return place
 
 
-def run(place: Path, *words: str) -> str:
+def played(place: Path, commands: list[str], tests: tuple[str, ...]) -> dict[str, Any]:
+    """What `CORE_ALONE` saw in this copy, where the tests passed."""
     env = {**os.environ, "PYTHONPATH": str(place), "COLUMNS": "120"}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    words = [sys.executable, "-c", CORE_ALONE, json.dumps([commands, tests])]
+    done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
-def looked_at(place: Path, *typed: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(run(place, "-c", CORE_ALONE, *typed).splitlines()[-1])
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
     assert Path(told["place"]).is_relative_to(place), "it has imported the checkout, and no copy"
     assert len(told["modules"]) > 500
     return told
 
 
-def play(place: Path, *tests: str) -> None:
-    run(place, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
-
-
 def test_the_table_has_each_command_of_each_folder() -> None:
     """It is read where a folder is gone, so nothing else would show that it lacks a command."""
-    groups = {name.partition(" ")[0] for name in all_commands() if " " in name}
+    groups = [name for name, one in _files().items() if one.ispkg]
     files = {name: one.name for group in ("", *groups) for name, one in _files(group).items()}
     theirs = {name: module.split(".")[2] for name, module in files.items() if ".extensions." in module}
     whole = {name for name in theirs if " " not in name}
@@ -116,7 +111,7 @@ def test_the_core_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
         app(["--help"])
     whole = rows(capsys.readouterr().out)
     place = copy_without(ALL, tmp_path / "copy")
-    told = looked_at(place, "--help", *COMMANDS)
+    told = played(place, ["--help", *COMMANDS], QUICK)
     assert not [name for name in told["modules"] if name.startswith("sweepstack.extensions.")]
     code, left = told["shown"]["--help"]
     assert code == 0
@@ -125,7 +120,6 @@ def test_the_core_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
         code, said = told["shown"][command]
         assert code == 2
         assert f"`sweepctl {command}` belongs to the extension `{extension}`, which is not installed here" in said
-    play(place, *QUICK)
 
 
 def rows(help_text: str) -> list[str]:
@@ -140,7 +134,6 @@ def test_each_can_be_taken_out(taken: list[str], tmp_path: Path) -> None:
     modules = {name: importlib.import_module(f"sweepstack.extensions.{name}") for name in ALL}
     gone = [name for name in ALL if {name, *getattr(modules[name], "REQUIRES", ())} & {*taken}]
     place = copy_without(gone, tmp_path / "copy")
-    told = looked_at(place, "--help")
+    told = played(place, ["--help"], WHOLE)
     left = {name.split(".")[2] for name in told["modules"] if name.startswith("sweepstack.extensions.")}
     assert left == {*ALL} - {*gone}
-    play(place, *WHOLE)
