@@ -23,8 +23,7 @@ from sweepstack.onbox.host.capabilities import IsHost
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import has_address, need
-from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxAt, BoxFacts
 from sweepstack.teardown.host_shutdown import (
     Handover,
     begun_before,

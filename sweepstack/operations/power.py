@@ -39,8 +39,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import need
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_check import Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.rested import queued
 from sweepstack.teardown.stop_check import AtRisk, StopEnding, look_for_risk

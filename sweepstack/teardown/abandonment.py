@@ -15,8 +15,7 @@ from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, dec
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 
 VERB = "destroy"
 

@@ -143,13 +143,15 @@ class BoxEnding(Ending[Verdict]):
             problem = self._not_nothing(store)
             return (None, [problem]) if problem else self._unless_unclaimed("nothing-launched", approval)
         by_this = begun(store, facts.native_id, approval)
-        problems = receipt_problems(store, facts, approval, self._launch, seen, teardown_begun=by_this, full=full)
+        waived = {waiver.cell: waiver.reason for waiver in approval.waive}
+        problems = receipt_problems(
+            store, facts, approval.receipt, waived, self._launch, seen, teardown_begun=by_this, full=full
+        )
         if problems:
             verdict.cells = [_unless_damaged(line, problems) for line in verdict.cells]
             return None, problems
         assert approval.receipt is not None
         receipt = store.receipt(approval.receipt)
-        waived = {waiver.cell: waiver.reason for waiver in approval.waive}
         verdict.receipt, verdict.verified, verdict.total = approval.receipt, receipt.verified, receipt.total
         if receipt is not self._latest or seen.existence is not Existence.EXISTS:  # else it was measured by this one
             verdict.unclaimed = self._count(receipt)

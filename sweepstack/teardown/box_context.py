@@ -1,7 +1,11 @@
-"""One box with its platform, its evidence and its facts. An entry makes it and passes it on."""
+"""One box: the facts by which the check decides about its end, its platform and its evidence."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweepstack.billing.cost import BoxCosts
 from sweepstack.core.box_end import Moves
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
@@ -10,7 +14,37 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.host.capabilities import KnowsKeys
 from sweepstack.onbox.host.platform import BoxRecord, Platform
 from sweepstack.platforms.registry import load_platform
-from sweepstack.teardown.box_facts import BoxFacts
+
+
+@dataclass(frozen=True)
+class BoxFacts:
+    """What the state remembers of a box: enough to end it weeks later from another computer."""
+
+    identity: str
+    evidence: str
+    name: str
+    native_id: str
+    account: str
+    generation: int
+    verb: str
+    kills: tuple[str, ...]
+    keeps: tuple[str, ...]
+    roster_digest: str
+    artifacts_digest: str | None = None
+    price_per_hour: float | None = None
+    created_at: datetime | None = None
+    costs: BoxCosts | None = None
+    moves: Moves | None = None
+    """When the address of its host changes."""
+    policies: tuple[str, ...] = ()
+    """The policies that the state has (`sweepstack.core.policy_text`), as text: that of the entry, or of all."""
+    urn: str = ""
+    """Of the box, or of a resource on it, as the engine calls it now; "" where that is not known."""
+
+
+def in_entry(policy: str | None) -> tuple[str, ...]:
+    """The policies of one entry of the state."""
+    return () if policy is None else (policy,)
 
 
 def find_born(platform: Platform, birth: Birth) -> BoxRecord | None:

@@ -17,8 +17,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.teardown.box_check import Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.host_shutdown import handover_of
 
 

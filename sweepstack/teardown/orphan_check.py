@@ -25,8 +25,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.abandonment import VERB
 from sweepstack.teardown.approval import Judged, judge_request
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.launched import signs_of_a_launch
 from sweepstack.teardown.ownership import Owner
@@ -288,7 +287,7 @@ def _receipt_problems(
         verb="destroy",
         kills=(),
         keeps=(),
-        roster_digest=receipt.roster_digest,
+        roster_digest="",
     )
     problems = latest_problems(store, facts, digest, launch, on_it.seen, full=full)
     known = {cell.name for cell in receipt.cells if cell.state == "verified"}

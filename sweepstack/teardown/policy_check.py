@@ -17,7 +17,7 @@ from sweepstack.core.records import Approval, Birth
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore, record_file
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 
 if TYPE_CHECKING:
     from sweepstack.config.policy import ReadPolicy

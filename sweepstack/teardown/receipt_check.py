@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Observation
-from sweepstack.core.records import Approval, Launch, Receipt, ReceiptCell
+from sweepstack.core.records import Launch, Receipt, ReceiptCell
 from sweepstack.evidence import unsealed
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 from sweepstack.teardown.launched import unnamed_cells
 
 
 def receipt_problems(
     store: EvidenceStore,
     facts: BoxFacts,
-    approval: Approval,
+    digest: str | None,
+    waived: Collection[str],
     launch: Launch,
     seen: Observation,
     *,
     teardown_begun: bool,
     full: bool,
 ) -> list[str]:
-    """Why the approval's receipt does not allow the end of this box; empty if it does. `teardown_begun`: by this very
-    approval; then the end of the runner is part of it. `full`: see `may_end`."""
-    if approval.receipt is None:
+    """Why the receipt that an approval names does not allow the end of this box; empty if it does. `waived`: the cells
+    that the approval waives. `teardown_begun`: by this very approval; then the end of the runner is part of it. `full`:
+    see `may_end`."""
+    if digest is None:
         return ["the approval names no receipt, and cells were launched on this box"]
     try:
-        receipt = store.receipt(approval.receipt)
+        receipt = store.receipt(digest)
     except EvidenceError as error:
         return [str(error)]
     if receipt.identity != facts.identity:
@@ -53,7 +54,7 @@ def receipt_problems(
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
-    cells = _cell_problems(store, receipt, approval, launch, seen.journal, full=full)
+    cells = _cell_problems(store, receipt, waived, launch, seen.journal, full=full)
     return cells or unsealed.problems(store, facts.name, facts.generation, facts.kills, seen)
 
 
@@ -62,18 +63,8 @@ def latest_problems(
 ) -> list[str]:
     """Why the receipt `digest` does not prove that all that ran on the box is copied, where no approval names it; empty
     if it does. The roster and the artifacts are those of the receipt: the state may be lost."""
-    receipt, epoch = store.receipt(digest), datetime.fromtimestamp(0, UTC)
-    # It names the receipt that is asked about and no action: it allows no end.
-    asked = Approval(
-        receipt=digest,
-        actions=(),
-        waivers_digest=Approval.digest_waivers((), ()),
-        by="sweepctl",
-        at=epoch,
-        expires=epoch + timedelta(seconds=1),
-    )
-    facts = replace(facts, roster_digest=receipt.roster_digest, artifacts_digest=None)
-    return receipt_problems(store, facts, asked, launch, seen, teardown_begun=False, full=full)
+    facts = replace(facts, roster_digest=store.receipt(digest).roster_digest, artifacts_digest=None)
+    return receipt_problems(store, facts, digest, (), launch, seen, teardown_begun=False, full=full)
 
 
 def _ends_as(journal: Journal, head: str, *, teardown_begun: bool) -> bool:
@@ -96,30 +87,37 @@ def _of_a_worker(entry: Mapping[str, Any]) -> bool:
 
 
 def _cell_problems(
-    store: EvidenceStore, receipt: Receipt, approval: Approval, launch: Launch, journal: Journal, *, full: bool
+    store: EvidenceStore, receipt: Receipt, waived: Collection[str], launch: Launch, journal: Journal, *, full: bool
 ) -> list[str]:
-    known: dict[str, ReceiptCell] = {cell.name: cell for cell in receipt.cells}
-    waived = {waiver.cell for waiver in approval.waive}
-    waived |= {name for name, progress in journal.cells.items() if progress.state == "dropped"}
-    problems = []
-    to_check = []
+    known = {cell.name for cell in receipt.cells}
+    settled = {*waived, *(name for name, progress in journal.cells.items() if progress.state == "dropped")}
     # A launch record from a backup may know less than the journal. Cells that a person dropped are in no receipt.
     ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
-    for name in unnamed_cells(journal, launch, known):
-        if name not in waived:
-            problems.append(
-                f"{name} ran on this box by its journal, and neither the receipt nor the launch record has it"
-            )
-    for name, config_digest in sorted({**ran, **launch.cells}.items()):
+    unnamed = [name for name in unnamed_cells(journal, launch, known) if name not in settled]
+    problems = [
+        f"{n} ran on this box by its journal, and neither the receipt nor the launch record has it" for n in unnamed
+    ]
+    found, to_check = compare_cells(receipt, {**ran, **launch.cells}, settled, "this box")
+    return [*problems, *found] or check_files(store, receipt, to_check, full=full)
+
+
+def compare_cells(
+    receipt: Receipt, ran: Mapping[str, str], settled: Collection[str], where: str
+) -> tuple[list[str], list[str]]:
+    """Why the receipt does not cover the cells that `ran` there (name → config digest), but for those that are settled
+    without it; and the cells that it covers, whose files are still to be looked at."""
+    known: dict[str, ReceiptCell] = {cell.name: cell for cell in receipt.cells}
+    problems, covered = [], []
+    for name, config_digest in sorted(ran.items()):
         cell = known.get(name)
-        if name in waived:
+        if name in settled:
             continue
         if cell is None:
-            problems.append(f"{name} ran on this box and is not in the receipt")
+            problems.append(f"{name} ran on {where} and is not in the receipt")
         elif cell.config_digest != config_digest:
             problems.append(f"{name} ran with another config than the receipt's")
         elif cell.state != "verified":  # only an approval can waive a cell, never a receipt
             problems.append(f"{name} is {cell.state} in the receipt")
         else:
-            to_check.append(name)
-    return problems or check_files(store, receipt, to_check, full=full)
+            covered.append(name)
+    return problems, covered

@@ -11,7 +11,7 @@ from sweepstack.core.records import REFUSED
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_check import CellLine, Verdict
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
 from sweepstack.teardown.ways import sure_first

@@ -24,7 +24,7 @@ from sweepstack.launch.retries import on_record
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 
 UNTOLD = "its platform does not tell when it last started it, so what ran there since its stop is not known"
 

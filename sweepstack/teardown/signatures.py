@@ -18,7 +18,7 @@ from sweepstack.core.signature import Signature, SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 
 NAMESPACE = "sweepstack-approval@v1"
 """What the key signs for: it keeps a signature of a commit or a mail from counting as one of an approval."""

@@ -20,8 +20,7 @@ from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_check import BoxEnding, Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import Way
 from sweepstack.teardown.refusal import waiting_cost
 

@@ -21,8 +21,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.teardown.box_check import BoxEnding
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
 from tests.fuzz.damage import JSON, one_byte, touched, tried
 from tests.unit.evidence.world import World, cleared_box

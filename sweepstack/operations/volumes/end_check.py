@@ -3,16 +3,19 @@
 It is cleared if an approval names its end and its native id, and for every sweep that used it the receipt that was
 approved still holds: what that sweep left on it is verified elsewhere, or waived. In no way does it end while a box may
 still mount it.
+
+Also here: what is on volumes by the records, as a person is shown it before an approval; and the refusal of an end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
@@ -21,16 +24,21 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.operations.volumes.records import VERB, Use, read_inventory
+from sweepstack.operations.volumes.records import VERB, Inventory, Use, read_inventory
 from sweepstack.operations.volumes.users import Survey, User, births_on
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval, judge_request
 from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.policy_check import binding, births_in
+from sweepstack.teardown.receipt_check import compare_cells
 
 if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
+
+
+SHOWN = 12
+"""Reasons of a refusal that are listed one by one; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -240,20 +248,8 @@ def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
         receipt = store.receipt(use.receipt)
         if receipt.identity != use.identity:
             return [f"the receipt is of another sweep ({receipt.identity})"]
-        known = {cell.name: cell for cell in receipt.cells}
-        problems, to_check = [], []
-        for name, config_digest in sorted(launched.items()):
-            cell = known.get(name)
-            if name in use.waived or name in dropped:
-                continue
-            if cell is None:
-                problems.append(f"{name} ran on a box that mounted it and is not in the receipt")
-            elif cell.config_digest != config_digest:
-                problems.append(f"{name} ran with another config than the receipt's")
-            elif cell.state != "verified":
-                problems.append(f"{name} is {cell.state} in the receipt")
-            else:
-                to_check.append(name)
+        where = "a box that mounted it"
+        problems, to_check = compare_cells(receipt, launched, {*use.waived, *dropped}, where)
         return problems or check_files(store, receipt, to_check, full=full)
     except (EvidenceError, JournalDamaged) as error:
         return [str(error)]
@@ -275,3 +271,73 @@ def launched_on(user: User, native_id: str) -> tuple[dict[str, str], set[str]]:
         dropped |= {name for name, cell in progress.items() if cell.state == "dropped"}
         dropped |= launch.dropped.keys() if launch is not None else set()
     return launched, dropped
+
+
+def take_inventory(
+    identity: str, volumes: Iterable[VolumeFacts], survey: Survey, said: Mapping[str, Approval]
+) -> Inventory:
+    """Every user of these volumes with its latest receipt, and the cells that a person has waived for that receipt.
+
+    `said`: stack → the approval in its stack file. A user whose evidence can't be read is listed without a receipt, so
+    that the check names it. Reads only.
+    """
+    return Inventory(
+        identity=identity,
+        volumes={
+            facts.native_id: tuple(
+                _use(user, facts.native_id, said.get(user.stack)) for user in survey.of(facts.native_id)
+            )
+            for facts in volumes
+        },
+    )
+
+
+def _use(user: User, native_id: str, said: Approval | None) -> Use:
+    known = Use(stack=user.stack, identity=user.identity, evidence=user.evidence)
+    try:
+        store = user.at.store
+        digest = store.latest_receipt()
+        if digest is None or not launched_on(user, native_id)[0]:
+            return known
+        receipt = store.receipt(digest)
+        words = [word for word in (said, *_clearances(store, user, native_id)) if word is not None]
+    except (EvidenceError, JournalDamaged):
+        return known
+    waived = {
+        waiver.cell: waiver.reason
+        for word in words
+        if word.receipt == digest
+        and word.waivers_digest == Approval.digest_waivers(word.waive, word.abandon, word.unclaimed)
+        for waiver in word.waive
+    }
+    return known.model_copy(
+        update={"receipt": digest, "verified": receipt.verified, "total": receipt.total, "waived": waived}
+    )
+
+
+def _clearances(store: EvidenceStore, user: User, native_id: str) -> Iterator[Approval | None]:
+    """What the boxes that mounted the volume were ended with."""
+    for birth in births_on(user, native_id):
+        if birth.native_id is not None:
+            yield store.clearance(birth.native_id)
+
+
+def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
+    """The refusal for one volume, as lines of text, with the commands that lead to its end."""
+    rows: list[tuple[str, str]] = []
+    for index, reason in enumerate(verdict.reasons[:SHOWN]):
+        rows.append(("locked because" if index == 0 else "", reason))
+    if len(verdict.reasons) > SHOWN:
+        rows.append(("", f"… and {len(verdict.reasons) - SHOWN} more"))
+    rows.append(("used by", ", ".join(user.stack for user in verdict.users) or "no sweep on record"))
+    size = f" of {facts.size_gb} GB" if facts.size_gb else ""
+    rows.append(("would die", f"volume {facts.name} ({facts.native_id}){size} with all that is on it"))
+    rows.append(("waiting costs", cost_words(facts.price_per_month, facts.keep_until)))
+    up = f"pulumi up --stack {stack} && pulumi destroy --stack {stack}"
+    rows.append(("next", f"sweepctl finish --stack {stack}    (approve, up, destroy: says whose cells are not safe)"))
+    rows.append(("give up", f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && {up}'))
+    width = max(len(label) for label, _ in rows)
+    body = [f"{label:<{width}}  {text}" for label, text in rows]
+    count = len(verdict.users)
+    used = f"{count} sweep{'' if count == 1 else 's'} used it"
+    return "\n".join([f"REFUSED.\nNothing was deleted. Volume {facts.name}: {used}.", "", *body])

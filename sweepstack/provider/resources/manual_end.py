@@ -22,8 +22,7 @@ from sweepstack.platforms.registry import has_address
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.close_box import StillBilled
 from sweepstack.teardown.host_shutdown import Handover, begun_before, keep_handover, kept_here, known_handover
 from sweepstack.teardown.refusal import waiting_cost

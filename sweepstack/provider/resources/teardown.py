@@ -31,8 +31,7 @@ from sweepstack.status.engine.state import read_state
 from sweepstack.status.engine.state_copy import may_hold
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_check import BoxEnding, Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts, in_entry
+from sweepstack.teardown.box_context import BoxContext, BoxFacts, in_entry
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import close_books, close_gone, lost_with, note_end
 from sweepstack.teardown.host_shutdown import known_handover

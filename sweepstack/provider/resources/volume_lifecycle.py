@@ -28,9 +28,8 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.observe_volume import find_kept, observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict
+from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict, refusal
 from sweepstack.operations.volumes.records import VERB, Mounting, write_mounting
-from sweepstack.operations.volumes.refusal import refusal
 from sweepstack.operations.volumes.users import Survey, recorded, survey
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState
@@ -40,7 +39,7 @@ from sweepstack.provider.resources.teardown import policies_of_state
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
-from sweepstack.teardown.box_facts import in_entry
+from sweepstack.teardown.box_context import in_entry
 from sweepstack.teardown.check import may_end
 
 GONE_SECONDS = 300.0

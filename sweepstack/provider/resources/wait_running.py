@@ -22,8 +22,7 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import create, manual_end, teardown
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxAt, BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxAt, BoxContext, BoxFacts
 
 RUN_SECONDS = 900.0
 LAG_SECONDS = 60.0

@@ -24,8 +24,7 @@ from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_check import BoxEnding
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts, in_entry
+from sweepstack.teardown.box_context import BoxContext, BoxFacts, in_entry
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.refusal import waiting_cost
 

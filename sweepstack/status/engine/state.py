@@ -31,8 +31,7 @@ from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.status.engine.state_copy import way_back
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 
 STOP = "stop"
 _TOKEN = "sweepstack:index:"

@@ -25,7 +25,7 @@ from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 from tests.unit.evidence import torchzip
 
 IDENTITY = "abcdefghjk"

@@ -18,7 +18,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
-from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.end_check import take_inventory
 from sweepstack.operations.volumes.records import VERB, mountings, write_inventory
 from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.provider import dispatch

@@ -33,8 +33,7 @@ from sweepstack.evidence.unsealed import Unsealed, UnsealedOfBox
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
 from sweepstack.teardown.box_check import BoxEnding, Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
 from tests.unit.evidence.world import BEGIN, CODE, IDENTITY, Box, World
 

@@ -10,7 +10,7 @@ import pytest
 from sweepstack.billing.cost import BoxCosts
 from sweepstack.core.observation import Existence
 from sweepstack.teardown.box_check import CellLine, Verdict
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 from sweepstack.teardown.refusal import SHOWN, next_commands, refusal_text, waiting_cost
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import FIRST, NOW, SECOND, Situation, approval

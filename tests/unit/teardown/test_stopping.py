@@ -11,8 +11,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.teardown.box_check import Verdict
-from sweepstack.teardown.box_context import BoxContext
-from sweepstack.teardown.box_facts import BoxFacts
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, StopEnding, look_for_risk, stop_facts
 from tests.unit.teardown.support import FIRST, Situation, abandonment, action

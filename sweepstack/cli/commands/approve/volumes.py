@@ -25,8 +25,14 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict, policies
-from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.end_check import (
+    VolumeContext,
+    VolumeEnding,
+    VolumeFacts,
+    VolumeVerdict,
+    policies,
+    take_inventory,
+)
 from sweepstack.operations.volumes.records import VERB, Inventory, read_inventory, write_inventory
 from sweepstack.operations.volumes.users import Survey, survey
 from sweepstack.teardown.approval import Given

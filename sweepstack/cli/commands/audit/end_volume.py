@@ -21,8 +21,14 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.observe_volume import observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeFacts, VolumeSeen, orphan_policy, use_problems
-from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.end_check import (
+    VolumeContext,
+    VolumeFacts,
+    VolumeSeen,
+    orphan_policy,
+    take_inventory,
+    use_problems,
+)
 from sweepstack.operations.volumes.users import Survey, User, recorded
 
 SHOWN = 12

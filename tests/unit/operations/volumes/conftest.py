@@ -16,8 +16,14 @@ import pytest
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeSeen, VolumeVerdict
-from sweepstack.operations.volumes.inventory import take_inventory
+from sweepstack.operations.volumes.end_check import (
+    VolumeContext,
+    VolumeEnding,
+    VolumeFacts,
+    VolumeSeen,
+    VolumeVerdict,
+    take_inventory,
+)
 from sweepstack.operations.volumes.records import VERB, write_inventory
 from sweepstack.operations.volumes.users import Survey, User
 from sweepstack.teardown.check import may_end
