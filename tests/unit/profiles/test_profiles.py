@@ -24,7 +24,7 @@ GOTCHA_IDS = {
     "gpushare": ["GS1", "GS2", "GS3", "GS4", "GS5", "CN2"],
     "lambda": ["LAM1", "LAM2", "LAM3", "LAM4", "LAM5", "LAM6", "LAM7", "LAM10"],
     "lanrui": ["LR1", "LR2", "LR3", "CN2"],
-    "local": ["LOC1", "LOC2", "LOC3", "LOC4", "LOC5", "LOC6"],
+    "local": ["LOC1", "LOC2", "LOC3", "LOC4", "LOC5", "LOC6", "LOC7"],
     "matpool": ["MP1", "MP2", "MP3", "CN1", "CN2"],
     "paperspace": ["PS1", "PS2", "PS4", "PS5", "PS6", "PS9", "PS11"],
     "runpod": ["RP1", "RP2", "RP3", "RP4", "RP6", "RP7", "RP8", "RP10"],
