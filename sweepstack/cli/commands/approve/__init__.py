@@ -93,8 +93,9 @@ def command(
 ) -> int:
     """Approve ending the named boxes on the ground of one receipt. There is no --yes."""
     target, out = Target.find(stack), Out(as_json=json)
+    new = any((receipt, box, waive, abandon, waive_unclaimed, reason, accept_fact, sign))
     if revoke:
-        if receipt or box or waive or abandon or waive_unclaimed or reason or accept_fact or sign or cosign:
+        if new or cosign:
             raise Unsure("--revoke takes the whole approval back: use it without other options")
         return revoke_approvals(target, out)
     if (signing_key or signer) and not (sign or cosign):
@@ -102,17 +103,7 @@ def command(
     if approval and not cosign:
         raise Unsure("--approval is for --cosign; --receipt names what a new approval stands on")
     if cosign:
-        if (
-            receipt
-            or box
-            or waive
-            or abandon
-            or waive_unclaimed
-            or reason
-            or accept_fact
-            or sign
-            or (verb, expires) != ("destroy", "72h")
-        ):
+        if new or (verb, expires) != ("destroy", "72h"):
             raise Unsure("--cosign signs the approval as it stands: use it without options that make another one")
         return cosign_approval(target, signer_of(target.root, "--cosign", signing_key, signer), approval, out)
     if verb not in ("destroy", "stop"):
@@ -161,10 +152,15 @@ def _ask(asked: Asked) -> None:
     if not sys.stdin.isatty():
         words, command = asked.instead
         raise No(f"there is no terminal to ask at: {words}", [command])
-    expected = asked.given_up[0] if asked.given_up else "yes"
-    counts = f"the {asked.kind}'s name to go on ({expected})" if asked.given_up else "yes to go on"
-    if answer(f"{asked.question} Type {counts}: ").lower() != expected:
+    if not _says_yes(asked, asked.question, f"the {asked.kind}'s name"):
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {asked.target.stack}"])
+
+
+def _says_yes(asked: Asked, question: str, name: str) -> bool:
+    """Whether the person types yes; or the name of the first of what is given up, where something is."""
+    expected = asked.given_up[0] if asked.given_up else "yes"
+    counts = f"{name} to go on ({expected})" if asked.given_up else "yes to go on"
+    return answer(f"{question} Type {counts}: ").lower() == expected
 
 
 def _write(asked: Asked, out: Out) -> int:
@@ -276,10 +272,8 @@ def _ask_to_sign(asked: Asked, signer: Signer, digest: str | None) -> None:
         raise No(
             "there is no terminal to ask at: to sign, give the whole digest of the approval that is shown", [again]
         )
-    expected = asked.given_up[0] if asked.given_up else "yes"
-    counts = f"the name to go on ({expected})" if asked.given_up else "yes to go on"
     losing = ", with what is on it lost for good" if asked.given_up else ""
-    if answer(f"sign that {', '.join(asked.names)} may be ended{losing}? Type {counts}: ").lower() != expected:
+    if not _says_yes(asked, f"sign that {', '.join(asked.names)} may be ended{losing}?", "the name"):
         raise No("not signed; nothing was written")
 
 
