@@ -11,17 +11,20 @@ from sweepstack.onbox.host.platform import Wait
 SECONDS = (0.2, 1.0, 5.0, 25.0)
 
 
-def still_creating(call: Callable[[Wait], Any]) -> StillCreating:
-    """What `call` raises once it has rented, or started, a box and the time is over. On a busy machine a short wait may
-    be over before anything was sent, which is another error: then a longer one is tried. Blocks for 32 s at most."""
+def out_of_time(call: Callable[[Wait], Any], why: str = "") -> StillCreating:
+    """What `call` raises once it has rented, or started, a box and the time is over, and says `why`. On a busy machine
+    a short wait may be over before anything was sent, or before the box came so far: then a longer one is tried.
+    Blocks for 32 s at most."""
     before: PlatformError | None = None
     for seconds in SECONDS:
         try:
             call(Wait(seconds))
         except StillCreating as error:
-            return error
+            if why in str(error):
+                return error
+            before = error
         except PlatformError as error:
             before = error
         else:
             raise AssertionError(f"it was ready within {seconds:g} s")
-    raise AssertionError("nothing was sent") from before
+    raise AssertionError(f"nothing was sent, or it does not say {why!r}") from before

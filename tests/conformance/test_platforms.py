@@ -23,7 +23,7 @@ from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.registry import load_platform, need, volume_channel
 from tests.conformance.suite import PREFIX, TAG, VOLUME, Renter, able
-from tests.short_wait import still_creating
+from tests.short_wait import out_of_time
 
 KINDS = (CanStop, HasMarket, HasBalance, RentsSpot, HasVolumes, ReadsVolumes)
 
@@ -191,7 +191,7 @@ def test_a_create_that_is_too_slow_keeps_the_id_and_is_adopted_later(
         harness.slow_boot(3 + wait.deadline)
         rent(deadline=wait.deadline)
 
-    error = still_creating(slow)
+    error = out_of_time(slow)
     record = rent()
     assert (record.native_id, record.phase) == (error.identifier, Phase.RUNNING)
 
@@ -285,7 +285,7 @@ def test_a_start_that_is_too_slow_keeps_the_id(platform: Platform, harness: Any,
     record = rent()
     platform.stop(record.native_id, record.account)
     harness.slow_boot(60)
-    error = still_creating(lambda wait: platform.start(record.native_id, record.account, wait=wait))
+    error = out_of_time(lambda wait: platform.start(record.native_id, record.account, wait=wait))
     assert error.identifier == record.native_id
     assert platform.get(record.native_id, record.account).phase is Phase.CREATING
 

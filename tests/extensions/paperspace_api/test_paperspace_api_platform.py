@@ -33,7 +33,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Bound, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
-from tests.short_wait import still_creating
+from tests.short_wait import out_of_time
 from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (
     AT_ONCE,
@@ -180,8 +180,7 @@ def test_all_pages_of_a_list_are_read(
 
 def test_one_without_a_public_address_says_so(sim: PaperspaceSim, platform: PaperspacePlatform) -> None:
     made(sim, TAG, publicIpType="none")
-    error = still_creating(lambda wait: platform.create(REQUEST, wait=wait))
-    assert "it is ready and has no address yet" in str(error)
+    out_of_time(lambda wait: platform.create(REQUEST, wait=wait), "it is ready and has no address yet")
 
 
 def test_machines_that_are_gone_and_still_listed_are_not_found(

@@ -38,7 +38,7 @@ from sweepstack.onbox.host.power import KILLED_BY_STOP
 from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.platforms.local.platform import connect
 from sweepstack.profiles.load import load_profile
-from tests.short_wait import still_creating
+from tests.short_wait import out_of_time
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
@@ -690,7 +690,7 @@ def test_a_clock_that_was_set_back_leaves_no_box_creating(
 
 def test_removed_while_it_was_being_made(root: Path, platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BOOT_DRILL, "30")
-    error = still_creating(lambda wait: platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait))
+    error = out_of_time(lambda wait: platform.create(BoxRequest(tag=TAG, name="box-0"), wait=wait))
     record = platform.find_by_tag(TAG)
     assert record is not None
     wait = Wait(10, lambda line: platform.destroy(record.native_id, record.account) if "adopted" in line else None)

@@ -38,7 +38,7 @@ from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.account_state import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
-from tests.short_wait import still_creating
+from tests.short_wait import out_of_time
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
 
@@ -768,7 +768,7 @@ def test_a_start_that_leads_nowhere_is_told_before_the_deadline(world: World) ->
 def test_a_start_that_does_not_come_up_keeps_the_id(world: World) -> None:
     world.add(4711, TAG, **AT_REST)
     world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})
-    error = still_creating(lambda wait: VastPlatform().start("4711", "77", wait=wait))
+    error = out_of_time(lambda wait: VastPlatform().start("4711", "77", wait=wait))
     assert error.identifier == "4711"
 
 
