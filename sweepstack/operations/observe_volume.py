@@ -88,7 +88,8 @@ def observe_volume(volume: VolumeContext, users: Iterable[User]) -> tuple[Volume
                 named.add(birth.native_id)
     alive += [f"the box {native_id} mounts it" for native_id in record.mounted_by or () if native_id not in named]
     holds = _holds(platform, facts.native_id)
-    return VolumeSeen(Existence.EXISTS, "", "", tuple(alive), tuple(unread), holds, tuple(copies)), record
+    seen = VolumeSeen(Existence.EXISTS, alive=tuple(alive), unread=tuple(unread), holds=holds, copies=tuple(copies))
+    return seen, record
 
 
 def _alive(user: User, birth: Birth) -> Iterator[str]:

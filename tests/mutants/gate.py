@@ -109,7 +109,7 @@ GATE = (
         "sweepstack/teardown/check.py",
         "ending.account_problem or ending.unknown()",
         "ending.account_problem",
-        "tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[nobody-knows-whether-it-is-there]",
+        "tests/unit/operations/volumes/test_ending.py::test_what_keeps_it[whether-it-is-there-is-not-known]",
     ),
     _mutant(
         "gate: copies that lie on a volume prove what is on it",

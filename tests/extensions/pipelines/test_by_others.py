@@ -9,9 +9,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from scripts.lib.places import Places
 from tests.extensions.pipelines.site import Site, github_event
 from tests.extensions.pipelines.test_lint import workflows
 from tests.extensions.pipelines.test_story import FILES, begin, reviewed_and_up, to_the_end
-from tests.extensions.pipelines.workflows import KEPT, Ran
+from tests.extensions.pipelines.workflows import KEPT, Ran, run_to_end
 from tests.s3.server import S3Server
 from tests.simulators.forges import TOKEN, serving
 
@@ -83,30 +81,9 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    server = S3Server(tmp_path_factory.mktemp("server"))
-    server.start()
-    for bucket in ("lab", "state"):
-        server.sdk().create_bucket(Bucket=bucket)
-    yield server
-    server.stop()
-
-
 def started(command: list[str], cwd: Path, env: dict[str, str], job: str) -> Ran:
     """Runs a runner to its end."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={"PATH": os.environ["PATH"], **env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Ran([job], done.returncode, done.stdout)
+    return Ran([job], *run_to_end(command, cwd, env, SECONDS))
 
 
 def test_act_runs_the_whole_story(tools: Path, server: S3Server, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ same by act and gitlab-ci-local: test_by_others.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,6 @@ from tests.simulators.forges import TOKEN, serving
 
 pytestmark = pytest.mark.engine
 FILES = {"pull_request": "review", "push": "up", "schedule": "nightly", "workflow_dispatch": "by-hand"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    server = S3Server(tmp_path_factory.mktemp("server"))
-    server.start()
-    for bucket in ("lab", "state"):
-        server.sdk().create_bucket(Bucket=bucket)
-    yield server
-    server.stop()
 
 
 def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:

@@ -93,7 +93,7 @@ def github(
                 continue
             own = {one: _filled(text, known) for one, text in step.get("env", {}).items()}
             env = {**machine, **own, "RUNNER_TEMP": str(temp), "GITHUB_EVENT_PATH": str(temp / "event.json")}
-            code, said = _run(["bash", "-e", "-c", step["run"]], clone, env)
+            code, said = run_to_end(["bash", "-e", "-c", step["run"]], clone, env)
             ran.said += said
             failed = failed or code != 0
             ran.code = ran.code or code
@@ -106,7 +106,8 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
     return filled
 
 
-def _run(command: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+def run_to_end(command: list[str], cwd: Path, env: Mapping[str, str], seconds: float = SECONDS) -> tuple[int, str]:
+    """Runs a program with these variables and PATH. Returns its exit code, and all that it printed."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -115,7 +116,7 @@ def _run(command: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, st
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
     return done.returncode, done.stdout

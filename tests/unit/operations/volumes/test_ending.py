@@ -79,7 +79,7 @@ def _not_verified(kept: Kept) -> None:
 LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
     "no word": (lambda kept: setattr(kept, "approval", None), "not approved"),
     "another account": (lambda kept: kept.see(account_problem="it is another account's"), "it is another account's"),
-    "nobody knows whether it is there": (
+    "whether it is there is not known": (
         lambda kept: kept.see(existence=Existence.UNKNOWN, note="no answer"),
         "no answer",
     ),
