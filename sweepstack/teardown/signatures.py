@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 
-from sweepstack.channel.ssh import sshsig
+from sweepstack.core.adapters import module_of
+from sweepstack.core.extensions import not_here
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Signature, SweepName
 from sweepstack.evidence.store import EvidenceStore
@@ -117,12 +119,16 @@ def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_sig
     """The key, if the signature is good. Raises SweepstackError."""
     given = signature.sweep
     if given.identity != sweep.identity or not _same(given, sweep):
-        raise sshsig.BadSignature(f"it was given for {given}, and this is {sweep}")
+        raise SweepstackError(f"it was given for {given}, and this is {sweep}")
+    module = module_of("signing", "sshsig")
+    if module is None:
+        raise SweepstackError(f"signatures are checked by {not_here('signing')}")
+    sshsig = import_module(module)
     data = document(approval, signature.principal, given)
-    key = sshsig.fingerprint(data, signature.signature, NAMESPACE)
+    key: str = sshsig.fingerprint(data, signature.signature, NAMESPACE)
     if allowed_signers is None:
         return key
-    return sshsig.verify(
+    listed: str = sshsig.verify(
         data,
         signature.signature,
         principal=signature.principal,
@@ -130,6 +136,7 @@ def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_sig
         allowed_signers=allowed_signers,
         at=at.replace(second=0, microsecond=0),
     )
+    return listed
 
 
 def _same(given: SweepName, sweep: SweepName) -> bool:

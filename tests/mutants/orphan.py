@@ -128,7 +128,7 @@ ORPHAN = (
         APPROVAL,
         "        if problem := revocation_problem(store, approval, subject.native_id, identity, given_up=given_up):\n",
         '        if subject.name and (problem := ""):\n',
-        "tests/unit/teardown/test_policy_people.py::"
+        "tests/extensions/signing/test_policy_people.py::"
         "test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has",
     ),
     _mutant(
@@ -167,9 +167,9 @@ ORPHAN = (
         APPROVAL,
         "judge_approval(subject, found, store, lambda: binds, now=now)",
         "judge_approval(subject, found, store, tuple, now=now)",
-        "tests/unit/teardown/test_policy_people.py::"
+        "tests/extensions/signing/test_policy_people.py::"
         "test_who_signed_a_verified_end_did_not_give_up_a_box_that_no_state_has",
-        "tests/unit/teardown/test_policy_people.py::"
+        "tests/extensions/signing/test_policy_people.py::"
         "test_a_box_that_no_state_has_ends_only_by_an_approval_that_they_signed",
     ),
     _mutant(
@@ -215,7 +215,7 @@ ORPHAN = (
         "sweepstack/teardown/signatures.py",
         "        elif key in valid.values():\n",
         "        elif False:\n",
-        "tests/unit/teardown/test_policy_people.py::test_one_key_and_one_name_are_one_person",
+        "tests/extensions/signing/test_policy_people.py::test_one_key_and_one_name_are_one_person",
     ),
     _mutant(
         "approval: what the records have hides why the state's does not count",

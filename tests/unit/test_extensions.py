@@ -27,6 +27,7 @@ QUICK = (
     ),
     "tests/unit/config/test_file.py",
     "tests/unit/profiles/test_profiles.py",
+    "tests/unit/teardown/test_without_signing.py",
 )
 """Tests of the core that read commands, stack files, profiles and the registry of adapters."""
 WHOLE = (

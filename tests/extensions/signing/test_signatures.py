@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel.ssh import sshsig
+from sweepstack.extensions.signing import sshsig
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Abandonment, Approval
 from sweepstack.core.signature import Signature, SweepName

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.ssh import sshsig
+from sweepstack.extensions.signing import sshsig
 from sweepstack.config.policy import read
 from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
@@ -25,7 +25,7 @@ from sweepstack.teardown.revocation import write_revocation
 from sweepstack.teardown.stop_check import STOP, AtRisk, StopEnding, stop_facts
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, action, approval, waiver
-from tests.unit.teardown.test_signatures import Person, sweep_name
+from tests.extensions.signing.test_signatures import Person, sweep_name
 
 TWO = "approvers: [ana, ben, eve]\nabandoners: [ana, ben]\nabandon_needs: 2\n"
 LONG_AGO = datetime(2020, 1, 1, 9, 0, tzinfo=UTC)
