@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
+from typing import Any
 
 from sweepstack.core.adapters import module_of
 from sweepstack.core.extensions import not_here
@@ -86,6 +87,15 @@ def verified_signers(approval: Approval, sweep: SweepName, allowed_signers: str 
     return Signers({who: key for who, key in valid.items() if who not in refused}, refused)
 
 
+def ssh_keygen() -> Any:
+    """The module of the extension `signing` that makes and checks signatures. Raises SweepstackError where it is not
+    installed."""
+    module = module_of("signing", "sshsig")
+    if module is None:
+        raise SweepstackError(f"signatures are made and checked by {not_here('signing')}")
+    return import_module(module)
+
+
 def signature_problems(approval: Approval, sweep: SweepName, allowed_signers: str | None, *, at: datetime) -> list[str]:
     """Why the approval does not count, by its signatures alone; empty if it has none, or if all of them are good.
 
@@ -120,10 +130,7 @@ def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_sig
     given = signature.sweep
     if given.identity != sweep.identity or not _same(given, sweep):
         raise SweepstackError(f"it was given for {given}, and this is {sweep}")
-    module = module_of("signing", "sshsig")
-    if module is None:
-        raise SweepstackError(f"signatures are checked by {not_here('signing')}")
-    sshsig = import_module(module)
+    sshsig = ssh_keygen()
     data = document(approval, signature.principal, given)
     key: str = sshsig.fingerprint(data, signature.signature, NAMESPACE)
     if allowed_signers is None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sweepstack.extensions.signing import sshsig
 from sweepstack.config.policy import read
 from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.extensions.signing import sshsig
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -23,9 +23,9 @@ from sweepstack.teardown.policy_in_force import FROM, TO, in_state, missing_cons
 from sweepstack.teardown.policy_order import weaker
 from sweepstack.teardown.revocation import write_revocation
 from sweepstack.teardown.stop_check import STOP, AtRisk, StopEnding, stop_facts
+from tests.extensions.signing.test_signatures import Person, sweep_name
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, action, approval, waiver
-from tests.extensions.signing.test_signatures import Person, sweep_name
 
 TWO = "approvers: [ana, ben, eve]\nabandoners: [ana, ben]\nabandon_needs: 2\n"
 LONG_AGO = datetime(2020, 1, 1, 9, 0, tzinfo=UTC)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.extensions.signing import sshsig
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Abandonment, Approval
 from sweepstack.core.signature import Signature, SweepName
+from sweepstack.extensions.signing import sshsig
 from sweepstack.onbox.common.errors import NotAuthorized
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.teardown.revocation import approval_digest

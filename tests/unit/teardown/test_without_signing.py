@@ -24,7 +24,9 @@ def alone(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> Situation:
 
 def signed(situation: Situation) -> None:
     assert situation.approval is not None
-    one = Signature(principal="ana", sweep=SweepName(project="project", stack="sweep-t", identity=IDENTITY), signature="of ana")
+    one = Signature(
+        principal="ana", sweep=SweepName(project="project", stack="sweep-t", identity=IDENTITY), signature="of ana"
+    )
     situation.approval = situation.approval.model_copy(update={"signatures": (one,)})
 
 
@@ -33,7 +35,9 @@ def test_a_policy_that_asks_for_people_refuses_an_end_signed_or_not(alone: Situa
     signed(alone)
     verdict = alone.ask()
     assert not verdict.allowed
-    assert "signatures are checked by the extension `signing`, which is not installed here" in verdict.reasons[0]
+    assert (
+        "signatures are made and checked by the extension `signing`, which is not installed here" in verdict.reasons[0]
+    )
 
 
 def test_what_is_proved_gone_ends(alone: Situation) -> None:
@@ -45,4 +49,4 @@ def test_a_signed_approval_is_refused_where_no_policy_asks_for_it(alone: Situati
     alone.state(policies=())
     assert alone.ask().way == "cleared"
     signed(alone)
-    assert "signatures are checked by the extension `signing`" in alone.ask().reasons[0]
+    assert "signatures are made and checked by the extension `signing`" in alone.ask().reasons[0]
