@@ -27,12 +27,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from sweepstack.cli import old_spellings
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
-    ("Watch", ("status", "next", "wait", "logs", "curves", "patrol", "tend")),
+    ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
@@ -41,7 +42,7 @@ SECTIONS = (
     ("On a box", ("ssh", "exec", "forward", "holders", "worker-ended", "trust-host")),
 )
 """A command in none of these sections is shown last, under "More"."""
-EARLY = ("status", "next", "pull", "verify")
+EARLY = ("status", "pull", "verify")
 """These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
 
 
@@ -69,7 +70,8 @@ class Verbs(TyperGroup):
 
 
 class Commands(Verbs):
-    """Lists the commands by sections. With `--json`, its `main` reports a usage error as a document too."""
+    """Lists the commands by sections. Its `main` takes old spellings, and reports a usage error with `--json` as a
+    document, too."""
 
     @property
     def group(self) -> str:
@@ -110,7 +112,10 @@ class Commands(Verbs):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **settings: Any) -> Any:
         """Runs one command and raises SystemExit with its exit code."""
-        words = list(sys.argv[1:] if args is None else args)
+        typed = list(sys.argv[1:] if args is None else args)
+        words = old_spellings.rewritten(typed)
+        if words != typed:
+            print(old_spellings.told(words), file=sys.stderr)
         ours = words[: words.index("--")] if "--" in words else words
         if "--json" not in ours:
             return super().main(words, *rest, **settings)

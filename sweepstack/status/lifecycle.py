@@ -94,7 +94,7 @@ class PhaseReport:
         return tuple(fact for fact in self.facts if fact.state == state)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented shape of `sweepctl next --json`."""
+        """The documented shape of `sweepctl status --next --json`."""
         return {
             "stack": self.stack,
             "phase": {"number": self.phase.number, "name": self.phase.name, "verify": self.verify},

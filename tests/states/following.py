@@ -148,7 +148,7 @@ class Walk:
     passes: Callable[[], None] = lambda: None
     """Time passes: what waits for it (`sweepctl wait`) goes on."""
     next_too: bool = False
-    """At each look `sweepctl next` is asked, too, and has to name the same commands."""
+    """At each look `sweepctl status --next` is asked, too, and has to name the same commands."""
     ends: bool = False
     """This person wants no more of it: gives up where the way on would train what is left."""
     offered: list[str] = field(default_factory=list)
@@ -246,7 +246,7 @@ class Walk:
             raise self.dead_end("never ends") from None
 
     def look(self) -> str:
-        """`sweepctl status`, as a person and as a program see it, and `sweepctl next`: all are told the same. All are
+        """`sweepctl status`, as a person and as a program see it, and with `--next`: all are told the same. They are
         asked again where they were not: cells that run may have ended between two of them."""
         for left in reversed(range(ASKED)):
             shown = self._heard(self.world.types("sweepctl", "status", "--stack", self.world.name)).text
@@ -290,8 +290,8 @@ class Walk:
 
 
 def next_lines(world: World) -> list[str]:
-    """What `sweepctl next` names, the one command first."""
-    found = world.types("sweepctl", "next", "--stack", world.name, "--json")
+    """What `sweepctl status --next` names, the one command first."""
+    found = world.types("sweepctl", "status", "--next", "--stack", world.name, "--json")
     document = json.loads(found.out) if found.out.strip() else {}
     return [*document.get("next", []), *document.get("otherwise", [])]
 

@@ -1,4 +1,4 @@
-"""`sweepctl next` along one sweep, from before its first stack until nothing bills, on the real commands."""
+"""`sweepctl status --next` along one sweep, from before its first stack until nothing bills, on the real commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ AT_MOST = 3
 
 
 def told(world: World) -> dict[str, Any]:
-    """What `next` says, which is what `status` says next; both are asked again where a cell may have ended between."""
+    """What `status --next` says, which is what `status` says next; both are asked again where a cell may have ended
+    between."""
     for left in reversed(range(ASKED)):
-        document: dict[str, Any] = json.loads(world.types("sweepctl", "next", "--stack", world.name, "--json").out)
+        document: dict[str, Any] = json.loads(
+            world.types("sweepctl", "status", "--next", "--stack", world.name, "--json").out
+        )
         status = json.loads(world.types("sweepctl", "status", "--stack", world.name, "--json").out)
         if [*document["next"], *document["otherwise"]] == status["next"]:
             break

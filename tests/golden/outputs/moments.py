@@ -58,7 +58,7 @@ RECEIPT = "sha256:e27e4d5a9bc67c8c257cf930f4193df99168b0e3c17b4f35a219eb3681b3db
 NONE = f"sha256:{'0' * 64}"
 LOOKS = """
 status
-next
+status --next
 patrol
 results --all
 ledger
@@ -96,7 +96,7 @@ logs seed2 --tail 1
 AFAR = """
 status
 status --json
-next
+status --next
 patrol
 results
 ledger
@@ -224,7 +224,7 @@ status --nonsense --json
     "dead": """
 status
 status --json
-next
+status --next
 patrol
 wait --timeout 60s
 results
@@ -235,7 +235,7 @@ finish --box box-0
     "hung": """
 status
 status --json
-next
+status --next
 patrol
 wait --timeout 0.1s
 retry seed0
@@ -245,7 +245,7 @@ retry seed0
 - status --stack keep
 - status --stack keep --json
 - status --stack keep --watch
-- next --stack keep
+- status --next --stack keep
 - pull --stack keep
 - verify --stack keep
 - wait --stack keep
@@ -281,7 +281,7 @@ finish
 """,
     "unread": """
 status --json
-next
+status --next
 pull --json
 pull --verify --json
 verify --json
@@ -295,7 +295,7 @@ publish s3://bucket/t --json
     "orphaned": """
 status
 status --json
-next
+status --next
 patrol
 results
 - audit
@@ -313,7 +313,7 @@ adopt --reason x
     "half-ended": """
 status
 status --json
-next
+status --next
 patrol
 retry seed1
 approve
@@ -321,7 +321,7 @@ finish
 """,
     "elsewhere": """
 status
-next
+status --next
 pull
 verify --json
 results
@@ -332,7 +332,7 @@ finish
     "no-answer": """
 status
 status --json
-next
+status --next
 patrol
 verify
 approve --abandon box-0 --reason lost
@@ -342,7 +342,7 @@ finish
     "edited": """
 status
 status --json
-next
+status --next
 results
 verify
 approve --receipt RECEIPT --waive seed2 --reason diverged
@@ -353,7 +353,7 @@ place --show
     "new": """
 status
 status --json
-next
+status --next
 patrol
 pull
 verify
@@ -368,7 +368,7 @@ receipt
     "oldest": """
 status
 status --json
-next
+status --next
 results
 ledger
 policy

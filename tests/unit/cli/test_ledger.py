@@ -55,7 +55,7 @@ def test_at_80_columns_nothing_is_cut(world: World, monkeypatch: pytest.MonkeyPa
     out = world.run("ledger").out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
-    shown = world.run("next").out
+    shown = world.run("status", "--next").out
     assert any("box-0 is rented" in line and "UTC;" in line for line in shown.splitlines())
     assert "phase 1   rent and reach the boxes" in shown
 

@@ -1,4 +1,4 @@
-"""`sweepctl next` in each state that a sweep can be in: its phase, its one command, and where that leads."""
+"""`sweepctl status --next` in each state that a sweep can be in: its phase, its one command, and where that leads."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_the_phase_and_the_one_command_of_each_state(world: World, name: str) ->
     row = STATES[name]
     row.build(world)
     fresh = name not in ("no state", "no resources", "ended", "volume bills")
-    asked = world.run("next", "--json", fresh=fresh)
+    asked = world.run("status", "--next", "--json", fresh=fresh)
     assert asked.json["phase"]["number"] == row.phase
     assert asked.json["command"] == row.command.format(volume=world.volume)
     assert asked.json["bills"] == row.bills
@@ -280,7 +280,7 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
 
 def test_a_stack_that_was_never_up_is_no_error(world: World) -> None:
     no_state(world)
-    asked = world.run("next")
+    asked = world.run("status", "--next")
     assert asked.code == 0
     assert asked.out.startswith(f"{STACK}   phase -1: set up once")
 

@@ -14,6 +14,9 @@ Command = AsksState
 
 def command(
     context: typer.Context,
+    following: Annotated[
+        bool, typer.Option("--next", help="The phase, what is proved and what is not, and the one next command.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option(metavar="5s", help="With --watch: how often.")] = "5s",
     timeout: Annotated[str, typer.Option(metavar="12h", help="With --watch: when to stop.")] = "24h",
@@ -21,10 +24,16 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Show cells, boxes, gates and cost. Exit 1: something runs that the state doesn't know; 2: could not tell."""
-    from sweepstack.cli.output import Out
+    from sweepstack.cli.output import Out, Unsure
     from sweepstack.cli.target import Target, parse_duration
 
     target, out = (Target.find_sweep if watch else Target.find)(stack), Out(as_json=json)
+    if following and watch:
+        raise Unsure("--next looks once: leave out --watch")
+    if following:
+        from sweepstack.cli.commands.status.next import show
+
+        return show(target, out, context.obj)
     if watch:
         from sweepstack.cli.commands.status.watch import watch as follow
 

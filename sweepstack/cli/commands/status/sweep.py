@@ -44,7 +44,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
 
 
 def picture(sources: Sources, *, files: bool) -> tuple[Snapshot, SweepView]:
-    """What is there now, and what it is called: for `status` and `next`, so that both name the same next command."""
+    """What is there now, and what it is called: with `--next`, too, so that both name the same next command."""
     snapshot = take_snapshot(sources, files=files)
     snapshot = replace(snapshot, to_run_again=tuple(to_run_again(sources, snapshot)))
     return snapshot, compose(snapshot)

@@ -1,4 +1,4 @@
-"""Asks as `status` does, and shows the phase with its proofs and the first of the same next lines."""
+"""`sweepctl status --next`: the phase, its proofs, and the first of the next lines of `status`."""
 
 from __future__ import annotations
 

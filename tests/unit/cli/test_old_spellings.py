@@ -1,0 +1,49 @@
+"""Old spellings of commands and options work on, and say the new one."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from sweepstack.cli.app import all_commands, load_command
+from sweepstack.cli.old_spellings import NOW, rewritten
+
+LINES = {
+    "next": ("next --stack a --json", "status --next --stack a --json"),
+}
+"""Row of the table → a line that was typed before, and the same as it is typed now."""
+
+
+@pytest.mark.parametrize("row", NOW)
+def test_each_row_says_what_is_understood_now(row: str) -> None:
+    old, new = map(shlex.split, LINES[row])
+    assert rewritten(old) == new
+    name = " ".join(new[:2]) if " ".join(new[:2]) in all_commands() else new[0]
+    command = load_command(name)
+    command.make_context(name, new[len(name.split()) :], help_option_names=[])
+
+
+def test_nothing_else_is_hidden() -> None:
+    """The figures of bench/size_bench.py and the reference have every command and option."""
+    found = all_commands()
+    assert not set(found) & set(NOW)
+    hidden = [name for name, command in found.items() if command.hidden or any(one.hidden for one in command.params)]
+    assert hidden == []
+
+
+def test_what_is_typed_now_and_words_of_another_program_stay() -> None:
+    for line in (["status", "--json"], ["ssh", "b", "--", "next"], ["nonsense"], []):
+        assert rewritten(line) == line
+
+
+def test_the_new_spelling_is_said_once_and_a_document_stays_one(capsys: pytest.CaptureFixture[str]) -> None:
+    from sweepstack.cli.app import app
+
+    with pytest.raises(SystemExit):
+        app(["next", "--help", "--json"])
+    said = capsys.readouterr()
+    assert said.err == (
+        "note: this is spelled `sweepctl status --next --help --json` now; the old spelling works until 0.2\n"
+    )
+    assert " status [OPTIONS]" in said.out.splitlines()[0]
