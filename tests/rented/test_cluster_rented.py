@@ -48,7 +48,7 @@ def test_only_a_person_ends_the_bill(stack: SlurmStack) -> None:
     stopped = ok(stack.up(timeout=300))
     assert stack.cluster.ask("squeue", "--noheader", f"--name={box}") == "", str(stopped)
     status = stack.sweepctl("status")
-    assert "bills on ($24.000/h): the whole cluster, until a person ends it" in status.text, str(status)
+    assert "bills on ($24.00/h): the whole cluster, until a person ends it" in status.text, str(status)
     assert "files on scratch that were not used for long in 29 d" in status.text, str(status)
     assert stack.sweepctl("status", "--json").json()["bills"] == "yes"
 
