@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common import processes
-from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
-from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.folder_platform import BOOT_DRILL, CREATE_DRILL, LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS, created_at_once

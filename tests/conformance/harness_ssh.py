@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
+from sweepstack.onbox.host.folder_platform import BOOT_DRILL, CREATE_DRILL
 from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.runner.gpu_health import IDLE_LINES, GpuHealth, xids
+from sweepstack.onbox.runner.cards import IDLE_LINES, GpuHealth, xids
 
 TOOL = """#!/bin/sh
 case $1 in

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.runner import holders
+from sweepstack.onbox.runner import cards
 from sweepstack.onbox.runner.cell_processes import CELL, WORKER
 from tests.onbox.harness import Box, around, wait_for
 
@@ -27,8 +27,8 @@ Hold = Callable[..., int]
 @pytest.fixture
 def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that stand for /dev/nvidia0 and /dev/nvidia1; every process is old enough."""
-    monkeypatch.setattr(holders, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
-    monkeypatch.setattr(holders, "YOUNG_SECONDS", 0.0)
+    monkeypatch.setattr(cards, "DEVICE", re.compile(re.escape(str(tmp_path)) + r"/nvidia(\d+)"))
+    monkeypatch.setattr(cards, "YOUNG_SECONDS", 0.0)
     monkeypatch.setenv(BOX_ID_VARIABLE, "local-a")
     for number in range(2):
         (tmp_path / f"nvidia{number}").touch()
@@ -61,7 +61,7 @@ def hold(devices: Path) -> Iterator[Hold]:
 
 def kept(*asked: Any, **more: Any) -> list[dict[str, Any]]:
     """Those that keep a GPU from the cells."""
-    return holders.in_the_way(holders.holders(*asked, **more))
+    return cards.in_the_way(cards.holders(*asked, **more))
 
 
 def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
@@ -69,7 +69,7 @@ def test_who_holds_a_gpu_is_named_with_its_owner(hold: Hold) -> None:
     (one,) = kept([], [])
     assert (one["pid"], one["gpus"], one["own"], one["memory"]) == (pid, [0, 1], True, None)
     assert one["command"].startswith(f"{sys.executable} -c import")
-    assert len(one["command"]) <= holders.COMMAND_CHARS
+    assert len(one["command"]) <= cards.COMMAND_CHARS
 
 
 def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +81,9 @@ def test_cells_at_work_and_the_young_are_left_out(hold: Hold, monkeypatch: pytes
     )
     assert {one["pid"] for one in kept([leader], ["seed1"])} == {ended, strange}
     assert {one["pid"]: one["box"] for one in kept([leader], ["seed1"])} == {ended: "", strange: "local-b"}
-    everyone = holders.holders([leader], ["seed1"])
+    everyone = cards.holders([leader], ["seed1"])
     assert {one["pid"] for one in everyone if one["at_work"]} == {leader, child}
-    monkeypatch.setattr(holders, "YOUNG_SECONDS", 3600.0)
+    monkeypatch.setattr(cards, "YOUNG_SECONDS", 3600.0)
     assert kept([], []) == []
 
 
@@ -118,31 +118,31 @@ def held(memory: int | None, *gpus: int, own: bool = True) -> dict[str, object]:
 
 
 def test_the_words_say_how_much_who_and_what_to_do() -> None:
-    (said,) = holders.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [], {})
+    (said,) = cards.alarms([gpu(0, 30 * GB), gpu(1, 0)], [held(None, 0)], [], {})
     assert said == (
         "GPU 0: 32.2 of 42.9 GB are held by pid 4711 (ann, python old.py, for 2.0 h), no cell at work; "
         "`kill 4711` there ends it, if it is not needed"
     )
-    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"], {})
+    (said,) = cards.alarms([gpu(0, 30 * GB)], [held(2 * GB, 0, own=False)], ["0"], {})
     assert said.startswith("GPU 0: 2.1 of 42.9 GB are held by pid 4711 ")
     assert said.endswith("it is ann's to end")
-    (said,) = holders.alarms([gpu(0, 30 * GB)], [held(None, 0) | {"box": "local-b", "seconds": 90}], [], {})
+    (said,) = cards.alarms([gpu(0, 30 * GB)], [held(None, 0) | {"box": "local-b", "seconds": 90}], [], {})
     assert "for 2 min), of box local-b on the same machine: both use this GPU" in said
     assert "kill" not in said, "it may be a cell at work there"
 
 
 def test_memory_that_no_process_seen_holds_is_said_and_a_cell_s_is_its_own() -> None:
-    (said,) = holders.alarms([gpu(0, 30 * GB)], [], [], {"0": 30 * GB})
+    (said,) = cards.alarms([gpu(0, 30 * GB)], [], [], {"0": 30 * GB})
     assert said.startswith("GPU 0: 32.2 of 42.9 GB are held, by no process that can be seen on this box: ")
     assert "`fuser -v /dev/nvidia0` as root" in said
-    assert holders.alarms([gpu(0, 30 * GB)], [], ["0"], {"0": 0}) == []
-    (said,) = holders.alarms([gpu(0, 38 * GB)], [], ["0"], {"0": 30 * GB})
+    assert cards.alarms([gpu(0, 30 * GB)], [], ["0"], {"0": 0}) == []
+    (said,) = cards.alarms([gpu(0, 38 * GB)], [], ["0"], {"0": 30 * GB})
     assert said.startswith("GPU 0: 32.2 of 42.9 GB were held before its cell began, by no process ")
 
 
 def test_what_an_ended_cell_had_is_no_alarm_while_the_driver_frees_it() -> None:
     """Seen on an H200: the look between two cells found the first one's memory, and no process."""
-    unseen, freed = holders.Unseen(), holders.FREED_SECONDS
+    unseen, freed = cards.Unseen(), cards.FREED_SECONDS
     unseen.look([gpu(0, 0), gpu(1, 30 * GB)], [], 0.0)
     unseen.busy(["0"], 100.0)
     unseen.look([gpu(0, 38 * GB), gpu(1, 30 * GB)], [], 100.0 + freed / 2)
@@ -155,15 +155,15 @@ def test_what_an_ended_cell_had_is_no_alarm_while_the_driver_frees_it() -> None:
 def test_memory_of_a_process_that_was_seen_is_not_held_by_none(memory: int | None) -> None:
     """One that is at work, or too young to tell of: when it has ended, the next cell is not told of what it had. And a
     reset of the GPU is no advice while a process is there."""
-    unseen = holders.Unseen()
+    unseen = cards.Unseen()
     unseen.look([gpu(0, 30 * GB)], [held(memory, 0)], 0.0)
-    assert holders.alarms([gpu(0, 30 * GB)], [], [], unseen.bytes) == []
-    assert holders.alarms([gpu(0, 38 * GB)], [], ["0"], unseen.bytes) == []
+    assert cards.alarms([gpu(0, 30 * GB)], [], [], unseen.bytes) == []
+    assert cards.alarms([gpu(0, 38 * GB)], [], ["0"], unseen.bytes) == []
 
 
 @pytest.mark.parametrize(("used", "memory"), [(GB - 1, None), (30 * GB, GB - 1), (None, None)])
 def test_a_desktop_is_no_alarm(used: int | None, memory: int | None) -> None:
-    assert holders.alarms([gpu(0, used)], [held(memory, 0)], [], {}) == []
+    assert cards.alarms([gpu(0, used)], [held(memory, 0)], [], {}) == []
 
 
 def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path) -> None:
@@ -174,11 +174,11 @@ def test_the_patrol_says_it_and_ends_nobody(box: Box, hold: Hold, devices: Path)
     box.add("a", "echo; sleep 600")
     change = f"""
         import re, time
-        from sweepstack.onbox.runner import holders, patrol
+        from sweepstack.onbox.runner import cards, patrol
         seen = patrol.gpus
         patrol.gpus = lambda: time.sleep(1) or seen()  # else the probe of the job is slower by itself
-        holders.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
-        holders.YOUNG_SECONDS = 0.0"""
+        cards.DEVICE = re.compile({str(devices)!r} + r"/nvidia(\\d+)")
+        cards.YOUNG_SECONDS = 0.0"""
     runner = box.start(script=around(box, change))
     wait_for(lambda: any(line["running"] for line in box.patrol()), box.log)
     began = box.events("cell-started")[0]["time"]

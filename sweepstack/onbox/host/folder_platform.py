@@ -1,12 +1,21 @@
 """The local platform: a box is a folder on this machine, with real processes.
 
     <root>/boxes/local-<id>/box.json      facts, written once; renamed to ending.json when a destroy begins
-                            power.json    whether it is stopped (`power`)
+                            power.json    whether it is stopped: {schema, state, at, ready_at}; not there: it never was
+                            power.lock    flock: held by a stop, or a start, from its first step to its last
                             tag           the tag again, in case box.json is damaged
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
 A box appears by one rename and disappears by one: a kill -9 at any moment leaves none, or one that its tag finds.
+
+Drills: failures of the local platform, for practice and tests, set by environment variables.
+
+`SWEEPSTACK_DRILL_BOOT_SECONDS=<n>` makes a box take n seconds to get ready, new or started again;
+`SWEEPSTACK_DRILL_CREATE=lose-answer` makes the box and loses the answer, `=fail-after-create` makes it and then fails.
+
+A stop first writes `stopping` (from then on nothing is started), then ends the processes, wipes the tiers that a stop
+kills, and writes `stopped` last. So after a kill -9 at any moment the next stop or start finishes it.
 """
 
 from __future__ import annotations
@@ -14,10 +23,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
@@ -25,15 +35,16 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_atomically,
 from sweepstack.onbox.common.errors import (
     FolderLost,
     NotYetGone,
+    NotYetStopped,
     OutcomeUnknown,
     PlatformError,
     RequestRefused,
     StillCreating,
     Unreachable,
 )
+from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import clear_folder
 from sweepstack.onbox.host import peers, removal
-from sweepstack.onbox.host.box_facts import ENDING, FACTS, SHOWN, TAG_FILE, facts_in, moment, now, shown_by, spare_tag
 from sweepstack.onbox.host.box_folders import (
     TAG,
     LocalStore,
@@ -42,12 +53,11 @@ from sweepstack.onbox.host.box_folders import (
     named,
     place,
     random_id,
+    read_facts,
     unsafe,
 )
 from sweepstack.onbox.host.capabilities import CanStop, ReadsVolumes
-from sweepstack.onbox.host.drills import drills
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.onbox.host.power import Switch, being_made, closed, phase_of
 from sweepstack.onbox.host.preflight import memory_lack
 from sweepstack.onbox.host.volumes import BOX_ID, VOLUME_ID, LocalVolumes
 
@@ -398,3 +408,196 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                     volume = content.parent.name
                     if VOLUME_ID.fullmatch(volume) and content == Path(os.path.normpath(self._content(volume))):
                         yield f"mnt/{link.name}", content
+
+
+BOOT_DRILL = "SWEEPSTACK_DRILL_BOOT_SECONDS"
+CREATE_DRILL = "SWEEPSTACK_DRILL_CREATE"
+_CREATE_DRILLS = ("", "fail-after-create", "lose-answer")
+
+
+def drills() -> tuple[float, str]:
+    """(seconds until a box is ready, the drill for creates or ""). Raises PlatformError for unknown values."""
+    boot, drill = os.environ.get(BOOT_DRILL, ""), os.environ.get(CREATE_DRILL, "")
+    if drill not in _CREATE_DRILLS:
+        raise PlatformError(f"{CREATE_DRILL}={drill!r} is no drill; there are: {', '.join(_CREATE_DRILLS[1:])}")
+    try:
+        return float(boot or 0), drill
+    except ValueError as error:
+        raise PlatformError(f"{BOOT_DRILL}={boot!r} is not a number of seconds") from error
+
+
+FACTS, ENDING, TAG_FILE = "box.json", "ending.json", "tag"
+SHOWN = "shown"
+"""The field of a box's facts with its places (see `mounts`), which outlive it. The runner reads it, too."""
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def moment(text: str) -> datetime:
+    read = datetime.fromisoformat(text)
+    if read.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return read
+
+
+def facts_in(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_facts(path)
+    except FileNotFoundError:
+        return None
+
+
+def shown_by(box: Path) -> dict[str, tuple[str, str]]:
+    """The places that a box was made with: path on the box → (folder, id). Empty when its facts can't be read."""
+    try:
+        facts = facts_in(box / FACTS) or facts_in(box / ENDING) or {}
+        return {str(mount): (str(folder), str(native_id)) for mount, (folder, native_id) in facts[SHOWN].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def spare_tag(box: Path) -> str:
+    try:
+        tag = (box / TAG_FILE).read_bytes().decode("ascii")
+    except (OSError, ValueError):
+        return ""
+    return tag if TAG.fullmatch(tag) else ""
+
+
+POWER, LOCK = "power.json", "power.lock"
+KILLED_BY_STOP = ("scratch",)
+"""Tiers that a stop wipes; profiles/local.md says the same, and a test compares them."""
+STORE_LOCK_SECONDS = 60.0
+STOP_LOCK_SECONDS = 120.0
+State = Literal["running", "stopping", "stopped"]
+_PHASES: dict[str, Phase] = {"running": Phase.RUNNING, "stopping": Phase.STOPPING, "stopped": Phase.STOPPED}
+
+
+@dataclass(frozen=True)
+class Power:
+    """The file's content. `at`: when it was written; `ready_at`: when a start is finished; None without a start."""
+
+    phase: Phase = Phase.RUNNING
+    ready_at: datetime | None = None
+    at: datetime | None = None
+
+
+def read_power(box: Path) -> Power:
+    """The box's power state. Raises ValueError when the file can't be read: then the state is not known."""
+    try:
+        facts = read_facts(box / POWER)
+    except FileNotFoundError:
+        return Power()
+    try:
+        ready, at = (datetime.fromisoformat(facts[name]) if facts.get(name) else None for name in ("ready_at", "at"))
+        return Power(_PHASES[facts["state"]], ready, at)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{POWER} does not read: {error!r}") from error
+
+
+def closed(box: Path, ending: str) -> str:
+    """Why nothing may be started on the box now, as the end of a sentence; "" when it may."""
+    if (box / ending).exists():
+        return "is being destroyed: nothing is started on it any more"
+    try:
+        phase = read_power(box).phase
+    except ValueError as error:
+        return f"may be stopped ({error}): nothing is started on it"
+    return "" if phase is Phase.RUNNING else f"is {phase}: nothing runs on it until it is started again"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Stops and starts one box. `ending`: the name of the file that marks a box which is being destroyed."""
+
+    store: LocalStore
+    box: Path
+    native_id: str
+    ending: str
+    grace: float
+    end: Callable[[float], None]
+    """Ends all that runs of the box, with so many seconds of grace. Raises NotYetGone."""
+    at_work: Callable[[], list[str]]
+    """What runs of the box, in words."""
+
+    def stop(self) -> None:
+        """See `CanStop.stop`."""
+        with self._locked():
+            if self._state() is not Phase.STOPPED or self.at_work():
+                self._finish_stop()
+
+    def start(self, ready_at: datetime | None) -> None:
+        """See `CanStop.start`; does not wait until the box is ready."""
+        with self._locked():
+            phase = self._state()
+            if phase is Phase.STOPPING:  # its scratch may be half wiped: finish the stop first
+                self._finish_stop()
+            if phase is not Phase.RUNNING:
+                self._write_state("running", ready_at)
+
+    def _finish_stop(self) -> None:
+        self._write_state("stopping")
+        try:
+            self.end(self.grace)
+            peers.free(self.box, self.native_id)
+            for tier in KILLED_BY_STOP:
+                removal.wipe(self.box / tier)
+            self.end(0)  # processes that were being started during the first look
+        except NotYetGone as error:
+            raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error
+        self._write_state("stopped")
+
+    def _state(self) -> Phase:
+        """The phase. Raises PlatformError when the box is gone or is being destroyed. A file that can't be read counts
+        as an interrupted stop."""
+        with answering(self.box):
+            if not os.path.lexists(self.box):
+                raise PlatformError(f"{self.native_id} is gone: there is nothing to stop or start")
+            if self.box.is_symlink() or os.path.lexists(self.box / self.ending):
+                raise PlatformError(f"{self.native_id} is being destroyed: it is not stopped or started any more")
+            try:
+                return read_power(self.box).phase
+            except ValueError:
+                return Phase.STOPPING
+
+    def _write_state(self, state: State, ready_at: datetime | None = None) -> None:
+        facts = {"schema": 1, "state": state, "at": datetime.now(timezone.utc).isoformat()}
+        if ready_at is not None:
+            facts["ready_at"] = ready_at.isoformat()
+        # Under the lock that a destroy takes, too: writing makes folders, and must not make the one just removed.
+        with self.store.locked(Wait(STORE_LOCK_SECONDS)), answering(self.box):
+            self._state()
+            write_json_atomically(self.box / POWER, facts)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Holds the box's power lock: a start must not begin while a stop still wipes."""
+        self._state()
+        with answering(self.box):
+            try:
+                holder = open(self.box / LOCK, "ab")  # noqa: SIM115 - closed below, after the caller's work
+            except FileNotFoundError:
+                self._state()
+                raise
+        with holder:
+            wait = Wait(STOP_LOCK_SECONDS)
+            why = wait.until(lambda: take(holder.fileno()), f"{self.native_id} to be free of another stop or start")
+            if why:
+                raise Unreachable(f"{why}; nothing was changed")
+            yield
+
+
+def phase_of(box: Path, now: datetime) -> Phase:
+    """The phase of a box that is not being destroyed. Raises ValueError when the file can't be read."""
+    power = read_power(box)
+    if power.phase is Phase.RUNNING and power.ready_at is not None:
+        return Phase.CREATING if being_made(power.at or now, power.ready_at, now) else Phase.RUNNING
+    return power.phase
+
+
+def being_made(begun: datetime, ready_at: datetime, now: datetime) -> bool:
+    """Whether a start that began at `begun` is not finished. Before `begun` it is: the clock was set back since, and
+    by it the box would not be ready for as long as that."""
+    return begun <= now < ready_at

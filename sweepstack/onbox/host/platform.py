@@ -12,6 +12,7 @@ may end. Three rules hold for all adapters, and `tests/conformance` checks each 
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +22,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.offers import Constraints
-from sweepstack.onbox.host.str_enum import StrEnum
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel, SshEndpoint
+
+
+class StrEnum(str, enum.Enum):
+    """A member equals its value, and is formatted and written to JSON as its value. Python 3.8 has none of its own."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0

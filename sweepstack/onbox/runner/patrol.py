@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.cgroup import memory
 from sweepstack.onbox.runner.attempt import Attempt
+from sweepstack.onbox.runner.cards import GpuHealth, Unseen, holders, in_the_way
+from sweepstack.onbox.runner.cards import alarms as held_by_others
 from sweepstack.onbox.runner.disk import Lack, Room, hint, room_at
 from sweepstack.onbox.runner.disk_use import DiskUse, Trend
-from sweepstack.onbox.runner.gpu_health import GpuHealth
-from sweepstack.onbox.runner.holders import Unseen, holders, in_the_way
-from sweepstack.onbox.runner.holders import alarms as held_by_others
 from sweepstack.onbox.runner.records import now
 from sweepstack.onbox.runner.resources import Usage, gpus, usage
 

@@ -31,10 +31,8 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.host import box_folders, folder_platform
-from sweepstack.onbox.host.drills import BOOT_DRILL, CREATE_DRILL
-from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.folder_platform import BOOT_DRILL, CREATE_DRILL, KILLED_BY_STOP, LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.onbox.host.power import KILLED_BY_STOP
 from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.platforms.local.platform import connect
 from sweepstack.profiles.load import load_profile

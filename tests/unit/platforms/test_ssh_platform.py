@@ -21,7 +21,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     WrongAccount,
 )
-from sweepstack.onbox.host.drills import BOOT_DRILL
+from sweepstack.onbox.host.folder_platform import BOOT_DRILL
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
