@@ -5,12 +5,10 @@ A box that was stopped by its platform or at a console may have claimed cells af
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AwareDatetime
 
 from sweepstack.core.journal import Journal
-from sweepstack.core.records import Digest, Record, without_defaults
+from sweepstack.core.records import Digest, Record, later
 
 
 class Look(Record):
@@ -45,11 +43,7 @@ class Rest(Record):
     native_id: str
     head: str | None
     at: AwareDatetime
-    look: Digest | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"look": None})
+    look: Digest | None = later(None)
 
     def speaks_for(self, native_id: str, journal: Journal) -> bool:
         """Whether this copied journal of that very box is the whole of it: nothing was started there since."""

@@ -17,10 +17,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     WithJsonSchema,
-    model_serializer,
 )
 
 from sweepstack.core.loader_names import Loader
@@ -70,10 +68,10 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-def without_defaults(written: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Leaves out fields that older records do not have, so that the same facts keep their digest."""
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in written.items()}
-    return {name: value for name, value in written.items() if name not in defaults or plain[name] != defaults[name]}
+def later(default: Any, **rules: Any) -> Any:
+    """A field that older records do not have. It is left out of what is written where it has its default, so that the
+    same facts keep their digest. `rules`: as those of `Field`."""
+    return Field(default=default, exclude_if=lambda value: value == default, **rules)
 
 
 class Cell(Record):
@@ -124,14 +122,10 @@ class ArtifactSpec(Record):
     keys: tuple[str, ...] = ()
     finite: Literal["require", "report"] | tuple[str, ...] = "require"
     min_bytes: int = 1
-    run: str | None = None
-    trust: bool = False
-    plausible: Literal["require", "report"] = "report"
-    infinite: tuple[str, ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"run": None, "trust": False, "plausible": "report", "infinite": ()})
+    run: str | None = later(None)
+    trust: bool = later(False)
+    plausible: Literal["require", "report"] = later("report")
+    infinite: tuple[str, ...] = later(())
 
 
 class FileEntry(Record):
@@ -216,11 +210,7 @@ class UnclaimedWaiver(Record):
     bytes: int = Field(ge=0)
     reason: str = Field(min_length=1)
     uncounted: bool = False
-    listed: Digest | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"listed": None})
+    listed: Digest | None = later(None)
 
 
 class Approval(Record):
@@ -235,13 +225,13 @@ class Approval(Record):
     actions: tuple[Action, ...]
     waive: tuple[Waiver, ...] = ()
     abandon: tuple[Abandonment, ...] = ()
-    unclaimed: tuple[UnclaimedWaiver, ...] = ()
+    unclaimed: tuple[UnclaimedWaiver, ...] = later(())
     waivers_digest: Digest
     by: str
     at: Moment
     expires: Moment
-    signatures: tuple[Signature, ...] = ()
-    until: Moment | None = None
+    signatures: tuple[Signature, ...] = later(())
+    until: Moment | None = later(None)
 
     @property
     def ends(self) -> datetime:
@@ -269,11 +259,6 @@ class Approval(Record):
         if unclaimed:
             words["unclaimed"] = [u.model_dump() for u in sorted(unclaimed, key=lambda u: (u.box, u.native_id))]
         return digest_of(words)
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        later = ("unclaimed", "signatures", "until")
-        return {name: value for name, value in serialize(self).items() if name not in later or value}
 
 
 class ReceiptFile(Record):
@@ -306,8 +291,8 @@ class ReceiptCell(Record):
     manifest: Digest | None
     files: tuple[ReceiptFile, ...]
     reasons: tuple[str, ...]
-    earlier: bool = False
-    aside: Digest | None = None
+    earlier: bool = later(False)
+    aside: Digest | None = later(None)
 
     @property
     def has_result(self) -> bool:
@@ -318,10 +303,6 @@ class ReceiptCell(Record):
     def result(self) -> str | None:
         """The manifest of the copy that is the cell's result; None where it has none."""
         return self.manifest if self.has_result else self.aside
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"earlier": False, "aside": None})
 
 
 class ReceiptBox(Record):
@@ -374,22 +355,21 @@ class Birth(Record):
     asked_at: Moment | None = None
     shown_by: Moment | None = None
     rests: bool = False
-    egress_per_gb: float | None = None  # USD, as it was offered
-    policy: str = ""  # digest of the policy that binds it; its text is in the engine's state
-    key: str = ""  # digest of the key that asked, where the platform may not say whose key it is
-    launch_by: Moment | None = None  # a lease after it was asked for: nothing on it ends its bill before a launch
-    notes_requests: bool = False  # `asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none
+    egress_per_gb: float | None = later(None)  # USD, as it was offered
+    policy: str = later("")  # digest of the policy that binds it; its text is in the engine's state
+    key: str = later("")  # digest of the key that asked, where the platform may not say whose key it is
+    launch_by: Moment | None = later(
+        None
+    )  # a lease after it was asked for: nothing on it ends its bill before a launch
+    notes_requests: bool = later(
+        False
+    )  # `asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none
 
     @property
     def never_asked(self) -> bool:
         """Whether this record proves that nothing was asked for, so that there is no box: nothing bills by it."""
         silent = self.native_id is None and self.asked_at is None
         return silent and (self.notes_requests or self.price_per_hour == 0)
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        unsaid = {"egress_per_gb": None, "policy": "", "key": "", "launch_by": None, "notes_requests": False}
-        return without_defaults(serialize(self), unsaid)
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]
@@ -426,14 +406,10 @@ class Again(Record):
 
     retry: int = Field(ge=1)
     salt: int = Field(default=0, ge=0)
-    set_of: int | None = Field(default=None, ge=0)
-    ends: bool = False
-    counted: int = Field(default=0, ge=0)
+    set_of: int | None = later(None, ge=0)
+    ends: bool = later(False)
+    counted: int = later(0, ge=0)
     manifest: Digest | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None, "ends": False, "counted": 0})
 
 
 class Teardown(Record):

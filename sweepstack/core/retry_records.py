@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import Field
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
-
-from sweepstack.core.records import Again, Digest, Record, without_defaults
+from sweepstack.core.records import Again, Digest, Record, later
 from sweepstack.core.timestamps import Moment
 
 
@@ -23,18 +21,14 @@ class Retry(Record):
 
     retry: int = Field(ge=1)
     salt: int = Field(ge=0)
-    set_of: int | None = Field(default=None, ge=0)
-    ends: bool = False
-    counted: int = Field(default=0, ge=0)
+    set_of: int | None = later(None, ge=0)
+    ends: bool = later(False)
+    counted: int = later(0, ge=0)
     code: Digest | None = None
     manifest: Digest | None = None
     by: str
     at: Moment
     reason: str = ""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(serialize(self), {"set_of": None, "ends": False, "counted": 0})
 
     @property
     def again(self) -> Again:
