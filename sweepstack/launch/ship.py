@@ -13,7 +13,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweepstack.channel import agent_source
 from sweepstack.core.journal import Journal
@@ -200,29 +200,34 @@ def checkpoint_files() -> list[Path]:
     return agent_source.sources("checkpoint")
 
 
+NOT_TOLD: Final = frozenset(
+    {
+        *("run", "setup"),  # stand in each line of the queue, with the code that they are for
+        *("workdir", "include", "code", "mixing", "resume"),  # decide what is shipped, and which lines are written
+        *("by_hand", "scheduler", "lease"),  # launching acts on them; of the lease, `LaunchSpec.lease` is told
+        *("min_free_bytes", "min_free_inodes"),  # told as `min_free`
+    }
+)
+"""Keys of the job that `settings` does not hand on as they are. All others are told: a new key needs no line here."""
+
+
 def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
     """spec.json. What was not asked for is left out: then the runner's own figures hold."""
     job = spec.job
+    asked = job.model_dump(
+        mode="json", exclude_defaults=True, exclude=dict.fromkeys(NOT_TOLD, True) | {"network": {"written"}}
+    )
     least = {"bytes": job.min_free_bytes, "inodes": job.min_free_inodes}
+    asked["min_free"] = {kind: count for kind, count in least.items() if count}
     off = {} if spec.way_off is None else {"path": spec.way_off}
+    if job.when_drained is not None:
+        asked["when_drained"] |= off
+    if job.smoke is not None:
+        asked["smoke"] |= {"code": job.code}
     how = spec.lease.get("how") or {}
-    asked: dict[str, Any] = {
-        "gpus": job.gpus,
-        "secrets": list(job.secrets or ()),
-        "min_free": {kind: count for kind, count in least.items() if count},
-        "stall_seconds": job.stall_seconds,
-        "timeout_seconds": job.timeout_seconds,
-        "on_hang": job.on_hang,
-        "network": job.network.model_dump(exclude_defaults=True, exclude={"written"}) if job.network else {},
-        "keep": list(job.keep or ()),
-        "mounts": [mount.model_dump(exclude_defaults=True) for mount in job.mounts or ()],
-        "when_drained": job.when_drained.model_dump() | off if job.when_drained else {},
-        "lease": {**spec.lease, **({"how": how | off} if how.get("command") else {})},
-        "nodes": job.nodes.model_dump(mode="json", exclude_defaults=True) if job.nodes else {},
-        "image": job.image,
-        "smoke": job.smoke.model_dump() | {"code": job.code} if job.smoke else {},
-    }
+    asked["lease"] = {**spec.lease, **({"how": how | off} if how.get("command") else {})}
     return {
+        **{key: value for key, value in asked.items() if value or key == "grace_seconds"},
         "schema": SCHEMA,
         "identity": spec.identity,
         "box": spec.box,
@@ -235,8 +240,6 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
         "metrics": dict(spec.metrics) if spec.metrics else None,
         "retries": RETRIES if job.retries is None else job.retries,
-        **{key: value for key, value in asked.items() if value},
-        **({} if job.grace_seconds is None else {"grace_seconds": job.grace_seconds}),
     }
 
 

@@ -17,11 +17,11 @@ looked at later: a volume's size in the preview (`provider.resources.volume_life
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from sweepstack.billing.budget import Budget
-from sweepstack.config.model import BoxConfig
+from sweepstack.config.model import BoxConfig, Job
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import TeardownFacts
@@ -276,19 +276,16 @@ def _durable(config: StackConfig, profile: Profile, layout: Layout) -> Durable |
     return Durable(DURABLE_VOLUME, tier.mount, name, place=place_of(config, profile, layout, name, ""))
 
 
+OF_A_BOX: Final = frozenset({"slots", "grace_seconds", "gpus", "scheduler", "nodes"})
+"""Keys of the job that differ between boxes: `BoxPlan` has them."""
+
+
 def _job(config: StackConfig, profile: Profile, teardown: TeardownFacts, lease: LeaseFacts | None) -> JobInput:
     """What is the same on each box. What was not asked for is left out, so that a new key changes no old state."""
     job, room = config.job, config.job.min_free
     asked = {
-        "setup": job.setup,
-        "secrets": job.secrets,
-        "mixing": job.mixing if job.mixing != "refuse" else None,
-        "resume": job.resume if job.resume != "same-code" else None,
         "min_free_bytes": parse_size(room.disk).bytes if room and room.disk else None,
         "min_free_inodes": room.inodes if room else None,
-        "stall_seconds": parse_duration(job.stall) if job.stall else None,
-        "timeout_seconds": parse_duration(job.timeout) if job.timeout else None,
-        "on_hang": job.on_hang if job.on_hang != "tell" else None,
         "network": switched(config, profile).as_input(),
         "keep": kept_of(config, profile),
         "mounts": buckets(config),
@@ -301,15 +298,24 @@ def _job(config: StackConfig, profile: Profile, teardown: TeardownFacts, lease: 
     nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
     return JobInput.model_validate(
         {
-            "run": job.run,
-            "workdir": job.workdir,
+            **{key: value for key, value in asked.items() if value},
+            **_as_written(job, JobInput.model_fields.keys() - asked.keys() - OF_A_BOX),
             "include": job.include,
             "env": dict(sorted({**job.env, **nodes}.items())),
             "code": NO_CODE,
-            **{key: value for key, value in asked.items() if value},
-            **({"retries": job.retries} if job.retries is not None else {}),
         }
     )
+
+
+def _as_written(job: Job, keys: Iterable[str]) -> dict[str, Any]:
+    """Those of these keys that the stack file gives in so many words, durations in seconds. A default is left out."""
+    found = {}
+    for key in keys:
+        name = key.removesuffix("_seconds")
+        field = Job.model_fields.get(name)
+        if field is not None and (value := getattr(job, name)) != field.default:
+            found[key] = value if name == key else parse_duration(value)
+    return found
 
 
 def _when_drained(config: StackConfig, teardown: TeardownFacts) -> dict[str, str]:
