@@ -21,11 +21,7 @@ from sweepstack.billing.unheld import unheld
 from sweepstack.cli.accepted_facts import candidates
 from sweepstack.cli.box_telemetry import questions, with_telemetry
 from sweepstack.cli.egress import prices
-from sweepstack.cli.engine_mend import engine_mend, put_back
-from sweepstack.cli.forgotten_boxes import cells_of_forgotten
-from sweepstack.cli.held_by import adopt_command, held_by_another, lock_left, renamed_from
-from sweepstack.cli.orphans import SEARCH_SECONDS, Search, identity_of, search
-from sweepstack.cli.outlived_volumes import leftovers
+from sweepstack.cli.engine_mend import engine_mend, lock_left, put_back
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.silent_hosts import LATE, LOOK_SECONDS, beside, late_hosts, remedied
 from sweepstack.cli.sources import Sources
@@ -44,6 +40,9 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, keep_journals, observe
+from sweepstack.operations.strays.held import adopt_command, held_by_another, renamed_from
+from sweepstack.operations.strays.sweep import SEARCH_SECONDS, Search, cells_of_forgotten, identity_of, search
+from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.platforms.registry import has_address, payer, volume_channel
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import BoxEntry, StackState
@@ -97,7 +96,7 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
     if target.evidence is None:  # with --evidence no other source is asked
         both: dict[str, Callable[[], Any]] = {
             "search": lambda: search(
-                state, store, births, target, sources.evidence or "", asked, late_hosts(box_snapshots)
+                state, store, births, target.file, sources.evidence or "", asked, late_hosts(box_snapshots)
             ),
             "left": lambda: leftovers(state, store, births),
             "cut": lambda: _kept(store, box_snapshots),

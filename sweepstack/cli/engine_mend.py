@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.cli.output import No
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
+from sweepstack.config.project import project_name
+from sweepstack.evidence.backend_lease import engine_locks, file_folder
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.status.engine.state_copy import away
 
 
@@ -34,6 +39,31 @@ def engine_mend(sources: Sources) -> Mend | None:
         why = f"the state refers to {', '.join(missing)}, which is not in it: the engine runs no command with it"
         return Mend(why, f"pulumi state repair --stack {target.stack} --yes    (takes such references out)")
     return None
+
+
+def lock_left(target: Target) -> Mend | None:
+    """The engine's lock on the state, and what takes it away; None where it is free, or held by a process that runs
+    here. Whether one of another computer was left, no one can tell from here.
+
+    Looks only at PULUMI_BACKEND_URL, or else at the default folder: a backend that only `pulumi login` or Pulumi.yaml
+    names is left to `sweepctl doctor`.
+    """
+    url = os.environ.get("PULUMI_BACKEND_URL", "")
+    folder = file_folder(url) if url else data_folder() / "state"
+    name = target.stack.rsplit("/", 1)[-1]
+    try:
+        project = project_name(target.root)
+    except SweepstackError:
+        return None
+    if folder is None or not engine_locks(folder, name, project):
+        return None
+    from sweepstack.cli.commands.doctor.engine import lock  # imports much, and a lock is rare
+
+    found = lock(folder, name, project)
+    if found.verdict in ("ok", "warn"):
+        return None
+    why = f"the engine's lock is {found.found}: each command of the engine is refused while it is there"
+    return Mend(why, f"pulumi cancel --stack {target.stack}    (only where that process has ended: it would be cut)")
 
 
 def require_engine(sources: Sources) -> None:

@@ -8,6 +8,7 @@ engine's state. What is to end is an `Ending`, which says what is true of it alo
     stop_check.StopEnding                      the same, which is only to stop
     orphan_check.OrphanEnding                  a box that no state has
     operations.volumes.end_check.VolumeEnding  a volume that outlives sweeps
+    operations.strays.judge.StrayVolumeEnding  a volume that no state has
 
 It may end in one of these ways, and all need the right account:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 
-CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/commands/audit/end.py"
+CHECK, END = "sweepstack/teardown/orphan_check.py", "sweepstack/cli/commands/audit.py"
 APPROVAL = "sweepstack/teardown/approval.py"
 ALONE, REAL = "tests/unit/teardown/test_orphan_check.py::", "tests/unit/cli/test_audit_end.py::"
 
@@ -69,42 +69,42 @@ ORPHAN = (
     ),
     _mutant(
         "audit --end: who has the evidence of a sweep that another backend holds owns its boxes",
-        "sweepstack/cli/commands/audit/assess.py",
+        "sweepstack/operations/strays/judge.py",
         " and not others)",
         ")",
         REAL + "test_what_a_lost_backend_held_is_given_up_by_its_owner_or_with_their_word",
     ),
     _mutant(
         "audit: a web address is asked that only the box's evidence names",
-        "sweepstack/cli/commands/audit/assess.py",
+        "sweepstack/operations/strays/judge.py",
         "                named_by_box.append(store)\n",
         "                stores.append(store)\n",
         REAL + "test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted[box-only]",
     ),
     _mutant(
         "audit --end: a volume that another backend's state has ends here",
-        END,
-        "    if gate:\n",
-        "    if False:\n",
+        "sweepstack/operations/strays/judge.py",
+        "return [self.gate] if self.gate else list(self.mounted)",
+        "return list(self.mounted)",
         "tests/unit/cli/test_end_volume.py::test_what_another_backend_holds_ends_there_while_it_answers[s3://states]",
     ),
     _mutant(
         "audit: other projects' states are not asked",
-        "sweepstack/cli/commands/audit/known_boxes.py",
+        "sweepstack/operations/strays/known.py",
         "list_stacks(root, every_project=True)",
         "[]",
         REAL + "test_a_box_of_another_project_s_state_ends_through_its_gate",
     ),
     _mutant(
         "audit: stack files name no evidence",
-        "sweepstack/cli/commands/audit/known_boxes.py",
+        "sweepstack/operations/strays/known.py",
         "        _read_evidence(known, marker.stack, place)\n",
         "",
         REAL + "test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate",
     ),
     _mutant(
         "audit: what an extension that was taken out has rented is forgotten",
-        "sweepstack/cli/commands/audit/accounts.py",
+        END,
         ", *known.not_here()",
         "",
         "tests/unit/cli/test_audit.py::test_exit_codes",
@@ -119,8 +119,8 @@ ORPHAN = (
     _mutant(
         "audit --end: the box is not read again after the id was typed",
         END,
-        "        found = _checked(finding, root, known, request, full=True)\n",
-        "        pass\n",
+        "    found = _checked(finding, known, request, full=True)",
+        "    pass",
         REAL + "test_a_copy_that_is_not_proved_any_more_locks[copy]",
     ),
     _mutant(

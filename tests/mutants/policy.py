@@ -132,7 +132,13 @@ POLICY = (
     ),
     Mutant(
         "policy: one person gives a volume up that no state has",
-        (Patch("sweepstack/cli/commands/audit/end.py", "    if found.policy:\n", "    if False:\n"),),
+        (
+            Patch(
+                "sweepstack/operations/strays/judge.py",
+                "        return judge_request(",
+                "        return Judged(given_up=self.given_up) or judge_request(",
+            ),
+        ),
         ("tests/unit/cli/test_end_volume.py::test_the_policy_of_its_sweep_binds_its_end_without_a_state",),
     ),
     Mutant(

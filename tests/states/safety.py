@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.commands.audit.end import GIVEN_UP
+from sweepstack.cli.commands.audit import GIVEN_UP
 from sweepstack.core.local_decisions import ABANDONED
 from tests.states.world import World
 

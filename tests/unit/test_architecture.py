@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     ("sweepstack/cli/commands/policy.py", "_approve"),
     ("sweepstack/extensions/authoring/commands/profile/probe.py", "command"),
     ("sweepstack/cli/commands/pull/fetch.py", "report"),
-    ("sweepstack/cli/orphans.py", "search"),
     ("sweepstack/launch/first_step.py", "await_first_step"),
     ("sweepstack/launch/launch.py", "launch"),
     ("sweepstack/operations/observe.py", "observe"),

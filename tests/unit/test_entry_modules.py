@@ -44,8 +44,8 @@ EXCEPT = {
     "sweepstack/provider/sharing.py": ({"Evidence"}, "it is the entry of the program's question"),
     "sweepstack/cli/sources.py": ({"EvidenceStore.open"}, START),
     "sweepstack/cli/target.py": ({"EvidenceStore.open"}, START),
-    "sweepstack/cli/orphans.py": ({"load_platform", "Evidence"}, MANY),
-    "sweepstack/cli/outlived_volumes.py": ({"load_platform"}, MANY),
+    "sweepstack/operations/strays/sweep.py": ({"load_platform", "Evidence"}, MANY),
+    "sweepstack/operations/strays/volumes.py": ({"load_platform"}, MANY),
     "sweepstack/cli/volume_status.py": ({"load_platform"}, MANY),
     "sweepstack/cli/silent_hosts.py": ({"load_platform"}, MANY),
 }
@@ -94,7 +94,7 @@ def test_each_exception_is_used() -> None:
     [
         ("sweepstack/operations/power.py", "store = EvidenceStore.open(uri)\n", 1),
         ("sweepstack/provider/resources/stop.py", "class Stop: ...\nplatform = load_platform(adapter)\n", 1),
-        ("sweepstack/cli/orphans.py", "def late():\n    return BoxContext(facts, adapter)\n", 1),
+        ("sweepstack/operations/strays/sweep.py", "def late():\n    return BoxContext(facts, adapter)\n", 1),
         ("sweepstack/provider/resources/box.py", "class B(Handler[I, S]):\n    platform = load_platform(adapter)\n", 0),
         ("sweepstack/cli/commands/wait.py", "store = EvidenceStore.open(uri)\n", 0),
         ("sweepstack/operations/power.py", "from sweepstack.platforms.registry import load_platform\n", 0),

@@ -29,7 +29,7 @@ import os, tempfile
 from pathlib import Path
 from types import SimpleNamespace
 import components.program
-import sweepstack.cli.commands.audit.accounts as audit
+import sweepstack.operations.strays.accounts as audit
 import sweepstack.provider.__main__
 from sweepstack.platforms.common.s3_client import asking
 from sweepstack.cli.commands.doctor.platforms import extras

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.held_by import ask_backend, backend_of
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer, own_words
@@ -19,6 +18,7 @@ from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.evidence.backend_lease import Takeover, same, take_over
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.operations.strays.held import ask_backend, backend_of
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.teardown.ownership import who

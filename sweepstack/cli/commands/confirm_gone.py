@@ -37,7 +37,6 @@ import typer
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.box_access import find_box
-from sweepstack.cli.forgotten_boxes import entry_of
 from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import own_words
@@ -63,6 +62,7 @@ from sweepstack.onbox.host.capabilities import HasPeers, IsHost, ListedHost, Lis
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
 from sweepstack.operations.observe import observe, rented_at
+from sweepstack.operations.strays.sweep import entry_of
 from sweepstack.platforms.registry import has_address, has_wallet, load_wallet, need
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
@@ -304,7 +304,7 @@ def _box(sources: Sources, name: str) -> BoxEntry:
     births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
     for birth in births:
         if birth.box == name and birth.native_id is not None and sources.store is not None:
-            from sweepstack.cli.forgotten_boxes import entry_of  # in the records, not in the state
+            from sweepstack.operations.strays.sweep import entry_of  # in the records, not in the state
 
             return entry_of(sources.store, birth, sources.evidence or "")
     known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births if birth.native_id})
@@ -338,7 +338,7 @@ def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, B
     births = store.births()
     for rest in still_billed(store, spent(store, now, births), births):
         if rest.box == name:
-            from sweepstack.cli.forgotten_boxes import entry_of
+            from sweepstack.operations.strays.sweep import entry_of
 
             birth = next(birth for birth in births if birth.native_id == rest.native_id)
             return rest, entry_of(store, birth, sources.evidence or "")

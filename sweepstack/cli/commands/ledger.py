@@ -18,9 +18,7 @@ from sweepstack.billing.ledger import Bill, Spent, spent, without_price
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
 from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
 from sweepstack.cli.egress import prices
-from sweepstack.cli.forgotten_boxes import entry_of
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.outlived_volumes import leftovers
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, count, money, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.silent_hosts import LOOK_SECONDS
@@ -37,6 +35,8 @@ from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
+from sweepstack.operations.strays.sweep import entry_of
+from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed

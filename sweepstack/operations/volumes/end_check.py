@@ -9,9 +9,9 @@ Also here: what is on volumes by the records, as a person is shown it before an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,9 @@ from sweepstack.operations.volumes.records import VERB, Inventory, Use, read_inv
 from sweepstack.operations.volumes.users import Survey, User, births_on
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval, judge_request
+from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
 from sweepstack.teardown.check import Ending, EndVerdict, Way
-from sweepstack.teardown.policy_check import binding, births_in
+from sweepstack.teardown.policy_check import binding
 from sweepstack.teardown.receipt_check import compare_cells
 
 if TYPE_CHECKING:
@@ -175,25 +175,6 @@ def subject_of(facts: VolumeFacts) -> Subject:
 def policies(volume: VolumeContext) -> tuple[Binding, ...]:
     """The policies that bind its end: the state's, and the project's file. Raises nothing."""
     return binding(volume.facts.policies, ())
-
-
-def orphan_policy(
-    stores: Sequence[EvidenceStore],
-    users: Sequence[EvidenceStore],
-    identity: str,
-    native_id: str,
-    *,
-    given_up: bool,
-    now: datetime | None = None,
-) -> tuple[str, ...]:
-    """Why the policy does not let a person end a volume that no state has, without an approval. `stores`: the evidence
-    of the stack that made it, as far as it could be opened; `users`: that of the sweeps that mounted it. The record of
-    the last box that did may name the policy. Raises nothing."""
-    now = now or datetime.now(UTC)
-    mounted = [birth for birth in births_in([*stores, *users]) if native_id in birth.mounts.values()]
-    last = max(mounted, key=lambda birth: birth.begun_at, default=None)
-    binds = binding((), [last] if last is not None else [])
-    return judge_request(stores, native_id, VERB, binds, identity=identity, given_up=given_up, now=now).problems
 
 
 def stack_of(facts: VolumeFacts) -> SweepName:

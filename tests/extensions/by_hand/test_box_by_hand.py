@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.audit.accounts import findings_in
-from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
-from sweepstack.cli.forgotten_boxes import with_forgotten
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.strays.accounts import findings_in
+from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.sweep import search, with_forgotten
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
@@ -107,7 +106,7 @@ def test_one_that_an_older_version_ended_may_not_still_run(hand: HandSweep) -> N
     for closed in (hand.folder.parent / "data" / "sweepstack" / "manual" / "closed").iterdir():
         closed.unlink()
     assert hand.phase(box) is Phase.UNKNOWN
-    found = search(StackState("sweep-t"), hand.store, hand.store.births(), TARGET, hand.identity.evidence)
+    found = search(StackState("sweep-t"), hand.store, hand.store.births(), TARGET.file, hand.identity.evidence)
     assert (found.orphans, [note for note in found.notes if "may still run" in note]) == ((), [])
 
 
@@ -165,7 +164,7 @@ def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
     assert way in known.problems[0]
 
     births, state = hand.store.births(), StackState("sweep-t")
-    (orphan,) = search(state, hand.store, births, TARGET, hand.identity.evidence).orphans
+    (orphan,) = search(state, hand.store, births, TARGET.file, hand.identity.evidence).orphans
     assert any(line.startswith(way) for line in _of_orphans("sweep-t", [orphan]))
     snapshot = Snapshot(state, datetime.now(UTC), (), {}, births=tuple(births), orphans=(orphan,))
     assert with_forgotten(snapshot, hand.store).box_snapshots == (), "for a person who gives it up by name alone"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.held_by import ask_backend
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease
 from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, held_elsewhere, named
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceElsewhere
+from sweepstack.operations.strays.held import ask_backend
 from sweepstack.status.engine.state import StackMissing
 from tests.unit.cli.support import STACK, World
 
@@ -110,7 +110,7 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
         (folder / ".pulumi").mkdir(exist_ok=True)  # as the engine does, in any folder that it is told to read
         raise StackMissing("no stack named 'sweep-t' found")
 
-    monkeypatch.setattr("sweepstack.cli.held_by.read_state", no_stack)
+    monkeypatch.setattr("sweepstack.operations.strays.held.read_state", no_stack)
     folder = tmp_path / "old"
     if there:
         folder.mkdir()

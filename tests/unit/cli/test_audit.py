@@ -15,11 +15,10 @@ import pytest
 
 from sweepstack.billing.unheld import Unheld
 from sweepstack.channel.ssh import config as ssh_config
-from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import Finding, ask, audit, findings_in, with_details, without_duplicates
-from sweepstack.cli.commands.audit.assess import read_box
-from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.commands import audit as audit_command
+from sweepstack.cli.commands.audit import audit, end_stray
 from sweepstack.cli.output import No, Out
+from sweepstack.cli.progress import Progress
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
@@ -27,8 +26,12 @@ from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.operations.strays.accounts import Finding, ask, findings_in, without_duplicates
+from sweepstack.operations.strays.judge import read_box, with_details
+from sweepstack.operations.strays.known import Known, read_known
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
+from sweepstack.teardown.box_context import BoxAt
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
 from tests.simulators.rental import key_variables
@@ -87,7 +90,7 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
 
 def only(platform: LocalPlatform, known: Known) -> Finding:
     """What audit says of the one box, in a checkout without a stack file."""
-    (finding,) = with_details(findings_in("local", platform, known), Path.cwd(), known)
+    (finding,) = with_details(findings_in("local", platform, known), known, Progress)
     return finding
 
 
@@ -150,8 +153,7 @@ class World:
     """An audit whose states are those given; everything else is real."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Known) -> None:
-        for module in ("sweepstack.cli.commands.audit.accounts", "sweepstack.cli.commands.audit.end"):
-            monkeypatch.setattr(f"{module}.read_known", lambda root: known)
+        monkeypatch.setattr(audit_command, "read_known", lambda root: known)
 
 
 def test_exit_codes(
@@ -200,13 +202,13 @@ def test_nothing_that_somebody_knows_is_ended(
     ):
         World(monkeypatch, known)
         with pytest.raises(No):
-            audit_end.end(tmp_path, what, Out(as_json=True), typed=box.native_id)
+            end_stray(tmp_path, what, Out(as_json=True), typed=box.native_id)
     World(monkeypatch, Known())
     for typed in (None, "local-aaaaaaaaaa", ""):
         with pytest.raises(No):
-            audit_end.end(tmp_path, what, Out(as_json=True), typed=typed)
+            end_stray(tmp_path, what, Out(as_json=True), typed=typed)
     with pytest.raises(SweepstackError):
-        audit_end.end(tmp_path, "nowhere:1", Out(as_json=True), typed="1")
+        end_stray(tmp_path, "nowhere:1", Out(as_json=True), typed="1")
     assert platform.get(box.native_id, box.account).phase is Phase.RUNNING
 
 
@@ -216,9 +218,9 @@ def test_what_nobody_knows_is_ended_when_it_is_given_up_and_its_id_is_typed(
     World(monkeypatch, Known())
     what = f"local:{box.native_id}"
     with pytest.raises(No, match="nothing ran on it, and whose it is is not known"):
-        audit_end.end(tmp_path, what, Out(as_json=True), typed=box.native_id)
+        end_stray(tmp_path, what, Out(as_json=True), typed=box.native_id)
     out = Out(as_json=True)
-    assert audit_end.end(tmp_path, what, out, typed=box.native_id, abandon=True, reason="a test") == 0
+    assert end_stray(tmp_path, what, out, typed=box.native_id, abandon=True, reason="a test") == 0
     assert platform.get(box.native_id, box.account).phase is Phase.GONE
 
 
@@ -239,20 +241,20 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         assert found[ours.native_id].bills_unknown
         assert found[ours.native_id].next.startswith("pulumi up --stack keep    (adopts it")
         assert found[theirs.native_id].next == ""
-        monkeypatch.setattr(audit_end, "read_known", lambda _: known)
+        monkeypatch.setattr(audit_command, "read_known", lambda _: known)
         with pytest.raises(No, match="known to keep") as refused:
-            audit_end.end(tmp_path, f"runpod:{ours.native_id}", Out(as_json=False), typed=ours.native_id)
+            end_stray(tmp_path, f"runpod:{ours.native_id}", Out(as_json=False), typed=ours.native_id)
         assert refused.value.next == [found[ours.native_id].next]
         assert platform.get_volume(ours.native_id) is not None
         what, typed = f"runpod:{theirs.native_id}", theirs.native_id
         with pytest.raises(No, match=r"REFUSED\. Nothing was ended: volume"):
-            audit_end.end(tmp_path, what, Out(as_json=False), typed=typed)
+            end_stray(tmp_path, what, Out(as_json=False), typed=typed)
         mounting = platform.create(harness.request(TAG, mounts={"mnt/durable": typed}), wait=Wait(60))
         with pytest.raises(No, match=f"the box {mounting.native_id} mounts it"):
-            audit_end.end(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test")
+            end_stray(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test")
         platform.destroy(mounting.native_id, mounting.account)
         assert platform.get_volume(typed) is not None
-        assert audit_end.end(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test") == 0
+        assert end_stray(tmp_path, what, Out(as_json=False), typed=typed, abandon=True, reason="a test") == 0
         assert platform.get_volume(typed) is None
     finally:
         harness.close()
@@ -291,7 +293,7 @@ def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
 def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `pulumi stack rm --force` no state names them."""
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    monkeypatch.setattr("sweepstack.cli.commands.audit.known_boxes.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.operations.strays.known.list_stacks", lambda *_, **__: [])
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
     (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))
@@ -313,19 +315,19 @@ def test_a_duplicate_of_a_rented_box_is_read_and_ended(tmp_path: Path, monkeypat
         twin = str(harness.sim.act("duplicate", {"id": first.native_id}))
 
         def lets_us_in() -> bool:
-            return read_box("runpod", twin, first.account).seen.journal is not None
+            return read_box(BoxAt("runpod", twin, first.account)).seen.journal is not None
 
         assert Wait(60).until(lets_us_in, "the copy to let us in") == ""
         store = EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/results", "abcdefghjk", "p", "x")
         birth = birth_of(first, first.native_id).model_copy(update={"platform": "runpod", "tag": tag})
         known = Known(births={"x": [birth]}, stores={"x": store})
-        monkeypatch.setattr(audit_end, "read_known", lambda _: known)
+        monkeypatch.setattr(audit_command, "read_known", lambda _: known)
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-        found = with_details(findings_in("runpod", platform, known), tmp_path, known)
+        found = with_details(findings_in("runpod", platform, known), known, Progress)
         by_id = {finding.native_id: finding for finding in found}
         assert (by_id[first.native_id].standing, by_id[twin].standing) == ("recorded", "duplicate")
         assert by_id[twin].next == f"sweepctl audit --end runpod:{twin}"
-        assert audit_end.end(tmp_path, f"runpod:{twin}", Out(as_json=True), typed=twin) == 0
+        assert end_stray(tmp_path, f"runpod:{twin}", Out(as_json=True), typed=twin) == 0
         assert harness.rentals() == {first.native_id}
     finally:
         harness.close()

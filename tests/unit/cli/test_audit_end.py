@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.audit import other_backend
-from sweepstack.cli.commands.audit.assess import adopts
-from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
@@ -25,6 +22,9 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.strays import held
+from sweepstack.operations.strays.judge import adopts
+from sweepstack.operations.strays.known import Known
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
 from tests.simulators.rental import key_variables
@@ -110,8 +110,8 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert finding["owner"] == "not known; its records are held by the state in s3://states"
     lost = f'sweepctl adopt --stack {STACK} --reason "…"    (if that backend is lost; else go on there)'
     assert finding["next"] == lost, "an up would be refused"
-    empty = Known(states={STACK: StackState(stack=STACK)})
-    assert adopts(STACK, world.root, empty, world.store) == lost, "a stack of this name was made here since"
+    empty = Known(states={STACK: StackState(stack=STACK)}, root=world.root)
+    assert adopts(STACK, empty, world.store) == lost, "a stack of this name was made here since"
     assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
 
 
@@ -349,7 +349,7 @@ def test_a_folder_that_may_not_be_read_stops_no_audit(world: World, monkeypatch:
 
 def test_backends_that_do_not_answer_have_one_time_for_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job can name as many as it likes."""
-    monkeypatch.setattr(other_backend, "ASKING_SECONDS", -1.0)
+    monkeypatch.setattr(held, "ASKING_SECONDS", -1.0)
     box = training(world)
     held_there(world, box, ALICE)
     world.store.write_lease(Lease(backend="s3://others", host="h", taken_at=datetime.now(UTC)))

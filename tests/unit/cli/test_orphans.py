@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweepstack.channel.ssh import config as ssh_config
-from sweepstack.cli.orphans import Search, search
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
+from sweepstack.operations.strays.sweep import Search, search
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.host_shutdown import Handover, keep_handover
 from tests.unit.loopback import Silent
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
-TARGET: Any = SimpleNamespace(stack="sweep-t")
+FILE: Any = None
+"""It is never asked: the records say what was rented."""
 
 
 @pytest.fixture
@@ -81,6 +81,6 @@ def test_hosts_that_are_off_are_asked_side_by_side_and_not_again(
 ) -> None:
     births = [off(store, number, adapter) for number, adapter in enumerate(hosts.adapters)]
     evidence = f"file://{socket.gethostname()}{tmp_path}/evidence"
-    assert search(StackState(stack="sweep-t"), store, births, TARGET, evidence) == Search(), "and nobody is missed"
+    assert search(StackState(stack="sweep-t"), store, births, FILE, evidence) == Search(), "and nobody is missed"
     assert hosts.together, "one host's silence was waited for before the next one was asked"
     assert hosts.calls == [1, 1, 1], "who is silent has no list to ask for"

@@ -18,7 +18,6 @@ from rich.console import Console
 
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.doctor import sweep as doctor
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import Out, in_one_line
 from sweepstack.cli.render import headline, render
 from sweepstack.cli.sources import open_sources
@@ -27,6 +26,7 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
+from sweepstack.operations.strays.sweep import search
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import Export, StackState
@@ -338,7 +338,7 @@ def test_one_candidate_that_does_not_read_hides_no_box_of_another(world: World) 
 def test_where_nothing_was_ever_brought_up_no_platform_is_asked(world: World) -> None:
     """Without a marker in the evidence no box has a tag of this sweep."""
     (world.platform_root / "registry.json").write_text("{")
-    found = search(StackState(stack=STACK), None, (), Target.find_sweep(STACK))
+    found = search(StackState(stack=STACK), None, (), Target.find_sweep(STACK).file)
     assert (found.orphans, found.notes, found.searched) == ((), (), True)
 
 

@@ -6,11 +6,14 @@ import json
 
 import pytest
 
-from sweepstack.cli.commands.audit import end as audit_end
-from sweepstack.cli.commands.audit.accounts import findings_in, with_details, without_duplicates
-from sweepstack.cli.commands.audit.known_boxes import Known, read_known
+from sweepstack.cli.commands import audit as audit_command
+from sweepstack.cli.commands.audit import end_stray
 from sweepstack.cli.output import No, Out
+from sweepstack.cli.progress import Progress
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
+from sweepstack.operations.strays.accounts import findings_in, without_duplicates
+from sweepstack.operations.strays.judge import with_details
+from sweepstack.operations.strays.known import Known, read_known
 from sweepstack.platforms.registry import load_platform
 from sweepstack.teardown.ownership import who
 from tests.unit.provider.hosts import HostSweep
@@ -21,7 +24,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
 ) -> None:
     """No state names it, and a second stack file has another address of it."""
     box = hosts.box()
-    monkeypatch.setattr("sweepstack.cli.commands.audit.known_boxes.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.operations.strays.known.list_stacks", lambda *_, **__: [])
     address = hosts.hosts["box-0"].address
     assert "127.0.0.1" in address
     root, marker = hosts.project, hosts.store.marker
@@ -35,7 +38,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
     assert known.hosts() == [f"ssh:{address}", f"ssh:{address.replace('127.0.0.1', 'localhost')}"]
     twice = [found for adapter in known.hosts() for found in findings_in(adapter, load_platform(adapter), known)]
     assert [found.native_id for found in twice] == [box.native_id] * 2
-    (found,) = with_details(without_duplicates(twice), root, known)
+    (found,) = with_details(without_duplicates(twice), known, Progress)
     assert (found.standing, found.whose) == ("recorded", (marker.stack,))
     assert found.owner.startswith(f"{who()}, for {marker.project}/{marker.stack}")
     assert found.next == f"pulumi stack init {marker.stack} && pulumi up --stack {marker.stack}    (adopts it)"
@@ -48,10 +51,10 @@ def test_a_rented_host_is_emptied_and_bills_on(hosts: HostSweep, monkeypatch: py
     platform = load_platform(adapter)
     request = BoxRequest("sweepstack-zzzzzzzzzz-b-g1", "b", 0.5, {}, {}, rented=word == "as it is made now")
     made = platform.create(request, wait=Wait(60))
-    monkeypatch.setattr(audit_end, "read_known", lambda _: Known())
+    monkeypatch.setattr(audit_command, "read_known", lambda _: Known())
     (hosts.project / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     with pytest.raises(No, match="is not proved: nothing of it is left on its host, which bills on"):
-        audit_end.end(
+        end_stray(
             hosts.project,
             f"{adapter}:{made.native_id}",
             Out(as_json=True),

@@ -18,13 +18,12 @@ import pytest
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands import finish, ledger
-from sweepstack.cli.commands.audit.accounts import Finding, findings_in
-from sweepstack.cli.commands.audit.known_boxes import Known
-from sweepstack.cli.forgotten_boxes import with_forgotten
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import NO, Out
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.strays.accounts import Finding, findings_in
+from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.sweep import search, with_forgotten
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.snapshot import Snapshot
@@ -112,7 +111,7 @@ def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
 
 
 def test_a_status_searches_for_it(sweep: HostSweep, box: BoxState) -> None:
-    found = search(sweep.stack_state(), sweep.store, sweep.store.births(), TARGET, sweep.identity.evidence)
+    found = search(sweep.stack_state(), sweep.store, sweep.store.births(), TARGET.file, sweep.identity.evidence)
     (orphan,) = found.orphans
     assert (orphan.native_id, orphan.proved, orphan.price_per_hour) == (box.native_id, True, 0.5)
     assert BILLS_ON in orphan.why
@@ -139,7 +138,7 @@ def test_on_a_host_of_the_user_s_own_it_is_gone(sweep: HostSweep) -> None:
     box = emptied(sweep, sweep.box(**own))
     (birth,) = sweep.store.births()
     assert may_still_bill(birth) == ""
-    found = search(sweep.stack_state(), sweep.store, [birth], TARGET, sweep.identity.evidence)
+    found = search(sweep.stack_state(), sweep.store, [birth], TARGET.file, sweep.identity.evidence)
     assert (found.orphans, len(found.notes)) == ((), 1)
     assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC)), [birth]) == {box.native_id}
     _, state = BOX.create(sweep.op(), sweep.box_inputs(**own))

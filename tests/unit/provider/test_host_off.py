@@ -15,13 +15,13 @@ import pytest
 
 from sweepstack.billing.ledger import Bill, spent
 from sweepstack.cli.commands import confirm_gone
-from sweepstack.cli.commands.audit.accounts import still_billed_boxes
-from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.operations.strays.accounts import still_billed_boxes
+from sweepstack.operations.strays.known import Known
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.session import Severity

@@ -13,9 +13,9 @@ import pytest
 
 from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.commands.confirm_gone import Statement
-from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
+from sweepstack.operations.strays.sweep import Search, search
 from sweepstack.platforms.common.rate_limit import paced
 from tests.simulators.vastai import Machine, VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep
@@ -52,7 +52,7 @@ def confirm(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, saw: str = "no instan
 def looked_for(sweep: Sweep) -> Search:
     state: Any = SimpleNamespace(boxes=(), volumes=(), problems=(), identity=None)
     target: Any = SimpleNamespace(stack=STACK, file=SimpleNamespace(sweep=dict))
-    return search(state, sweep.store, sweep.store.births(), target)
+    return search(state, sweep.store, sweep.store.births(), target.file)
 
 
 def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_persons_word(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm_gone import Statement
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No
 from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.errors import RequestRefused, TeardownRefused
+from sweepstack.operations.strays.sweep import search
 from tests.unit.provider.host_world import HostSweep, rented_host
 from tests.unit.provider.support import FACTS, IDENTITY, abandonment, approval_for, approved
 from tests.unit.provider.test_rented_host import delete, say
@@ -105,12 +105,12 @@ def test_what_preflight_refused_is_no_box(own: HostSweep, monkeypatch: pytest.Mo
     box = own.box()
     birth = own.store.births()[0].model_copy(update={"native_id": None, "created_at": None})
     emptied(own)
-    state: Any = SimpleNamespace(boxes=(), volumes=(), problems=(), identity=None)
+    state: Any = SimpleNamespace(stack="sweep-t", boxes=(), volumes=(), problems=(), identity=None)
     target: Any = SimpleNamespace(stack="sweep-t", file=SimpleNamespace(sweep=dict))
     own.store.write_birth(birth.model_copy(update={"asked_at": datetime.now(UTC)}))
-    assert [found.box for found in search(state, own.store, own.store.births(), target).orphans] == ["box-0"]
+    assert [found.box for found in search(state, own.store, own.store.births(), target.file).orphans] == ["box-0"]
     own.store.write_birth(birth)  # what a provider leaves that was killed before it asked
-    assert search(state, own.store, own.store.births(), target).orphans == ()
+    assert search(state, own.store, own.store.births(), target.file).orphans == ()
     with pytest.raises(No, match="was never asked for, by its record"):
         say(own, monkeypatch, box.model_copy(update={"name": "other"}), Statement("box-0", "no such box"))
     again = own.box(mounts={})

@@ -17,7 +17,6 @@ import pytest
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands import confirm_gone as confirm_gone_command
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
-from sweepstack.cli.orphans import Search, search
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
 from sweepstack.evidence.lazy import Evidence
@@ -25,6 +24,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox
+from sweepstack.operations.strays.sweep import Search, search
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.resources.cell_moves import find
@@ -353,7 +353,7 @@ def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     assert birth.ended_how.startswith("confirmed by ")
     assert rented.store.teardown() is None
     sources = replace(sources, state=rented.stack_state())
-    assert search(sources.state, sources.store, [birth], target, box.evidence) == Search(), "and nobody is missed"
+    assert search(sources.state, sources.store, [birth], target.file, box.evidence) == Search(), "and nobody is missed"
 
 
 def test_a_repeated_delete_keeps_the_word(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.audit.accounts import findings_in
-from sweepstack.cli.commands.audit.known_boxes import Known
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
@@ -21,6 +18,9 @@ from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.operations import observe_volume
 from sweepstack.operations.observe import observe
+from sweepstack.operations.strays.accounts import findings_in
+from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.sweep import search
 from sweepstack.operations.volumes.users import User
 from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
@@ -157,7 +157,7 @@ def test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere
     assert birth is not None
     assert (birth.ended_at is not None) == ended
     target: Any = SimpleNamespace(stack="sweep-t", root=sweep.folder, file=SimpleNamespace(sweep=dict))
-    found = search(StackState("sweep-t"), sweep.store, [birth], target)
+    found = search(StackState("sweep-t"), sweep.store, [birth], target.file)
     still_there = list(observe_volume._alive(User("sweep-t", "", ""), birth))
     if ended and same_account:
         assert (found.searched, found.orphans, found.notes, still_there) == (True, (), (), [])

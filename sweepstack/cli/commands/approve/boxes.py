@@ -17,7 +17,6 @@ from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.options import ApproveOptions, Asked
 from sweepstack.cli.commands.approve.preview import Plan, dying, show, stops, what_next
 from sweepstack.cli.engine_mend import put_back
-from sweepstack.cli.forgotten_boxes import with_forgotten
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import file_roster
@@ -32,6 +31,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.power import judge_stop
+from sweepstack.operations.strays.sweep import with_forgotten
 from sweepstack.profiles.facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung

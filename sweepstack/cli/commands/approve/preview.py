@@ -9,7 +9,6 @@ from sweepstack.billing.cost import BoxCosts, box_costs
 from sweepstack.billing.deadlines import starting
 from sweepstack.cli.collect import unrented
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.held_by import adopt_command, held_by_another
 from sweepstack.cli.output import Out, console, count
 from sweepstack.cli.render import WIDE
 from sweepstack.cli.target import Target
@@ -20,6 +19,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.operations.strays.held import adopt_command, held_by_another
 from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

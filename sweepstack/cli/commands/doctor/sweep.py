@@ -15,7 +15,6 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.doctor import engine, platforms
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.cli.commands.doctor.machine import room
-from sweepstack.cli.orphans import search
 from sweepstack.cli.output import count, size
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import NeverUp, Target
@@ -31,6 +30,7 @@ from sweepstack.launch import left_behind
 from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.events.channels import channels_of
+from sweepstack.operations.strays.sweep import search
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
 from sweepstack.status.engine.call import find_engine
@@ -254,7 +254,7 @@ def boxes(subject: Subject) -> list[Finding]:
     try:
         sources = open_sources(target)
         births = sources.store.births() if sources.store else []
-        found = search(sources.state, sources.store, births, target)
+        found = search(sources.state, sources.store, births, target.file)
     except NeverUp:
         return [ok("boxes", "nothing was ever rented")]
     except SweepstackError as error:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import Unheld, unheld
-from sweepstack.cli.held_by import Answer
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.adapters import module_of
 from sweepstack.core.bucket_address import evidence_uri
@@ -20,7 +20,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
-from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.operations.strays.held import Backends
 from sweepstack.platforms.registry import has_address, spelled
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
 from sweepstack.teardown.close_box import StillBilled, still_billed
@@ -46,9 +46,12 @@ class Known:
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
     unheld: list[tuple[str, Unheld]] = field(default_factory=list)
     """(stack, box) of boxes on which nothing was launched in time."""
-    answers: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
-    asking: Deadline | None = None
-    """The time in which other backends are asked; None: none was asked yet."""
+    root: Path = field(default_factory=Path.cwd)
+
+    @cached_property
+    def backends(self) -> Backends:
+        """The other backends, each asked once."""
+        return Backends(self.root)
 
     def stacks_with(self, kind: str, native_id: str) -> tuple[str, ...]:
         """The stacks with this box or volume in their state."""
@@ -147,7 +150,7 @@ def read_known(root: Path) -> Known:
 
     Raises SweepstackError if the backend does not answer.
     """
-    known = Known()
+    known = Known(root=root)
     names = list_stacks(root, every_project=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         states = list(pool.map(lambda name: _state(name, root), names))
@@ -162,7 +165,7 @@ def read_known(root: Path) -> Known:
         if evidence is not None:
             _read_evidence(known, name, evidence)
     for name in StackFile.stacks(root):
-        _read_file(known, root, name)
+        _read_file(known, name)
     return known
 
 
@@ -173,11 +176,11 @@ def _state(name: str, root: Path) -> StackState | SweepstackError:
         return error
 
 
-def _read_file(known: Known, root: Path, name: str) -> None:
+def _read_file(known: Known, name: str) -> None:
     """Adds what a stack file names beyond the states: the evidence of a stack that this backend lacks, and hosts. Skips
     a file with which nothing was ever brought up, so that its hosts are not asked."""
-    file = StackFile.locate(root, name)
-    place = evidence_uri(root, (file.of_store() if file.is_store else file).pull_to() or "")
+    file = StackFile.locate(known.root, name)
+    place = evidence_uri(known.root, (file.of_store() if file.is_store else file).pull_to() or "")
     if place is None:
         return
     stack = next((stack for stack, store in known.stores.items() if store.objects.uri == place), None)

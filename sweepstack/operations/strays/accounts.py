@@ -1,28 +1,17 @@
-"""`sweepctl audit`: compares the accounts with the states of this backend, in both directions.
+"""Finds what the accounts hold with a tag of ours, and which state knows it.
 
-It deletes nothing. It reads each box that no state has, and shows its content, its owner and the next command. Only
-`--end` ends something, after the check (`sweepstack.teardown.orphan_check`) and after asking for the id.
+Compares the accounts with the states of this backend, in both directions. Reads only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from sweepstack.billing.outlived_volume import end_command, takes_words
-from sweepstack.cli.commands.audit.assess import Assessed, assess_all, way_out
-from sweepstack.cli.commands.audit.known_boxes import Known, read_known
-from sweepstack.cli.commands.audit.other_backend import gate_of, other_backends
-from sweepstack.cli.commands.audit.tell import tell_findings
-from sweepstack.cli.outlived_volumes import used_bytes
-from sweepstack.cli.output import NO, UNSURE, YES, Out
-from sweepstack.cli.progress import Progress
-from sweepstack.core.adapters import adapters
+from sweepstack.billing.outlived_volume import end_command
 from sweepstack.core.parallel import in_parallel
-from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import (
     NotAuthorized,
@@ -36,13 +25,12 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
+from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.volumes import used_bytes
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.refusal import seen_ended
 
-ASK = f"no command is sure to be right: ask its owner, or who else uses this account ({docs_page('teardown.md')})"
-OWN = "its evidence does not open here: put that back, or give it up"
-DISK_AWAY = "what is on it is not known: its own disk is not mounted"
 ASK_SECONDS = 300.0
 """The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
 
@@ -91,41 +79,6 @@ class Finding:
     def bills_unknown(self) -> bool:
         """Whether it costs money, or may, and no state knows of it."""
         return self.stateless and not (self.kind == "volume" and self.price_per_month == 0)
-
-
-def audit(root: Path, out: Out) -> int:
-    """Exit code: 0 if a state knows everything that was found, 1 if something bills that none knows, 2 if an account or
-    a state could not be asked."""
-    with Progress("reading every state of this backend"):
-        known = read_known(root)
-    with Progress("asking every account"):
-        asked, findings = ask([*adapters(), *known.hosts(), *known.not_here()], known)
-    findings = with_details(without_duplicates(findings), root, known) + still_billed_boxes(known)
-    orphans = [finding for finding in findings if finding.bills_unknown]
-    code = NO if orphans else UNSURE if known.problems else YES
-    out.document(
-        {
-            "asked": asked,
-            "stacks": sorted(known.states),
-            "findings": [_as_json(finding) for finding in findings],
-            "problems": known.problems,
-        }
-    )
-    render(findings, asked, known, out)
-    tell_findings(orphans, root, known)
-    return code
-
-
-def still_billed_boxes(known: Known) -> list[Finding]:
-    """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
-    return [
-        Finding(
-            *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
-            whose=(stack,),
-            next=f"{rest.confirm(stack)}    (once it is released)",
-        )
-        for stack, rest in known.still_billed
-    ]
 
 
 def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
@@ -263,55 +216,6 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
     )
 
 
-def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
-    """Removes duplicates: two addresses may lead to one host, which then lists its boxes twice. Keeps the known one."""
-    kept: dict[tuple[str, str], Finding] = {}
-    for finding in findings:
-        # On hosts ids are random, so equal ids are one box; on a rental platform another account may have the same id.
-        key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")
-        if key not in kept or (kept[key].bills_unknown and not finding.bills_unknown):
-            kept[key] = finding
-    return list(kept.values())
-
-
-def with_details(findings: Sequence[Finding], root: Path, known: Known) -> list[Finding]:
-    """Adds the content, the owner and the next command of each box that no state has, and the command that goes on
-    where another backend keeps a volume. Reads the boxes, and asks other backends."""
-    with Progress("asking the other backends of volumes"):
-        findings = [_kept_elsewhere(finding, root, known) for finding in findings]
-    orphans = [found for found in findings if found.kind == "box" and found.bills_unknown]
-    if not orphans:
-        return findings
-    with Progress("reading the boxes that no state has"):
-        read = assess_all([(f.platform, f.native_id, f.account, f.tag) for f in orphans], root, known)
-    return [
-        _with_details(finding, read.get((finding.platform, finding.native_id)), root, known) for finding in findings
-    ]
-
-
-def _kept_elsewhere(finding: Finding, root: Path, known: Known) -> Finding:
-    if finding.kind != "volume" or finding.standing != "survived":
-        return finding
-    identity = (volume_of(finding.tag) or ("", ""))[0]
-    _, there = gate_of(other_backends(known.stores_of(identity), root, known))
-    return replace(finding, next=there) if there else finding
-
-
-def _with_details(finding: Finding, read: Assessed | None, root: Path, known: Known) -> Finding:
-    if read is None or not finding.bills_unknown:
-        return finding
-    recorded = finding.whose[0] if finding.standing == "recorded" else ""
-    following, give_up = way_out(read, root, known, recorded=recorded, doubled=finding.standing == "duplicate")
-    holds = read.on_it.words
-    if not read.verdict.allowed and read.verdict.unsafe:
-        holds += "; no copy is proved here"
-    on_record = f"; on record as rented by {read.on_record}" if read.on_record and not recorded else ""
-    stated = recorded in known.states if recorded else not read.on_record
-    on_record += "" if stated else read.state_words
-    said = replace(finding, holds=holds, owner=read.owner_words + on_record, next=following, give_up=give_up)
-    return replace(said, unopened=read.box.ours and not read.stores)
-
-
 def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
     """The finding of a box that a state has and the account's list has not."""
     found = partial(Finding, "box", box.adapter, box.native_id, box.tag)
@@ -333,98 +237,24 @@ def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Ite
         yield found("known", record.phase.value, price, whose=(stack,))
 
 
-def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out: Out) -> None:
-    """Prints the table, its summary, and what to type next."""
-    if findings:
-        rows = [
-            (
-                finding.native_id,
-                finding.standing,
-                finding.kind,
-                finding.platform,
-                finding.phase,
-                _hour(finding.price_per_hour) if finding.kind == "box" else _month(finding.price_per_month),
-                ", ".join(finding.whose) or "-",
-                finding.tag or ("-" if finding.phase == "stopped" else "(no readable tag)"),
-            )
-            for finding in findings
-        ]
-        out.table(("ID", "STANDING", "WHAT", "WHERE", "PHASE", "$/H", "KNOWN TO", "TAG"), rows)
-    for finding in findings:
-        if finding.holds:
-            out.line(f"box      {finding.native_id}: {finding.holds}")
-            out.line(f"         owner: {finding.owner}")
-            if not finding.next:
-                out.line(f"         {OWN if finding.unopened else ASK}")
-            if finding.give_up:
-                out.line(f"         give up  {finding.give_up}")
-        if finding.kind == "volume" and finding.stateless:
-            size = takes_words(finding.price_per_month, finding.size_gb, finding.used_bytes, more=finding.used_more)
-            over = finding.standing == "survived"
-            size += {"lost": "; its content is lost", "unknown": f"; {DISK_AWAY}"}.get(finding.phase, "")
-            out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
-            if over or not finding.next:
-                out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
-    for stack, rest in known.still_billed:
-        out.line(f"note     {rest.text(stack)}")
-    _tell_unheld(findings, known, out)
-    for problem in known.problems:
-        out.line(f"problem  {problem}")
-    orphans = [finding for finding in findings if finding.bills_unknown]
-    free = sum(finding.stateless for finding in findings) - len(orphans)
-    rate = sum(finding.price_per_hour or 0.0 for finding in orphans)
-    whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
-    stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
-    if orphans:
-        out.line(
-            f"audit    {len(orphans)} bill, or may, that no state knows of: at least ${spell_rate(rate)}/h",
-            style="bold",
+def still_billed_boxes(known: Known) -> list[Finding]:
+    """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
+    return [
+        Finding(
+            *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
+            whose=(stack,),
+            next=f"{rest.confirm(stack)}    (once it is released)",
         )
-    elif known.problems:
-        out.line("audit    no orphan was found, but not everything could be asked", style="bold")
-    elif not findings:
-        out.line("audit    nothing of ours was found", style="bold")
-    elif free:
-        out.line(f"audit    everything that bills is known to a state; {free} of no state cost nothing", style="bold")
-    else:
-        out.line("audit    everything that was found is known to a state", style="bold")
-    out.line(f"         {whole}, {stacks}; another backend's stacks are not known here")
-    out.next(
-        [finding.next for finding in findings if finding.next and (finding.kind == "box" or finding.bills_unknown)]
-    )
+        for stack, rest in known.still_billed
+    ]
 
 
-def _hour(price: float | None) -> str:
-    return "?" if price is None else spell_rate(price)
-
-
-def _tell_unheld(findings: Sequence[Finding], known: Known, out: Out) -> None:
-    at_rest = {finding.native_id for finding in findings if finding.phase in ("stopped", "gone")}
-    for stack, one in known.unheld:
-        if one.birth.native_id not in at_rest:
-            out.line(f"late     {one.words(stack)}", style="bold")
-
-
-def _month(price: float | None) -> str:
-    return f"{price:.2f}/month" if price is not None else "by the month"
-
-
-def _as_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "platform": finding.platform,
-        "native_id": finding.native_id,
-        "tag": finding.tag,
-        "standing": finding.standing,
-        "phase": finding.phase,
-        "price_per_hour": finding.price_per_hour,
-        "price_per_month": finding.price_per_month,
-        "size_gb": finding.size_gb,
-        "used_bytes": finding.used_bytes,
-        "where": finding.where,
-        "known_to": list(finding.whose),
-        "holds": finding.holds or None,
-        "owner": finding.owner or None,
-        "next": finding.next or None,
-        "give_up": finding.give_up or None,
-    }
+def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
+    """Removes duplicates: two addresses may lead to one host, which then lists its boxes twice. Keeps the known one."""
+    kept: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        # On hosts ids are random, so equal ids are one box; on a rental platform another account may have the same id.
+        key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")
+        if key not in kept or (kept[key].bills_unknown and not finding.bills_unknown):
+            kept[key] = finding
+    return list(kept.values())

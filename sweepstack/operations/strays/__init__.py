@@ -1,0 +1,1 @@
+"""What bills, or may, and stands in no state: found, judged, adopted or ended."""
