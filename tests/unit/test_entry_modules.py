@@ -46,6 +46,9 @@ EXCEPT = {
     "sweepstack/cli/target.py": ({"EvidenceStore.open"}, START),
     "sweepstack/operations/strays/sweep.py": ({"load_platform", "Evidence"}, MANY),
     "sweepstack/operations/strays/volumes.py": ({"load_platform"}, MANY),
+    "sweepstack/operations/strays/accounts.py": ({"load_platform"}, MANY),
+    "sweepstack/operations/strays/known.py": ({"EvidenceStore.open"}, MANY),
+    "sweepstack/operations/strays/judge.py": ({"EvidenceStore.open", "VolumeContext"}, MANY),
     "sweepstack/cli/volume_status.py": ({"load_platform"}, MANY),
     "sweepstack/cli/silent_hosts.py": ({"load_platform"}, MANY),
 }

@@ -1,7 +1,7 @@
 """`sweepctl audit`: compares the accounts with all states; ends a box or volume that no state has.
 
-The states are those of this backend. Without `--end` it deletes nothing. It reads each box that no state has, and shows its content, its owner and the next
-command; and tells the places that the stacks of this checkout name, each thing once.
+The states are those of this backend. Without `--end` it deletes nothing: it reads each box that no state has, shows its
+content, its owner and the next command, and tells the places that the stacks of this checkout name, each thing once.
 
 `--end PLATFORM:ID` ends one box or volume, after its check, which needs no state (`operations.strays.judge`). It reads
 what is to end, all states of the backend, of every project, and every evidence that a stack file of this checkout or

@@ -1,9 +1,10 @@
 """Judges what no state has: whether it may end, and which command leads on.
 
-It is read, the evidence of its sweep is found, and the check of its end is asked. A volume may end only if its data is safe elsewhere: the evidence of every sweep that mounted it is known, all boxes of
-these sweeps have ended, and the latest receipt verifies every cell that ran with this volume, by every byte of a copy
-that does not lie on the volume itself. Or a person gives it up, with a reason. While another backend's state answers
-and has its sweep, or one that mounted it, no person ends it here. Of a box `teardown.orphan_check` says what it needs.
+It is read, the evidence of its sweep is found, and the check of its end is asked. A volume may end only if its data is
+safe elsewhere: the evidence of every sweep that mounted it is known, all boxes of these sweeps have ended, and the
+latest receipt verifies every cell that ran with this volume, by every byte of a copy that does not lie on the volume
+itself. Or a person gives it up, with a reason. While another backend's state answers and has its sweep, or one that
+mounted it, no person ends it here. Of a box `teardown.orphan_check` says what it needs.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def confirm(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, saw: str = "no instan
 
 
 def looked_for(sweep: Sweep) -> Search:
-    state: Any = SimpleNamespace(boxes=(), volumes=(), problems=(), identity=None)
+    state: Any = SimpleNamespace(stack=STACK, boxes=(), volumes=(), problems=(), identity=None)
     target: Any = SimpleNamespace(stack=STACK, file=SimpleNamespace(sweep=dict))
     return search(state, sweep.store, sweep.store.births(), target.file)
 
