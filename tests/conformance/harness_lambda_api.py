@@ -69,7 +69,7 @@ class Harness(RentalHarness):
         return sim
 
     def slow_boot(self, seconds: float) -> None:
-        self.sim.instances.times = Times(0, 0, seconds, 0, 0, reads=1)
+        self.sim.instances.times = Times(0, 0, seconds, 0, reads=1)
 
     def make_unreadable(self, native_id: str) -> None:
         self.sim.act("set", {"id": native_id, "odd_status": ("transcended", 10**9)})

@@ -100,7 +100,7 @@ class Harness(RentalHarness):
         return super().request(tag, **{"price_per_hour": self.price, "resources": resources, **changes})
 
     def slow_boot(self, seconds: float) -> None:
-        self.sim.machines.times = Times(0, 0, seconds, 0, 0, 0, 0, reads=1)  # it can be stopped meanwhile
+        self.sim.machines.times = Times(0, 0, seconds, 0, 0, reads=1)  # it can be stopped meanwhile
 
     def make_unreadable(self, native_id: str) -> None:
         self.sim.faults.add("odd_state", READS, times=None, state="transcended", reads=10**9)

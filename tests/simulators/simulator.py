@@ -253,10 +253,6 @@ class Simulator:
         """The account of a key."""
         return next((one for one in self.accounts.values() if one.key == key), None)
 
-    def other_than(self, account: Account) -> Account:
-        """Another customer."""
-        return next(one for one in self.accounts.values() if one is not account)
-
     def checked(self, model: type[M], value: Any, request: Request | None = None) -> M:
         """A value as its model. An unknown field in the body of `request` fails the test, too. Raises `invalid`."""
         found = parse(model, value)

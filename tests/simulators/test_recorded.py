@@ -273,7 +273,7 @@ def test_a_seed_draws_the_same_faults_again_and_only_what_there_is() -> None:
 
 @pytest.mark.parametrize("adapter", ["runpod", "vastai"])
 def test_it_is_served_by_itself(adapter: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", f"tests.simulators.{adapter}", "--port", "0", "--state", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.simulators", adapter, "--state", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
         try:
             assert served.stdout is not None

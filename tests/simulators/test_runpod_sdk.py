@@ -54,9 +54,8 @@ def sdk(whole: Any, runpod_sim: RunPodSim, monkeypatch: pytest.MonkeyPatch) -> A
 
 def test_the_account(sdk: Any, ann: httpx.Client) -> None:
     made = ann.post("/v2/network-volumes", json={"name": "v", "size": 50, "dataCenter": "EU-RO-1"}).json()
-    ann.put("/v2/account/ssh-keys", json={"keys": ["ssh-ed25519 BBBB ann"]})
     user = sdk.get_user()
-    assert (user["id"], user["pubKey"]) == ("user_ann", "ssh-ed25519 BBBB ann")
+    assert (user["id"], user["pubKey"]) == ("user_ann", None)
     assert user["networkVolumes"] == [{"id": made["id"], "name": "v", "size": 50, "dataCenterId": "EU-RO-1"}]
 
 
@@ -101,23 +100,6 @@ def test_errors_are_those_that_the_sdk_knows(sdk: Any, runpod_sim: RunPodSim, mo
     monkeypatch.setattr(sdk, "api_key", "wrong")
     with pytest.raises(AuthenticationError):
         sdk.get_user()
-
-
-def test_writes_work_and_fail_the_test(sdk: Any, runpod_sim: RunPodSim, ann: httpx.Client) -> None:
-    made = sdk.create_pod("box", "ubuntu:24.04", A5000, ports="22/tcp", env={"A": "1"}, container_disk_in_gb=20)
-    pod = made["id"]
-    assert made["env"] == ["A=1"]
-    assert sdk.stop_pod(pod)["desiredStatus"] == "EXITED"
-    assert sdk.resume_pod(pod, 1)["desiredStatus"] == "RUNNING"
-    sdk.terminate_pod(pod)
-    assert sdk.get_pod(pod) is None
-    with pytest.raises(sdk.error.QueryError, match="pod not found to terminate"):
-        sdk.terminate_pod(pod)
-    said = runpod_sim.pardon()
-    assert [one.removeprefix("a write through GraphQL: ") for one in said] == [
-        "podFindAndDeployOnDemand", "podStop", "podResume", "podTerminate", "podTerminate",
-    ]  # fmt: skip
-    assert runpod_sim.ledger.live() == []
 
 
 def query(client: httpx.Client, text: str) -> httpx.Response:

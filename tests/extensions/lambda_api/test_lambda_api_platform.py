@@ -266,7 +266,7 @@ def test_with_lambda_s_limits_on_three_boxes_are_rented_once_each(sim: LambdaSim
 def test_the_public_key_is_added_to_the_account_once(sim: LambdaSim, platform: Platform) -> None:
     for number in range(2):
         platform.create(replace(REQUEST, tag=f"{TAG}{number}"), wait=Wait(60))
-    keys = [one for one in sim.stores.keys.values() if one.account == "user_ann"]
+    keys = [one for one in sim.keys.values() if one.account == "user_ann"]
     assert sorted(one.name for one in keys)[0] == "ann-key"
     assert len(keys) == 2
     assert keys[1].public_key == "ssh-ed25519 AAAAC3Nza"
@@ -274,7 +274,7 @@ def test_the_public_key_is_added_to_the_account_once(sim: LambdaSim, platform: P
 
 
 def test_a_key_that_the_account_has_under_another_name_is_used(sim: LambdaSim, platform: Platform) -> None:
-    sim.stores.add_key("user_ann", "laptop", "ssh-ed25519 AAAAC3Nza another comment")
+    sim.add_key("user_ann", "laptop", "ssh-ed25519 AAAAC3Nza another comment")
     platform.create(REQUEST, wait=Wait(60))
     (box,) = sim.instances.all.values()
     assert box.wanted.ssh_key_names == ["laptop"]
@@ -283,7 +283,7 @@ def test_a_key_that_the_account_has_under_another_name_is_used(sim: LambdaSim, p
 def test_a_lost_answer_to_a_new_key_is_looked_up(sim: LambdaSim, platform: Platform) -> None:
     sim.faults.add("lost_answer", "POST /api/v1/ssh-keys")
     platform.create(REQUEST, wait=Wait(60))
-    assert len([one for one in sim.stores.keys.values() if one.account == "user_ann"]) == 2
+    assert len([one for one in sim.keys.values() if one.account == "user_ann"]) == 2
 
 
 # Ending

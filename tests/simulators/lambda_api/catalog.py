@@ -1,4 +1,4 @@
-"""What the simulated Lambda has to rent: regions, instance types with prices and stock, images. Figures are invented.
+"""What the simulated Lambda has to rent: regions, instance types with prices and stock. Figures are invented.
 
 Names have the vendor's form. `architecture` of a type is in the vendor's answers, though not in its document 1.10.0
 (seen by a customer, 2026-08). GH200 alone is arm64.
@@ -9,17 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-FILE_SYSTEM_GIB = 0.20
-"""USD for a GiB and month, of what is used, in steps of an hour."""
-GIB = 2**30
 REGIONS = {
     "us-west-1": "California, USA",
     "us-east-1": "Virginia, USA",
     "us-south-1": "Texas, USA",
     "europe-central-1": "Germany",
 }
-NO_FIREWALL = "us-south-1"
-"""Rulesets do not apply there."""
 
 
 def region(name: str) -> dict[str, str]:
@@ -66,39 +61,6 @@ TYPES = (
 )
 
 
-@dataclass(frozen=True)
-class Image:
-    """One machine image in one region."""
-
-    id: str
-    family: str
-    version: str
-    architecture: str
-    region: str
-
-    def outline(self) -> dict[str, Any]:
-        """As the API shows it."""
-        return {
-            "id": self.id,
-            "created_time": "2026-01-05T00:00:00+00:00",
-            "updated_time": "2026-06-05T00:00:00+00:00",
-            "name": f"{self.family}-{self.version}",
-            "description": "Lambda Stack",
-            "family": self.family,
-            "version": self.version,
-            "architecture": self.architecture,
-            "region": region(self.region),
-        }
-
-
-IMAGES = tuple(
-    Image(f"43336648-096d-4cba-9aa2-{number:03d}{at:03d}{cut:06d}", family, version, architecture, place)
-    for at, place in enumerate(REGIONS)
-    for number, (family, version) in enumerate((("lambda-stack-22-04", "2026.6.1"), ("lambda-stack-24-04", "2026.6.2")))
-    for cut, architecture in enumerate(("x86_64", "arm64"))
-)
-
-
 def _full() -> dict[tuple[str, str], int]:
     """Plenty of everything, but for a type that is nowhere: 15 of 23 were on one day."""
     return {(one.name, place): 0 if one.gpus == 8 else 100 for one in TYPES for place in REGIONS}
@@ -115,11 +77,11 @@ class Stock:
         """Where a type is to be had."""
         return [place for place in REGIONS if self.free.get((name, place), 0) > 0]
 
-    def take(self, name: str, place: str, count: int) -> bool:
-        """So many fewer, if there are so many."""
-        if self.free.get((name, place), 0) < count:
+    def take(self, name: str, place: str) -> bool:
+        """One fewer, if there is one."""
+        if self.free.get((name, place), 0) < 1:
             return False
-        self.free[name, place] -= count
+        self.free[name, place] -= 1
         return True
 
     def give(self, name: str, place: str) -> None:

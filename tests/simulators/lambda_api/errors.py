@@ -12,7 +12,6 @@ from tests.simulators.simulator import Refusal, Reply
 
 INACTIVE = "global/account-inactive"
 CONFLICT = "global/conflict"
-DUPLICATE = "global/duplicate"
 FORBIDDEN = "global/forbidden"
 INTERNAL = "global/internal-error"
 INVALID_ADDRESS = "global/invalid-address"
@@ -23,9 +22,6 @@ NO_OBJECT = "global/object-does-not-exist"
 QUOTA = "global/quota-exceeded"
 UNAVAILABLE = "provider/internal-unavailable"
 NO_CAPACITY = "instance-operations/launch/insufficient-capacity"
-WRONG_REGION = "instance-operations/launch/file-system-in-wrong-region"
-FILE_SYSTEM_IN_USE = "filesystems/filesystem-in-use"
-RULESET_IN_USE = "firewall-rulesets/firewall-ruleset-in-use"
 
 _SAID: dict[str, tuple[int, str, str | None]] = {
     INACTIVE: (
@@ -34,7 +30,6 @@ _SAID: dict[str, tuple[int, str, str | None]] = {
         "Make sure you have verified your email address and have a valid payment method.",
     ),
     CONFLICT: (409, "The request conflicts with the current state of the resource.", None),
-    DUPLICATE: (400, "A resource with this name exists.", None),
     FORBIDDEN: (403, "You may not do this.", None),
     INTERNAL: (500, "An internal server error occurred.", "Try again later. Contact Support if the problem persists."),
     INVALID_ADDRESS: (403, "Your billing address is invalid.", "Make sure your billing address is valid."),
@@ -52,13 +47,6 @@ _SAID: dict[str, tuple[int, str, str | None]] = {
         400,
         "Not enough capacity to fulfill launch request.",
         "Choose an instance type with more availability, or try again later.",
-    ),
-    WRONG_REGION: (400, "A file system is in another region than the instance.", None),
-    FILE_SYSTEM_IN_USE: (400, "The file system is in use.", None),
-    RULESET_IN_USE: (
-        400,
-        "Firewall ruleset is in use by one or more instances.",
-        "Terminate all instances that are using the ruleset before deleting it.",
     ),
 }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,11 +41,8 @@ class NoHosts:
     def cut(self, one: Instance) -> None:
         """Its power is cut; its disk stays. Again: nothing."""
 
-    def restart(self, one: Instance) -> None:
-        """Its system starts again, on its disk and at its address."""
-
     def kill(self, one: Instance) -> None:
-        """It ends with its disk. Its file systems stay. Again: nothing."""
+        """It ends with its disk. Again: nothing."""
 
     def close(self) -> None:
         """Ends all of them."""
@@ -53,19 +50,18 @@ class NoHosts:
 
 class RealHosts(NoHosts):
     """Each instance a machine of `tests.simulators.machines`. `root`: where their disks lie; `keys`: the public keys
-    that an instance lets in; `mounts`: its file systems, place → folder of this host; `complain`: hears of a machine
-    that did not start; `outlets`: the ports of loopback that they reach, asked at each boot."""
+    that an instance lets in; `complain`: hears of a machine that did not start; `outlets`: the ports of loopback that
+    they reach, asked at each boot."""
 
     def __init__(
         self,
         root: Path,
         keys: Callable[[Instance], Sequence[str]],
-        mounts: Callable[[Instance], Mapping[str, Path]],
         complain: Callable[[str], None],
         outlets: Callable[[], Sequence[int]],
     ) -> None:
         super().__init__()
-        self._root, self._keys, self._mounts = root, keys, mounts
+        self._root, self._keys = root, keys
         self._complain, self._outlets = complain, outlets
         self._machines: dict[str, Machine] = {}
         self._addresses: dict[str, str] = {}
@@ -91,14 +87,10 @@ class RealHosts(NoHosts):
         from tests.simulators.machines import Machine
 
         try:
-            if one.id in self._machines:
-                self._machines[one.id].restart()
-                return
             self._machines[one.id] = Machine.start(
                 f"lambda-{one.number}",
                 keep=self._root / one.id,
                 authorized_keys=self._keys(one),
-                binds=self._mounts(one),
                 gpus=one.kind.gpus,
                 outlets=self._outlets(),
                 login=LOGIN,
@@ -115,10 +107,6 @@ class RealHosts(NoHosts):
         self._settle(one.id)
         if machine := self._machines.get(one.id):
             machine.stop()
-
-    def restart(self, one: Instance) -> None:
-        self.cut(one)
-        self.boot(one)
 
     def kill(self, one: Instance) -> None:
         self._settle(one.id)

@@ -10,8 +10,8 @@ from tests.simulators.lambda_api import catalog
 from tests.simulators.lambda_api.catalog import InstanceType, Stock
 from tests.simulators.lambda_api.hosts import NoHosts
 from tests.simulators.lambda_api.requests import Launch
-from tests.simulators.lambda_api.timeline import Timeline, Times
 from tests.simulators.ledger import RentalLedger
+from tests.simulators.timeline import Timeline
 
 BOOTING, ACTIVE, UNHEALTHY = "booting", "active", "unhealthy"
 TERMINATING, TERMINATED, PREEMPTED = "terminating", "terminated", "preempted"
@@ -20,16 +20,34 @@ STUCK = "stuck"
 """A trouble: it boots for ever. `UNHEALTHY` as one: it never gets further than that."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """How long things take in virtual seconds, by default those that customers measured (see `platform`). `reads`: so
+    often an instance is read besides before it is active, for tests whose clock stands still."""
+
+    launching: float = 5.0
+    """From the launch until `actions.terminate` says that it can be terminated."""
+    address: float = 71.0
+    """From the launch until it has an address; it is booting still."""
+    active: float = 244.0
+    terminating: float = 60.0
+    remembered: float = 600.0
+    """So long an instance that is terminated can be asked for by its id."""
+    reads: int = 0
+
+
+AT_ONCE = Times(launching=0, address=0, active=0, terminating=0, reads=1)
+
+
 @dataclass
 class Instance:
-    """One instance. `mounts`: file system id → (name, where it is mounted)."""
+    """One instance."""
 
     id: str
     account: str
     wanted: Launch
     kind: InstanceType
     number: int
-    mounts: dict[str, tuple[str, str]]
     name: str | None
     status: str = BOOTING
     ip: str = ""
@@ -37,8 +55,6 @@ class Instance:
     """From then on it can be terminated."""
     passed: bool = False
     """Its time to boot is over; it may lack reads."""
-    acting: bool = False
-    """It restarts, and shows the status that it had."""
     trouble: str = ""
     reads: int = 0
     hidden: int = 0
@@ -70,12 +86,12 @@ class Instances:
 
     # Life
 
-    def launch(self, account: str, wanted: Launch, mounts: dict[str, tuple[str, str]], trouble: str = "") -> Instance:
+    def launch(self, account: str, wanted: Launch, trouble: str = "") -> Instance:
         """A new one, which begins to boot and costs nothing yet. The stock is taken already."""
         number = len(self.all) + len(self.gone) + 1
         id = hashlib.sha256(f"instance {number} of {account}".encode()).hexdigest()[:32]
         kind = self._stock.types[wanted.instance_type_name]
-        made = Instance(id, account, wanted, kind, number, mounts, wanted.name, trouble=trouble)
+        made = Instance(id, account, wanted, kind, number, wanted.name, trouble=trouble)
         self._ledger.begin(id, account=account, tag=wanted.name or "", kind="instance", state=BOOTING, rate=0.0)
         self.all[id] = made
         self._timeline.later(self.times.launching, lambda: self._launched(made))
@@ -84,13 +100,6 @@ class Instances:
         made.history.append("launched")
         self._hosts.boot(made)
         return made
-
-    def restart(self, one: Instance) -> None:
-        """It bills on, keeps its disk and its address, and shows the status that it had until it is up again."""
-        one.acting = True
-        one.history.append("restarted")
-        self._hosts.restart(one)
-        self._timeline.later(self.times.restarting, lambda: self._restarted(one))
 
     def shut_down(self, one: Instance) -> None:
         """Its system was powered off from inside: the console says Alert, and it is billed on."""
@@ -112,10 +121,10 @@ class Instances:
             self._timeline.later(self.times.terminating + one.lingers, lambda: self.end(one))
 
     def end(self, one: Instance) -> None:
-        """It is terminated: its disk is lost, nothing bills, its file systems are free. Again: nothing."""
+        """It is terminated: its disk is lost, nothing bills. Again: nothing."""
         if one.status == TERMINATED:
             return
-        one.status, one.acting = TERMINATED, False
+        one.status = TERMINATED
         self._hosts.kill(one)
         self._ledger.end(one.id, TERMINATED, step=MINUTE)
         self._stock.give(one.kind.name, one.region)
@@ -137,11 +146,6 @@ class Instances:
     def _up(self, one: Instance) -> None:
         if one.status == BOOTING and one.trouble != STUCK and self._hosts.ready(one):
             self._turn(one, UNHEALTHY if one.trouble == UNHEALTHY else ACTIVE)
-
-    def _restarted(self, one: Instance) -> None:
-        one.acting = False
-        if one.status == UNHEALTHY and one.trouble != UNHEALTHY:
-            self._turn(one, ACTIVE)
 
     def _forget(self, one: Instance) -> None:
         self.gone[one.id] = self.all.pop(one.id)
@@ -167,10 +171,6 @@ class Instances:
         """An account's instances that are terminated and not forgotten."""
         return [one for one in self.all.values() if one.account == account and one.status == TERMINATED]
 
-    def uses(self, file_system: str) -> bool:
-        """Whether an instance has it, also one that is terminating."""
-        return any(file_system in one.mounts for one in self.all.values() if one.status != TERMINATED)
-
     def look(self, one: Instance) -> dict[str, Any]:
         """One look at it, as the API shows it."""
         one.reads += 1
@@ -192,24 +192,20 @@ class Instances:
             "id": one.id,
             "status": one.status,
             "ssh_key_names": list(one.wanted.ssh_key_names),
-            "file_system_names": [name for name, _ in one.mounts.values()],
+            "file_system_names": [],
             "region": catalog.region(one.region),
             "instance_type": one.kind.outline(),
             "actions": self._actions(one),
             "tags": [tag.model_dump() for tag in one.wanted.tags],
-            "firewall_rulesets": [entry.model_dump() for entry in one.wanted.firewall_rulesets],
+            "firewall_rulesets": [],
             "is_reserved": False,
             "workspace_id": f"workspace-of-{one.account}",
         }
         if one.name is not None:
             shown["name"] = one.name
-        if one.mounts:
-            shown["file_system_mounts"] = [
-                {"mount_point": where, "file_system_id": id} for id, (_, where) in one.mounts.items()
-            ]
         if one.ip and one.no_address == 0:
             shown |= {"ip": one.ip, "private_ip": "10.19." + ".".join(one.ip.split(".")[2:])}
-            shown["hostname"] = one.wanted.hostname or one.ip.replace(".", "-")
+            shown["hostname"] = one.ip.replace(".", "-")
         if one.status == ACTIVE:
             token = hashlib.sha256(one.id.encode()).hexdigest()[:32]
             shown |= {
@@ -225,8 +221,6 @@ class Instances:
             code = "vm-is-terminating"
         elif not one.launched:
             code = "vm-has-not-launched"
-        elif one.acting:
-            code = "vm-action-in-progress"
         blocked = {"available": False, "reason_code": code, "reason_description": f"Blocked: {code}."}
         booting = {**blocked, "reason_code": "vm-has-not-launched", "reason_description": "It boots."}
         other = blocked if code else booting if one.status == BOOTING else {"available": True}

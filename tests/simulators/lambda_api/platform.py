@@ -10,9 +10,7 @@ were billed; a delete of a file system just after a terminate was refused.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import os
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -23,27 +21,23 @@ from pydantic import BaseModel
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Choice
 from tests.simulators.lambda_api import errors
-from tests.simulators.lambda_api.catalog import GIB, Stock
+from tests.simulators.lambda_api.catalog import Stock
 from tests.simulators.lambda_api.hosts import NoHosts, RealHosts
-from tests.simulators.lambda_api.instance_routes import GET, LAUNCH, LIST, RESTART, TERMINATE, TYPES, InstanceRoutes
-from tests.simulators.lambda_api.instances import ACTIVE, Instance, Instances
-from tests.simulators.lambda_api.store_routes import API, StoreRoutes
-from tests.simulators.lambda_api.stores import Stores
-from tests.simulators.lambda_api.timeline import Timeline, Times
+from tests.simulators.lambda_api.instance_routes import API, LAUNCH, LIST, TERMINATE, InstanceRoutes, Key
+from tests.simulators.lambda_api.instances import ACTIVE, Instance, Instances, Times
 from tests.simulators.ledger import Account, RentalLedger
-from tests.simulators.machines import USER_ID
 from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import IntervalQuota
 from tests.simulators.simulator import Refusal, Reply, Request, Simulator
+from tests.simulators.timeline import Timeline
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "secret_simulated_of_ann.0001", "secret_simulated_of_bob.0002"
 SECONDS, LAUNCH_SECONDS = 1.0, 12.0
 """At most one request in so long, and one launch."""
-MOST_FILE_SYSTEMS = 24
 KINDS = {
     "out_of_capacity": "launch: 400 for want of capacity, though the type is listed",
-    "quota": "launch, file system: 400 global/quota-exceeded",
+    "quota": "launch: 400 global/quota-exceeded",
     "bad_address": "launch: 403 global/invalid-address",
     "inactive": "any call: 403 global/account-inactive",
     "forbidden": "any call: 403 global/forbidden",
@@ -57,15 +51,11 @@ KINDS = {
     "terminate_ignored": "terminate: answered as done, and it runs on",
     "list_terminated": "list: those that were terminated lately, too",
     "stale_list": "list: as it was before the last `writes` (1)",
-    "empty_list": "list: nothing, though there is something",
     "odd_status": "any call: the account's newest instance shows `status` (migrating) for `reads` (1)",
     "preempted": "any call: the account's oldest active instance is preempted first",
     "alert": "any call: the account's oldest active instance was shut down from inside first",
     "vanished": "any call: the account's oldest instance is terminated first",
-    "foreign_account": "any call: the key is another account's now",
 }
-CREATE_FILE_SYSTEM, DELETE_FILE_SYSTEM = f"POST {API}/filesystems", f"DELETE {API}/filesystems/{{id}}"
-FILE_SYSTEMS = f"GET {API}/file-systems"
 READS, ALL = "GET *", "*"
 MENU = (
     *(Choice("too_many", ALL, {"retry_after": [None]}) for _ in range(2)),
@@ -122,54 +112,42 @@ class LambdaSim(Simulator):
         self.timeline = Timeline(self.clock, self.lock)
         self.ledger = RentalLedger(self.timeline)
         self.stock = Stock()
-        self.stores = Stores(self.ledger, self.timeline)
+        self.keys: dict[str, Key] = {}
         self.hosts = NoHosts()
         if machines and state is not None:
             folder = state / "machines"
-            self.hosts = RealHosts(folder, self._keys, self._folders, self.violate, self.outlets)
+            self.hosts = RealHosts(folder, self._keys, self.violate, self.outlets)
         self.instances = Instances(self.ledger, self.timeline, self.stock, times or Times(), self.hosts)
-        self.most_instances: int | None = None
-        """An account's quota."""
-        self.most_file_systems = MOST_FILE_SYSTEMS
-        self.says_wrong_region = False
-        """Whether a launch that names a file system of another region is told so, or that there is none."""
         self._pace = IntervalQuota(SECONDS) if limits else None
         self._launches = IntervalQuota(LAUNCH_SECONDS) if limits else None
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         InstanceRoutes(self)
-        StoreRoutes(self)
 
     def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
         """One more customer; its id is `user_<name>`, and it has one SSH key."""
         account = Account(f"user_{name}", key, f"{name}@example.com", credit)
         self.accounts[account.id] = account
-        self.stores.add_key(account.id, f"{name}-key", f"ssh-ed25519 AAAA {name}")
+        self.add_key(account.id, f"{name}-key", f"ssh-ed25519 AAAA {name}")
         return account
 
-    # Admission and envelopes
+    def add_key(self, account: str, name: str, public_key: str) -> Key:
+        """One more SSH key of an account."""
+        id = hashlib.sha256(f"key {len(self.keys) + 1}".encode()).hexdigest()[:32]
+        self.keys[id] = Key(id, account, name, public_key)
+        return self.keys[id]
 
-    def key_of(self, request: Request) -> str:
-        """HTTP Bearer, or Basic with the key as the user and no password, encoded or as it is."""
-        scheme, _, told = request.headers.get("authorization", "").partition(" ")
-        if scheme == "Bearer":
-            return told
-        if scheme != "Basic":
-            return ""
-        try:
-            plain = base64.b64decode(told, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return told
-        user, _, password = plain.partition(":")
-        return "" if password else user
+    def key_named(self, account: str, name: str) -> Key | None:
+        """The SSH key of an account with this name."""
+        return next((one for one in self.keys.values() if (one.account, one.name) == (account, name)), None)
+
+    # Admission and envelopes
 
     def admit(self, request: Request) -> None:
         self.settle()
         account = self.customer(self.key_of(request))
         if account is None or "auth" in request.faults:
             raise errors.refusal(errors.INVALID_KEY)
-        if "foreign_account" in request.faults:
-            account = self.other_than(account)
         request.account = account
         self._limit(request)
         for kind, code in (("inactive", errors.INACTIVE), ("forbidden", errors.FORBIDDEN)):
@@ -236,8 +214,7 @@ class LambdaSim(Simulator):
             one.id: {"account": one.account, "name": one.name, "status": one.status, "history": one.history}
             for one in [*self.instances.all.values(), *self.instances.gone.values()]
         }
-        kept = {one.id: {"name": one.name, "region": one.region} for one in self.stores.file_systems.values()}
-        return {"instances": instances, "file_systems": kept}
+        return {"instances": instances}
 
     def act_shut_down(self, id: str) -> None:
         """Its system is powered off from inside: the console's state Alert, and it bills on."""
@@ -256,13 +233,6 @@ class LambdaSim(Simulator):
         self.remember(one.account)
         self.instances.end(one)
 
-    def act_duplicate(self, id: str) -> str:
-        """A second instance of the same launch appears, as after a blind retry. Returns its id."""
-        one = self._instance(id)
-        self.remember(one.account)
-        self.stock.take(one.kind.name, one.region, 1)
-        return self.instances.launch(one.account, one.wanted, one.mounts).id
-
     def act_set(self, id: str, **fields: Any) -> None:
         """Something about it changes: `name`, `trouble`, `no_address`, `hidden`, `lingers`…"""
         one = self._instance(id)
@@ -276,16 +246,6 @@ class LambdaSim(Simulator):
         """No more stock: of a type or all, in a region or everywhere."""
         self.stock.empty(name, place)
 
-    def act_fill(self, id: str, gib: float) -> None:
-        """A file system holds so much now."""
-        self.stores.fill(self.stores.file_systems[id], int(gib * GIB))
-
-    def act_isolate(self, id: str, isolated: bool = True) -> None:
-        """The network of its machine is gone, both ways; or there again."""
-        if not isinstance(self.hosts, RealHosts):
-            raise ValueError("these instances are no machines")
-        self.hosts.machine(self._instance(id).id).isolate(isolated)
-
     def close(self) -> None:
         self.hosts.close()
 
@@ -293,20 +253,11 @@ class LambdaSim(Simulator):
 
     def _keys(self, one: Instance) -> list[str]:
         """Read once, at the launch: a key that is added to the account later opens nothing."""
-        named = (self.stores.key_named(one.account, name) for name in one.wanted.ssh_key_names)
+        named = (self.key_named(one.account, name) for name in one.wanted.ssh_key_names)
         return [key.public_key for key in named if key is not None]
 
-    def _folders(self, one: Instance) -> dict[str, Path]:
-        """Its file systems, each a folder of this host that outlives it."""
-        assert self.state is not None
-        found = {where: self.state / "file-systems" / id for id, (_, where) in one.mounts.items()}
-        for folder in found.values():
-            folder.mkdir(parents=True, exist_ok=True)
-            os.chown(folder, USER_ID, USER_ID)
-        return found
-
     def log(self, request: Request, status: int) -> None:
-        """Also which instances a terminate or a restart names, which its path does not: a line for each."""
+        """Also which instances a terminate names, which its path does not: a line for each."""
         path = request.path
         for id in _named(request):
             request.path = f"{path}/{id}"
@@ -323,8 +274,8 @@ class LambdaSim(Simulator):
 
 
 def _named(request: Request) -> list[str]:
-    """The instances that the body of a terminate or a restart names."""
-    if f"{request.method} {request.route}" not in (TERMINATE, RESTART):
+    """The instances that the body of a terminate names."""
+    if f"{request.method} {request.route}" != TERMINATE:
         return []
     try:
         told = request.json()
@@ -332,6 +283,3 @@ def _named(request: Request) -> list[str]:
         return []
     ids = told.get("instance_ids") if isinstance(told, dict) else None
     return [str(id) for id in ids] if isinstance(ids, list) else []
-
-
-__all__ = ["GET", "KEY", "KINDS", "LAUNCH", "LIST", "MENU", "OTHER_KEY", "RESTART", "TERMINATE", "TYPES", "LambdaSim"]

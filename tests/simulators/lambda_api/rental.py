@@ -35,7 +35,7 @@ class Rental:
             clock=clock,
             state=asked.state,
             machines=asked.machines,
-            times=Times(step, step, step, step, step, reads=asked.boot_reads),
+            times=Times(step, step, step, step, reads=asked.boot_reads),
             limits=asked.limits,
             latency={LAUNCH: asked.create_seconds},
         )

@@ -1,39 +1,21 @@
-"""Paperspace's API v1 on loopback: machines and their events, static IPs, snapshots, networks, drives, startup scripts.
+"""Paperspace's API v1 on loopback: machines and their events, templates, startup scripts.
 
 Written from the vendor's facts alone (`platform` names the sources).
 
-    python -m tests.simulators.paperspace --port 0     # prints its URL; Ctrl-C ends it
-
 What the facts leave open is answered in the way that costs a careless client most: a create that does not say so starts
 and bills; without a card the machine is made all the same, stays off, and its disk bills; compute is paid by the begun
-hour and until it is off; a machine is deleted only when it is off; its static IP and its snapshots bill on when it is
-gone; one that was powered off from inside bills on; a filter by name matches a part of a name. There is no call for
-prices, for the balance or for SSH keys. Nothing stands behind a machine: its address is one of loopback at which
-nothing listens.
+hour and until it is off; a machine is deleted only when it is off; one that was powered off from inside bills on; a
+filter by name matches a part of a name. There is no call for prices, for the balance or for SSH keys. Nothing stands
+behind a machine: its address is one of loopback at which nothing listens.
 """
 
 from __future__ import annotations
 
-from tests.simulators.paperspace.machines import COMPUTES
-from tests.simulators.paperspace.platform import (
-    API,
-    CREATE,
-    DELETE,
-    EVENT,
-    GET,
-    KEY,
-    KINDS,
-    LIST,
-    MENU,
-    OTHER_KEY,
-    RESTART,
-    START,
-    STOP,
-    PaperspaceSim,
-)
-from tests.simulators.paperspace.timeline import AT_ONCE, Times
+from tests.simulators.paperspace.machine_routes import API, CREATE, DELETE, EVENT, GET, LIST, START, STOP
+from tests.simulators.paperspace.machines import AT_ONCE, Times
+from tests.simulators.paperspace.platform import KEY, OTHER_KEY, PaperspaceSim
 
 __all__ = [
-    "API", "AT_ONCE", "COMPUTES", "CREATE", "DELETE", "EVENT", "GET", "KEY", "KINDS", "LIST", "MENU", "OTHER_KEY",
-    "RESTART", "START", "STOP", "PaperspaceSim", "Times",
+    "API", "AT_ONCE", "CREATE", "DELETE", "EVENT", "GET", "KEY", "LIST", "OTHER_KEY", "START", "STOP", "PaperspaceSim",
+    "Times",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 invented.
 
 The API tells no price before a machine exists; then its `usageRate` and `storageRate` do, whose units no page of the
-vendor says. Here both are USD an hour. A static IP and the largest disk cost what the vendor's pages say (2026-06).
+vendor says. Here both are USD an hour. The largest disk costs what the vendor's pages say (2026-06).
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ REGIONS = {"ny2": "East Coast (NY2)", "ca1": "West Coast (CA1)", "ams1": "Europe
 """As they are asked for → as machines show them."""
 DISKS = {50: 5.0, 100: 7.0, 250: 10.0, 500: 20.0, 1000: 60.0, 2000: 120.0}
 """GB → USD a month. No others are taken; a disk grows and never shrinks."""
-STATIC_IP, STATIC_IP_MONTH = 0.0045, 3.00
-"""USD an hour, and the most in a month."""
-PER_GB = 0.29
-"""USD for a GB and month of a snapshot or a shared drive."""
 GIB = 2**30
-DRIVE_SIZES = (250, 500, 1000, 2000)
-"""GB of a shared drive."""
 
 
 def storage_rate(size: int) -> float:

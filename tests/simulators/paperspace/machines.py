@@ -16,14 +16,13 @@ from tests.simulators.paperspace import catalog, events
 from tests.simulators.paperspace.catalog import MachineType, Stock, Template
 from tests.simulators.paperspace.events import Event, Events
 from tests.simulators.paperspace.requests import NewMachine
-from tests.simulators.paperspace.timeline import Times
 from tests.simulators.timeline import Timeline
 
 PROVISIONING, STARTING, SERVICE, READY = "provisioning", "starting", "serviceready", "ready"
-STOPPING, OFF, RESTARTING, UPGRADING = "stopping", "off", "restarting", "upgrading"
+STOPPING, OFF = "stopping", "off"
 GONE = "gone"
 """No state of the vendor's: it is in no answer any more."""
-COMPUTES = frozenset({STARTING, SERVICE, READY, STOPPING, RESTARTING, UPGRADING})
+COMPUTES = frozenset({STARTING, SERVICE, READY, STOPPING})
 """The states in which its compute bills."""
 STEADY = frozenset({OFF, SERVICE, READY})
 """Nothing is under way."""
@@ -32,9 +31,26 @@ PICKED_UP = 1.0
 NO_CAPACITY = "There is no capacity for this machine type in this region. Try again later."
 
 
+@dataclass(frozen=True)
+class Times:
+    """How long things take, in virtual seconds. Invented: the vendor publishes no figures. `reads`: so often a machine
+    is read besides before each step, for tests whose clock stands still."""
+
+    provisioning: float = 120.0
+    starting: float = 60.0
+    service: float = 20.0
+    """From `serviceready`, when its system is up, until `ready`."""
+    stopping: float = 45.0
+    deactivating: float = 60.0
+    reads: int = 0
+
+
+AT_ONCE = Times(provisioning=0, starting=0, service=0, stopping=0, deactivating=0, reads=1)
+
+
 @dataclass
 class Machine:
-    """One machine. `wanted`: the request, which later changes keep up to date."""
+    """One machine. `wanted`: the request that made it."""
 
     id: str
     account: str
@@ -42,21 +58,19 @@ class Machine:
     kind: MachineType
     template: Template
     region: str
-    network: str
     number: int
     created: float
     modified: float
     name: str
     state: str = PROVISIONING
     public_ip: str | None = None
-    static: bool = False
     shutdown_after: int | None = None
     """Hours after which it shuts down by itself; None: never."""
     script: str | None = None
     on_since: float | None = None
     """When the session began that bills now."""
     armed: int = 0
-    """So often its clock of the shutdown was set or ended."""
+    """So often its clock of the shutdown was set or ended: at a start, and when it is off."""
     acting: Event | None = None
     due: Callable[[], None] | None = None
     """A step whose time has come, and that waits for reads."""
@@ -69,9 +83,6 @@ class Machine:
     lingers: float | None = 0.0
     """So much longer its end takes; None: for ever."""
     undeletable: bool = False
-    hidden: int = 0
-    hidden_in_list: bool = False
-    no_address: int | None = 0
     odd_state: tuple[str, int] | None = None
     history: list[str] = field(default_factory=list)
 
@@ -88,22 +99,16 @@ class Machines:
         self.times = times
         self.all: dict[str, Machine] = {}
         self.gone: dict[str, Machine] = {}
-        self.ended: list[Callable[[Machine], None]] = []
-        """Called when a machine is gone."""
-        self.booted: list[Callable[[Machine], None]] = []
-        """Called when a machine's system comes up."""
-        self.halted: list[Callable[[Machine], None]] = []
-        """Called when a machine is off."""
         self._addresses = 0
 
     # Life
 
-    def create(self, account: str, wanted: NewMachine, region: str, network: str, template: Template) -> Machine:
+    def create(self, account: str, wanted: NewMachine, region: str, template: Template) -> Machine:
         """A new one, whose disk bills from now on."""
         number, now = len(self.all) + len(self.gone) + 1, self._timeline.now()
         id = events.id_of("ps", "machine", number, account)
         kind = self._stock.types[wanted.machineType]
-        made = Machine(id, account, wanted, kind, template, region, network, number, now, now, wanted.name)
+        made = Machine(id, account, wanted, kind, template, region, number, now, now, wanted.name)
         self._ledger.begin(id, account=account, tag=wanted.name, kind="machine", state=PROVISIONING, rate=0.0)
         self.all[id] = made
         self._turn(made, PROVISIONING)
@@ -135,22 +140,14 @@ class Machines:
 
     def _system_up(self, one: Machine) -> None:
         self._turn(one, SERVICE)
-        if not one.static and one.dynamic:
+        if one.dynamic:
             one.public_ip = self.address()
         self._arm(one)
-        for call in self.booted:
-            call(one)
         self._later(one, self.times.service, lambda: self._agent_up(one))
 
     def _agent_up(self, one: Machine) -> None:
         self._done(one)
         self._turn(one, READY)
-
-    def set_clock(self, one: Machine, hours: int | None) -> None:
-        """It shuts down by itself so long after now, if it is on, and so long after each start; None: never."""
-        one.shutdown_after = hours
-        if one.on_since is not None:
-            self._arm(one)
 
     def _arm(self, one: Machine) -> None:
         one.armed += 1
@@ -181,30 +178,7 @@ class Machines:
         one.armed += 1
         self._turn(one, OFF)
         self._stock.give(one.kind.label, one.region)
-        if not one.static:
-            one.public_ip = None
-        for call in self.halted:
-            call(one)
-
-    def restart(self, one: Machine) -> Event:
-        """It bills on, and keeps its address."""
-        self._turn(one, RESTARTING)
-        for call in self.halted:
-            call(one)
-        return self._act(one, "restart", self.times.restarting, lambda: self._restarted(one))
-
-    def _restarted(self, one: Machine) -> None:
-        self._done(one)
-        for call in self.booted:
-            call(one)
-        self._turn(one, READY)
-
-    def shut_down(self, one: Machine) -> None:
-        """Its system was powered off from inside: the platform's agent is gone, and it bills on."""
-        if one.state == READY:
-            self._turn(one, SERVICE)
-            for call in self.halted:
-                call(one)
+        one.public_ip = None
 
     def power_off(self, one: Machine) -> None:
         """The platform turns it off all at once, as after a failure of its host."""
@@ -243,8 +217,6 @@ class Machines:
         self._ledger.end(one.id, GONE)
         self.gone[one.id] = self.all.pop(one.id)
         one.history.append(GONE)
-        for call in self.ended:
-            call(one)
 
     # Steps
 
@@ -295,11 +267,6 @@ class Machines:
         self._addresses += 1
         return f"127.73.{self._addresses // 250}.{self._addresses % 250 + 1}"
 
-    def resize(self, one: Machine) -> None:
-        """Its disk or its type is another one now: it bills so."""
-        one.kind = self._stock.types[one.wanted.machineType]
-        self._turn(one, one.state)
-
     # Reading
 
     def of(self, account: str) -> list[Machine]:
@@ -315,8 +282,6 @@ class Machines:
             step()
             self._timeline.now()
         shown = self.row(one)
-        if one.no_address:
-            one.no_address -= 1
         if one.odd_state:
             state, left = one.odd_state
             shown["state"] = state
@@ -340,18 +305,18 @@ class Machines:
             "accelerators": one.kind.accelerators(),
             "region": catalog.REGIONS[one.region],
             "privateIp": f"10.73.{one.number // 250}.{one.number % 250 + 1}",
-            "networkId": one.network,
-            "publicIp": one.public_ip if one.no_address == 0 else None,
-            "publicIpType": "static" if one.static else told.publicIpType or "none",
+            "networkId": events.id_of("n", "network", one.account, one.region),
+            "publicIp": one.public_ip,
+            "publicIpType": told.publicIpType or "none",
             "autoShutdownEnabled": one.shutdown_after is not None,
             "autoShutdownTimeout": one.shutdown_after,
-            "autoShutdownForce": bool(told.autoShutdownForce),
-            "autoSnapshotEnabled": bool(told.autoSnapshotEnabled),
-            "autoSnapshotFrequency": told.autoSnapshotFrequency,
-            "autoSnapshotSaveCount": told.autoSnapshotSaveCount,
+            "autoShutdownForce": False,
+            "autoSnapshotEnabled": False,
+            "autoSnapshotFrequency": None,
+            "autoSnapshotSaveCount": None,
             "updatesPending": False,
-            "restorePointEnabled": told.restorePointEnabled,
-            "restorePointFrequency": told.restorePointFrequency,
+            "restorePointEnabled": False,
+            "restorePointFrequency": None,
             "restorePointSnapshotId": None,
             "usageRate": one.kind.usd,
             "storageRate": round(catalog.storage_rate(told.diskSize), 6),

@@ -15,28 +15,20 @@ from tests.simulators.simulator import Reply, Request
 
 USUAL, MOST = 20, 120
 """Items of a page. What it is when nothing is asked for is not documented, so it is few."""
-PARAMETERS = ("after", "limit", "orderBy", "order")
-"""What every list takes."""
+PARAMETERS = ("after", "limit")
+"""What every list takes. By its order, which can be asked for at the vendor's, no customer here asks."""
 
 
-def page(request: Request, rows: Sequence[tuple[int, dict[str, Any]]], *orders: str) -> Reply:
-    """The page that a request asks for. `rows`: (a number that grows with age and is never given twice, the row);
-    `orders`: what `orderBy` may name, of which the first is the usual one."""
-    by = _one(request, "orderBy", orders[0])
-    order = _one(request, "order", "desc")
+def page(request: Request, rows: Sequence[tuple[int, dict[str, Any]]]) -> Reply:
+    """The page that a request asks for, newest first. `rows`: (a number that grows with age and is never given twice,
+    the row)."""
     limit = _one(request, "limit", str(USUAL))
-    if by not in orders:
-        raise errors.refusal(errors.BAD_REQUEST, f"orderBy: one of {', '.join(orders)}")
-    if order not in ("asc", "desc"):
-        raise errors.refusal(errors.BAD_REQUEST, "order: asc or desc")
     if not limit.isdecimal() or not 1 <= int(limit) <= MOST:
         raise errors.refusal(errors.BAD_REQUEST, f"limit: a number from 1 to {MOST}")
-    down = order == "desc"
-    placed = [((str(row[by]) if by != "dtCreated" else "", number), row) for number, row in rows]
-    placed.sort(key=lambda entry: entry[0], reverse=down)
+    placed = sorted(rows, key=lambda entry: entry[0], reverse=True)
     if "after" in request.query:
         last = _place(_one(request, "after", ""))
-        placed = [entry for entry in placed if (entry[0] < last if down else entry[0] > last)]
+        placed = [entry for entry in placed if entry[0] < last]
     shown, more = placed[: int(limit)], len(placed) > int(limit)
     body = {
         "hasMore": more,
@@ -50,13 +42,12 @@ def _one(request: Request, name: str, usual: str) -> str:
     return request.query.get(name, [usual])[-1]
 
 
-def _cursor(place: tuple[str, int]) -> str:
+def _cursor(place: int) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
-def _place(cursor: str) -> tuple[str, int]:
+def _place(cursor: str) -> int:
     try:
-        word, number = json.loads(base64.urlsafe_b64decode(cursor))
-        return str(word), int(number)
+        return int(json.loads(base64.urlsafe_b64decode(cursor)))
     except (ValueError, TypeError):
         raise errors.refusal(errors.BAD_REQUEST, "after: no such cursor") from None

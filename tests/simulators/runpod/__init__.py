@@ -2,9 +2,7 @@
 
 Written from the vendor's facts alone.
 
-    python -m tests.simulators.runpod --port 0 --state DIR     # prints its URL; Ctrl-C ends it
-
-Point a client at it with RUNPOD_API_BASE_URL and RUNPOD_API_KEY (`KEY`). What the facts leave open is answered in
+What the facts leave open is answered in
 the way that costs a careless client most: provisioning bills, deleting a volume is not refused, RUNNING does not mean
 ready.
 """

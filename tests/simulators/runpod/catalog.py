@@ -14,7 +14,6 @@ CONTAINER_GB = 0.10  # USD a GB and month while running; nothing while stopped
 VOLUME_GB, VOLUME_GB_STOPPED = 0.10, 0.20
 NETWORK_GB, NETWORK_GB_ABOVE, NETWORK_STEP = 0.07, 0.05, 1000
 FAST_GB = 0.14
-CPU_PRICE = 0.03  # USD an hour for a vCPU
 
 
 @dataclass

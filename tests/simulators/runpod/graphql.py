@@ -1,8 +1,7 @@
 """GraphQL: what the official SDK and the console's documents send, against a schema with nothing else in it.
 
-Reads are answered. Spot pods are rented and resumed here, and nowhere else. Other writes are carried out, and fail the
-test: ours go to REST v2. By its own key a pod may stop and terminate itself here, as the vendor's tool in it does, and
-nothing else.
+Reads are answered. Spot pods are rented and resumed here, and nowhere else. By its own key a pod may stop itself here,
+as the vendor's tool in it does, and nothing else. Other writes are not in the schema: ours go to REST v2.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from graphql import GraphQLError, GraphQLSchema, build_schema, graphql_sync, parse, validate
 
 from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
-from tests.simulators.runpod.pods import ERROR, EXITED, RUNNING, Pod
-from tests.simulators.runpod.rest.pods import NO_CAPACITY, NOT_ENOUGH, SPOT_ON_DEMAND
+from tests.simulators.runpod.pods import ERROR, EXITED, Pod
 from tests.simulators.runpod.schema import SDL
-from tests.simulators.runpod.shapes import CreatePod, Gpu, Mounts, Network
 from tests.simulators.runpod.spot import mutation_of
 from tests.simulators.simulator import Reply, Request
 
@@ -24,6 +21,8 @@ if TYPE_CHECKING:
 
 UNAUTHORIZED = "Unauthorized"
 """What the vendor's SDK reports where a key has not the right."""
+SPEND_LIMIT = 1000.0
+"""USD an hour: of an account. Nobody here comes near it."""
 WORDS = {EXITED: "EXITED", ERROR: "DEAD"}
 
 
@@ -86,24 +85,17 @@ class _Root:
         self._read()
         sim, who = self.sim, self.request.who
         volumes = sim.volumes.of(who.id)
-        rate = {kind: sim.ledger.rate(who.id, kind) for kind in ("pod", "volume")}
         left = sim.ledger.balance(who)
         return {
             "id": who.id,
             "email": who.email,
-            "pubKey": "\n".join(sim.ssh_keys.get(who.id, [])) or None,
+            "pubKey": None,
             "pods": [self._shown(pod) for pod in sim.pods.of(who.id)],
             "networkVolumes": [{"id": v.id, "name": v.name, "size": v.size, "dataCenterId": v.center} for v in volumes],
             "clientBalance": left,
-            "currentSpendPerHr": sum(rate.values()),
-            "spendLimit": sim.spend_limit,
-            "minBalance": 0.0,
+            "currentSpendPerHr": sum(sim.ledger.rate(who.id, kind) for kind in ("pod", "volume")),
+            "spendLimit": SPEND_LIMIT,
             "underBalance": left <= 0,
-            "spendDetails": {
-                "localStoragePerHour": 0.0,
-                "networkStoragePerHour": rate["volume"],
-                "gpuComputePerHour": rate["pod"],
-            },
         }
 
     def pod(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any] | None:
@@ -118,23 +110,6 @@ class _Root:
         self._read()
         wanted = (input or {}).get("id")
         return [self._gpu(gpu) for gpu in self.sim.stock.gpus.values() if wanted in (None, gpu.id)]
-
-    def dataCenters(self, _info: Any) -> list[dict[str, Any]]:
-        self._read()
-        stock = self.sim.stock
-        return [
-            {
-                "id": center.id,
-                "name": center.name,
-                "location": center.region,
-                "storageSupport": bool(center.volumes),
-                "gpuAvailability": [
-                    {"gpuTypeId": gpu, "stockStatus": _word(stock.level(gpu, SECURE, 1, center.id))}
-                    for gpu in stock.gpus
-                ],
-            }
-            for center in stock.centers.values()
-        ]
 
     def _gpu(self, gpu: GpuType) -> dict[str, Any]:
         stock = self.sim.stock
@@ -205,97 +180,35 @@ class _Root:
             "volumeInGb": kept.size if kept else 0,
             "volumeMountPath": kept.path if kept else None,
             "runtime": {"uptimeInSeconds": up["uptime"], "ports": ports, "gpus": gpus} if up else None,
-            "machine": {"gpuDisplayName": pod.wanted.gpu.id if pod.wanted.gpu else None, "podHostId": f"{pod.id}-host"},
+            "machine": {"gpuDisplayName": pod.wanted.gpu.id, "podHostId": f"{pod.id}-host"},
         }
-
-    # Writes: answered, and a violation each, but for those of spot pods
-
-    def podFindAndDeployOnDemand(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
-        sim = self._written("podFindAndDeployOnDemand")
-        gpu = sim.stock.gpus.get(input.get("gpuTypeId") or "")
-        cloud = COMMUNITY if input.get("cloudType") == COMMUNITY else SECURE
-        count, center = input.get("gpuCount") or 1, input.get("dataCenterId")
-        if gpu is None:
-            raise GraphQLError("Something went wrong. Please try again later or contact support.")
-        places = sim.stock.places(gpu.id, cloud, count, [center] if center else [])
-        if not places:
-            raise GraphQLError(NO_CAPACITY)
-        sim.stock.take(gpu.id, cloud, places[0], count)
-        volume = sim.volumes.all.get(input.get("networkVolumeId") or "")
-        path = input.get("volumeMountPath") or "/workspace"
-        wanted = CreatePod(
-            name=input.get("name") or "pod",
-            image=input.get("imageName"),
-            gpu=Gpu(id=gpu.id, count=count),
-            disk=input.get("containerDiskInGb") or 10,
-            cloud="COMMUNITY" if cloud == COMMUNITY else "SECURE",
-            ports=(input.get("ports") or "").split(",") if input.get("ports") else [],
-            mounts=Mounts(network=[Network(volumeId=volume.id, path=path)]) if volume else Mounts(),
-        )
-        env = {one["key"]: one["value"] for one in input.get("env") or []}
-        price = round((gpu.price(cloud) or 0.0) * count, 4)
-        sim.remember(self.request.who.id)
-        return self._shown(sim.pods.create(self.request.who.id, wanted, env, places[0], volume, price))
 
     def podRentInterruptable(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
         self._read()
         return self.sim.spot.rent(self.request, input, self._shown)
 
-    def deployCpuPod(self, _info: Any, input: dict[str, Any] | None = None) -> None:
-        self._written("deployCpuPod")
-        raise GraphQLError(NO_CAPACITY)
-
     def podStop(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
-        pod = self._pod(self._written("podStop", input), input)
+        if not self.request.box:
+            self.sim.violate("a write through GraphQL: podStop")
+        elif input["podId"] != self.request.box:
+            raise GraphQLError(UNAUTHORIZED)
+        pod = self._pod(input)
         ignored = "stop_ignored" in self.request.faults
         if not ignored:
             self.sim.pods.stop(pod, grace=bool(self.request.box))
         self.sim.book(self.request, pod.id, "stop", done=not ignored)
         return {**self._shown(pod), **({"desiredStatus": "EXITED"} if ignored else {})}
 
-    def podResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
-        sim = self._written("podResume")
-        pod = self._pod(sim, input)
-        if pod.bid is not None:
-            raise GraphQLError(SPOT_ON_DEMAND)
-        gpu = pod.wanted.gpu
-        if pod.status == RUNNING or (gpu and not sim.stock.take(gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)):
-            raise GraphQLError(NOT_ENOUGH)
-        sim.pods.start(pod, gpus=pod.gpu_count)
-        return self._shown(pod)
-
     def podBidResume(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:
         self._read()
-        return self.sim.spot.resume(self.request, self._pod(self.sim, input), input, self._shown)
-
-    def podTerminate(self, _info: Any, input: dict[str, Any]) -> None:
-        sim = self._written("podTerminate", input)
-        pod = sim.pods.all.get(input["podId"])
-        if pod is None or pod.account != self.request.who.id:
-            raise GraphQLError("pod not found to terminate")
-        sim.remember(self.request.who.id)
-        sim.book(self.request, pod.id, "terminate")
-        sim.pods.end(pod)
-
-    def updateUserSettings(self, _info: Any, input: dict[str, Any] | None = None) -> dict[str, Any]:
-        sim = self._written("updateUserSettings")
-        sim.ssh_keys[self.request.who.id] = ((input or {}).get("pubKey") or "").split("\n")
-        return self.myself(_info)
-
-    def _written(self, what: str, input: dict[str, Any] | None = None) -> RunPodSim:
-        """`input`: of a call that a pod may make for itself by its own key."""
-        if not self.request.box:
-            self.sim.violate(f"a write through GraphQL: {what}")
-        elif input is None or input["podId"] != self.request.box:
-            raise GraphQLError(UNAUTHORIZED)
-        return self.sim
+        return self.sim.spot.resume(self.request, self._pod(input), input, self._shown)
 
     def _read(self) -> None:
         if self.request.box:
             raise GraphQLError(UNAUTHORIZED)
 
-    def _pod(self, sim: RunPodSim, input: dict[str, Any]) -> Pod:
-        pod = sim.pods.all.get(input["podId"])
+    def _pod(self, input: dict[str, Any]) -> Pod:
+        pod = self.sim.pods.all.get(input["podId"])
         if pod is None or pod.account != self.request.who.id:
             raise GraphQLError("pod not found")
         return pod

@@ -21,7 +21,7 @@ from tests.simulators.runpod.hosts import NoHosts, RealHosts
 from tests.simulators.runpod.pods import EXITED, Boot, Pod, Pods
 from tests.simulators.runpod.rest.market import MarketRoutes
 from tests.simulators.runpod.rest.pods import PodRoutes
-from tests.simulators.runpod.rest.stores import StoreRoutes
+from tests.simulators.runpod.rest.volumes import VolumeRoutes
 from tests.simulators.runpod.spot import SPOT_KINDS, Spot, mutation_of
 from tests.simulators.runpod.volumes import Volumes
 from tests.simulators.simulator import Handler, Refusal, Reply, Request, Simulator
@@ -39,26 +39,18 @@ KINDS = {
     "zero_gpus": "create, start: it runs with `count` (0) GPUs",
     "start_no_gpus": "start: 400, the host has no free GPUs",
     "delete_lingers": "delete, terminate: 204, and it is there for `reads` (3) more, None for ever; `status` to show",
-    "stop_refused": "stop: 400",
-    "stop_lingers": "stop: 200, and it runs on for `reads` (3)",
-    "conflict": "an action: 409",
     "stale_list": "list: as it was before the last `writes` (1)",
-    "empty_list": "list: nothing, though there is something",
     "short_page": "list: `limit` (1) a page",
     "odd_status": "any call: the account's newest pod shows `status` (MIGRATING) for `reads` (1)",
-    "cost_while_stopped": "any call: stopped pods show their price",
     "preempted": "any call: the account's oldest running pod is stopped first",
     "vanished": "any call: the account's oldest pod is terminated first, as when the money runs out",
-    "foreign_account": "any call: the key is another account's now",
     "auth": "any call: the key is not accepted, 401",
     "no_key": "create, start: its machine has no key of its own in its environment",
     "no_pod_keys": "REST v2: it does not take the keys of pods; `status` (403)",
     "stop_ignored": "stop: answered as done, and it runs on",
     "retired": "any call: 410; at `GRAPHQL`: the whole older interface is no more",
     "no_account": "account: 404, as before REST v2 had it",
-    "always_high": "catalogue: everything is HIGH, whatever the stock",
     "graphql_error": "GraphQL: 200 with `errors`; `message`",
-    "cloudflare": "any call: 403 with a proxy's HTML page",
     **SPOT_KINDS,
 }
 GRAPHQL = "POST /graphql*"
@@ -90,7 +82,6 @@ MENU = (
     Choice("odd_status", READS, {"status": ["MIGRATING", "PAUSED"]}),
     Choice("preempted", READS),
     Choice("vanished", READS),
-    Choice("foreign_account", ALL),
     Choice("graphql_error", "POST /graphql"),
 )
 """What a seed draws from. Hangs are left out: they cost real time, and are tested one by one."""
@@ -122,20 +113,13 @@ class RunPodSim(Simulator):
         )
         self.pods = Pods(self.clock, self.ledger, self.stock, self.hosts, boot or Boot(), self.own_keys)
         self.volumes = Volumes(self.ledger, state / "volumes" if state else None)
-        self.ssh_keys: dict[str, list[str]] = {}
-        self.registries: dict[str, tuple[str, dict[str, Any]]] = {}
-        self.tags: dict[str, tuple[str, dict[str, Any]]] = {}
-        self.billing_mode = "PREPAID"
-        self.spend_limit = 1000.0
-        self.paging = True
-        self.refuse_attached = False
         self.bill_every = 0.0
         """Seconds between two postings of charges (the vendor's are about 300); 0: each is on the bill at once."""
         self.quota = WindowQuota(per_minute) if per_minute else None
         self.add_account("ann", KEY)
         self.add_account("bob", OTHER_KEY)
         self.spot = Spot(self, PodRoutes(self))
-        StoreRoutes(self)
+        VolumeRoutes(self)
         MarketRoutes(self)
         GraphQL(self)
         self.route("* /v1{rest*}", self._retired)
@@ -160,8 +144,6 @@ class RunPodSim(Simulator):
         if not agent or agent.startswith("Python-urllib"):
             self.violate(f"{request.method} {request.path}: no User-Agent that the platform lets through")
             raise Refusal(_page(403))
-        if "cloudflare" in request.faults:
-            raise Refusal(_page(403))
         if "retired" in request.faults:
             raise Refusal(self._retired(request))
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -172,8 +154,6 @@ class RunPodSim(Simulator):
             account = self.accounts[own.account]
         if account is None or "auth" in request.faults:
             raise Refusal(self.problem(401, "invalid bearer token"))
-        if "foreign_account" in request.faults:
-            account = self.other_than(account)
         request.account = account
         if len(request.body) > MOST_BYTES:
             raise Refusal(self.problem(413, "request body too large"))
@@ -201,8 +181,6 @@ class RunPodSim(Simulator):
         if rule := request.faults.get("odd_status"):
             for pod in pods[:1]:
                 pod.odd_status = (rule.get("status", "MIGRATING"), rule.get("reads", 1))
-        for pod in pods if "cost_while_stopped" in request.faults else []:
-            pod.cost_stopped = True
         if "preempted" in request.faults and (running := [p for p in pods if p.status == "RUNNING"]):
             self.act_preempt(running[-1].id)
         if "vanished" in request.faults and pods:
@@ -262,7 +240,7 @@ class RunPodSim(Simulator):
         return int(text)
 
     def shown(self, account: str) -> list[Any]:
-        return [copy(pod) for pod in self.pods.of(account) if not pod.cluster]
+        return [copy(pod) for pod in self.pods.of(account)]
 
     def before(self, account: str, writes: int) -> list[Any]:
         return [self.pods.outline(pod) for pod in super().before(account, writes)]
@@ -290,10 +268,6 @@ class RunPodSim(Simulator):
         """The least bid for a type's GPUs becomes this, USD an hour for a single one: weaker ones give way."""
         self.spot.floor(gpu, cloud, usd)
 
-    def act_spot(self, account: str, on: bool) -> None:
-        """Whether an account gets spot pods; where not, there are never any instances."""
-        (self.spot.refused.discard if on else self.spot.refused.add)(self.accounts[account].id)
-
     def act_vanish(self, id: str) -> None:
         """It is terminated: by hand in the console, or because the money ran out."""
         self._pod(id)
@@ -305,14 +279,13 @@ class RunPodSim(Simulator):
         """A second pod of the same name and env appears, as after a blind retry. Returns its id."""
         pod = self._pod(id)
         self.remember(pod.account)
-        if pod.wanted.gpu:
-            self.stock.take(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)
+        self.stock.take(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)
         return self.pods.create(
             pod.account, pod.wanted, dict(pod.env), pod.place, pod.volume, pod.price, bid=pod.bid
         ).id
 
     def act_set(self, id: str, **fields: Any) -> None:
-        """Something about it changes: `locked`, `name`; `cluster`, `never_ready`, `gpus_now`, `lingering`…"""
+        """Something about it changes: `name`; `never_ready`, `gpus_now`, `lingering`…"""
         pod = self._pod(id)
         for name, value in fields.items():
             target: Any = pod.wanted if name in type(pod.wanted).model_fields else pod
@@ -339,10 +312,6 @@ class RunPodSim(Simulator):
     def act_empty(self, gpu: str | None = None, where: str | None = None) -> None:
         """No more stock."""
         self.stock.empty(gpu, where)
-
-    def act_move_ports(self, id: str) -> None:
-        """The host is serviced: address and ports are others afterwards."""
-        self.pods.restart(self._pod(id))
 
     def close(self) -> None:
         self.hosts.close()

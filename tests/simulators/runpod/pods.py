@@ -84,7 +84,6 @@ class Pod:
     port: int = 0
     gpus_now: int = 0
     note: str = ""
-    cluster: bool = False
     never_ready: str = ""
     dies: tuple[int, str] | None = None
     hidden: int = 0
@@ -92,8 +91,6 @@ class Pod:
     lingering: int | None = None
     lingers: bool = False
     lingering_as: str = ""
-    stops_late: int = 0
-    cost_stopped: bool = False
     odd_status: tuple[str, int] | None = None
     keyless: bool = False
     """Its machine has no key of its own."""
@@ -120,11 +117,6 @@ class Pods:
     ) -> None:
         self._clock, self._ledger, self._stock, self._host, self._own_keys = clock, ledger, stock, host, own_keys
         self.boot = boot
-        self.bill_start = True
-        """Whether compute is billed while a pod is being provisioned: not documented, so the dearer answer."""
-        self.keeps_start = True
-        """Whether a pod that is stopped shows when it last started. The vendor says of a worker's field of this name
-        "When the worker last started. Null if it has not started.", and of a pod's nothing: both are possible."""
         self.all: dict[str, Pod] = {}
         self.gone: dict[str, Pod] = {}
 
@@ -146,7 +138,7 @@ class Pods:
         """A new pod that begins to boot. The stock is taken already; `gpus`: how many it got, where not all."""
         number = len(self.all) + len(self.gone) + 1
         id = hashlib.sha256(f"{account} {number}".encode()).hexdigest()[:14]
-        count = wanted.gpu.count or 0 if wanted.gpu else 0
+        count = wanted.gpu.count or 0
         pod = Pod(id, account, wanted, env, count, place, price, self._clock.now(), number, volume, keyless=keyless)
         pod.bid = bid
         self.all[id] = pod
@@ -161,13 +153,6 @@ class Pods:
         pod.restarts += 1
         pod.history.append("started")
         self._begin(pod, gpus)
-
-    def restart(self, pod: Pod) -> None:
-        """Its container is made again: what lay on the container disk is lost, ports are drawn anew."""
-        self._host.halt(pod, wipe=True)
-        pod.restarts += 1
-        pod.history.append("restarted")
-        self._begin(pod, pod.gpus_now)
 
     def stop(
         self,
@@ -203,13 +188,12 @@ class Pods:
         pod.status, pod.booting, pod.reads, pod.note = RUNNING, True, 0, "Rented by User"
         pod.started = self._clock.now()
         pod.gpus_now = gpus
-        pod.never_ready, pod.dies, pod.stops_late = "", None, 0
+        pod.never_ready, pod.dies = "", None
         self._ledger.turn(pod.id, PROVISIONING, self.rate(pod))
         self._host.boot(pod)
 
     def _give_back(self, pod: Pod) -> None:
-        if pod.wanted.gpu is not None:
-            self._stock.give(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpus_now)
+        self._stock.give(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpus_now)
 
     # Reading
 
@@ -225,10 +209,6 @@ class Pods:
             if pod.lingering < 0:
                 self.end(pod)
                 return
-        if pod.stops_late:
-            pod.stops_late -= 1
-            if not pod.stops_late:
-                self.stop(pod)
         if pod.status != RUNNING:
             return
         if pod.dies is not None and pod.reads > pod.dies[0]:
@@ -257,11 +237,12 @@ class Pods:
         return PROVISIONING if pod.reads * 2 <= self.boot.reads else STARTING
 
     def rate(self, pod: Pod) -> float:
-        """USD an hour that it costs now, disks included."""
+        """USD an hour that it costs now, disks included; compute also while it is being provisioned, which is not
+        documented: the dearer answer."""
         if pod.status == TERMINATED:
             return 0.0
         runs = pod.status == RUNNING
-        compute = pod.price if runs and (self.bill_start or not pod.booting) else 0.0
+        compute = pod.price if runs else 0.0
         disk = (pod.wanted.disk or 0) * catalog.CONTAINER_GB if runs else 0.0
         kept = pod.wanted.mounts.persistent
         disk += kept.size * (catalog.VOLUME_GB if runs else catalog.VOLUME_GB_STOPPED) if kept else 0.0
@@ -272,37 +253,31 @@ class Pods:
         wanted, status = pod.wanted, self.status(pod)
         up = status == RUNNING and pod.status == RUNNING and not pod.booting
         address = f"127.0.0.1:{pod.port}" if up else ""
-        shown: dict[str, Any] = {
+        return {
             "id": pod.id,
             "name": wanted.name,
             "status": status,
             "actions": ACTIONS.get(status, []),
-            "image": wanted.image or "",
+            "image": wanted.image,
             "args": wanted.args,
             "disk": wanted.disk,
             "ports": list(wanted.ports),
             "env": dict(pod.env),
-            "registry": wanted.registry,
+            "registry": None,
             "mounts": wanted.mounts.model_dump(exclude_none=True),
             "cloud": wanted.cloud,
             "dataCenterId": pod.place,
-            "cudaVersion": "12.8" if wanted.gpu else None,
+            "cudaVersion": "12.8",
             "ssh": {"proxy": self._proxy(pod), "direct": self._direct(pod, address)},
             "template": None,
-            "cost": pod.price if status not in (EXITED, TERMINATED) or pod.cost_stopped else 0.0,
-            "locked": wanted.locked,
-            "globalNetworking": {"enabled": wanted.globalNetworking},
+            "cost": pod.price if status not in (EXITED, TERMINATED) else 0.0,
+            "locked": False,
+            "globalNetworking": {"enabled": False},
             "runtime": self._runtime(pod) if up else None,
             "createdAt": rfc3339(pod.created),
-            "startedAt": rfc3339(pod.started) if pod.started and (self.keeps_start or pod.status == RUNNING) else None,
+            "startedAt": rfc3339(pod.started) if pod.started else None,
+            "gpu": {"id": wanted.gpu.id, "count": pod.gpu_count, "vcpuCount": 8 * pod.gpu_count, "memory": 32},
         }
-        if wanted.gpu:
-            shown["gpu"] = {"id": wanted.gpu.id, "count": pod.gpu_count, "vcpuCount": 8 * pod.gpu_count, "memory": 32}
-        if wanted.cpu:
-            shown["cpu"] = {"id": wanted.cpu.id, "vcpuCount": wanted.cpu.vcpuCount, "memory": 2 * wanted.cpu.vcpuCount}
-        if pod.cluster:
-            shown["cluster"] = {"id": "cl-1"}
-        return shown
 
     def _proxy(self, pod: Pod) -> dict[str, Any]:
         user = f"{pod.id}-{pod.number:08x}"

@@ -18,8 +18,7 @@ class Rental:
     url, key = "RUNPOD_API_BASE_URL", "RUNPOD_API_KEY"
     older = GRAPHQL
     create, read, delete = CREATE, "GET /v2/pods*", DELETE
-    # A key does not change its account between two calls: whole commands with another key are steps of a plan.
-    menu = tuple(choice for choice in MENU if choice.kind != "foreign_account")
+    menu = MENU
     spot_menu = SPOT_MENU
     imports = ("httpx",)
     box = "pod"

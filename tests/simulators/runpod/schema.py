@@ -7,35 +7,20 @@ type Query {
   myself: User
   pod(input: PodFilter): Pod
   gpuTypes(input: GpuTypeFilter): [GpuType]
-  dataCenters: [DataCenter]
 }
 type Mutation {
-  podFindAndDeployOnDemand(input: PodFindAndDeployOnDemandInput): Pod
   podRentInterruptable(input: PodRentInterruptableInput!): Pod
-  deployCpuPod(input: deployCpuPodInput): Pod
   podStop(input: PodStopInput!): Pod
-  podResume(input: PodResumeInput!): Pod
   podBidResume(input: PodBidResumeInput!): Pod
-  podTerminate(input: PodStopInput!): Boolean
-  updateUserSettings(input: SettingsInput): User
 }
+
 input PodFilter { podId: String }
 input GpuTypeFilter { id: String, ids: [String] }
 input LowestPriceInput { gpuCount: Int, secureCloud: Boolean, dataCenterId: String }
 input PodStopInput { podId: String! }
-input PodResumeInput { podId: String!, gpuCount: Int }
 input PodBidResumeInput { podId: String!, gpuCount: Int!, bidPerGpu: Float! }
-input SettingsInput { pubKey: String }
 input EnvInput { key: String!, value: String! }
 enum CloudType { ALL SECURE COMMUNITY }
-input PodFindAndDeployOnDemandInput {
-  name: String, imageName: String, cloudType: CloudType, gpuTypeId: String, gpuTypeIdList: [String], gpuCount: Int,
-  volumeInGb: Int, containerDiskInGb: Int, volumeMountPath: String, minVcpuCount: Int, minMemoryInGb: Int,
-  ports: String, env: [EnvInput], dockerArgs: String, dataCenterId: String, countryCode: String,
-  networkVolumeId: String, templateId: String, startSsh: Boolean, supportPublicIp: Boolean,
-  allowedCudaVersions: [String], minCudaVersion: String, deployCost: Float, stopAfter: String, terminateAfter: String,
-  volumeKey: String, minDownload: Int, minUpload: Int
-}
 input PodRentInterruptableInput {
   name: String, imageName: String, cloudType: CloudType, gpuTypeId: String, gpuTypeIdList: [String], gpuCount: Int,
   volumeInGb: Int, containerDiskInGb: Int, volumeMountPath: String, minVcpuCount: Int, minMemoryInGb: Int,
@@ -43,14 +28,6 @@ input PodRentInterruptableInput {
   networkVolumeId: String, templateId: String, startSsh: Boolean, supportPublicIp: Boolean,
   allowedCudaVersions: [String], minCudaVersion: String, deployCost: Float, stopAfter: String, terminateAfter: String,
   volumeKey: String, minDownload: Int, minUpload: Int, bidPerGpu: Float
-}
-input deployCpuPodInput {
-  name: String, imageName: String, cloudType: CloudType, gpuTypeId: String, gpuTypeIdList: [String], gpuCount: Int,
-  volumeInGb: Int, containerDiskInGb: Int, volumeMountPath: String, minVcpuCount: Int, minMemoryInGb: Int,
-  ports: String, env: [EnvInput], dockerArgs: String, dataCenterId: String, countryCode: String,
-  networkVolumeId: String, templateId: String, startSsh: Boolean, supportPublicIp: Boolean,
-  allowedCudaVersions: [String], minCudaVersion: String, deployCost: Float, stopAfter: String, terminateAfter: String,
-  volumeKey: String, minDownload: Int, minUpload: Int, instanceId: String
 }
 type User {
   id: ID!
@@ -61,11 +38,8 @@ type User {
   clientBalance: Float
   currentSpendPerHr: Float
   spendLimit: Float
-  minBalance: Float
   underBalance: Boolean
-  spendDetails: SpendDetails
 }
-type SpendDetails { localStoragePerHour: Float, networkStoragePerHour: Float, gpuComputePerHour: Float }
 type NetworkVolume { id: String, name: String, size: Int, dataCenterId: String }
 type Pod {
   id: ID!, containerDiskInGb: Int, costPerHr: Float, desiredStatus: String, dockerArgs: String, dockerId: String,
@@ -86,6 +60,4 @@ type GpuType {
 type LowestPrice {
   minimumBidPrice: Float, uninterruptablePrice: Float, stockStatus: String, availableGpuCounts: [Int]
 }
-type DataCenter { id: String, name: String, location: String, storageSupport: Boolean, gpuAvailability: [Availability] }
-type Availability { gpuTypeId: String, stockStatus: String }
 """

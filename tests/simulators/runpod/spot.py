@@ -17,7 +17,6 @@ from graphql import GraphQLError
 from pydantic import ValidationError
 
 from tests.simulators.faults import Choice
-from tests.simulators.runpod.catalog import COMMUNITY, SECURE
 from tests.simulators.runpod.pods import ERROR, EXITED, RUNNING, Pod
 from tests.simulators.runpod.rest.pods import NO_CAPACITY, NOT_ENOUGH, PodRoutes
 from tests.simulators.runpod.shapes import CreatePod
@@ -55,22 +54,18 @@ Shown = Callable[[Pod], dict[str, Any]]
 
 
 class Spot:
-    """See the module. `refused`: ids of accounts that get none."""
+    """See the module."""
 
     def __init__(self, sim: RunPodSim, routes: PodRoutes) -> None:
         self.sim, self.routes = sim, routes
-        self.refused: set[str] = set()
 
     def rent(self, request: Request, told: dict[str, Any], shown: Shown) -> dict[str, Any]:
         """`podRentInterruptable`. GraphQLError: nothing was rented."""
         wanted, bid = _wanted(told), told.get("bidPerGpu")
         if not bid or bid <= 0:
             raise _wrong("a spot pod without a bid")
-        assert wanted.gpu
         with _words():
             self._to_be_had(request)
-            if told.get("cloudType", "ALL") == "ALL" and not wanted.mounts.network:
-                wanted.cloud = self._cheaper(wanted, bid)
             floor = self.sim.stock.floor(wanted.gpu.id, wanted.cloud) if wanted.gpu.id in self.sim.stock.gpus else 0.0
             if floor is None or bid < floor:
                 raise Refusal(self.sim.problem(400, NO_CAPACITY))
@@ -80,7 +75,7 @@ class Spot:
     def resume(self, request: Request, pod: Pod, told: dict[str, Any], shown: Shown) -> dict[str, Any]:
         """`podBidResume`. GraphQLError: it is as it was."""
         bid, gpu = told["bidPerGpu"], pod.wanted.gpu
-        if pod.bid is None or gpu is None or pod.cluster or bid <= 0:
+        if pod.bid is None or bid <= 0:
             raise _wrong("podBidResume of a pod that is no spot pod, or without a bid")
         if pod.status not in (EXITED, ERROR):
             raise _wrong("podBidResume of a pod that runs")
@@ -103,7 +98,7 @@ class Spot:
 
     def outbid(self, pod: Pod) -> None:
         """Another bid is higher than this pod's."""
-        if pod.bid is None or pod.wanted.gpu is None:
+        if pod.bid is None:
             raise ValueError(f"{pod.id} is no spot pod")
         self.floor(pod.wanted.gpu.id, pod.wanted.cloud, round(pod.bid + 0.01, 4))
 
@@ -111,29 +106,19 @@ class Spot:
         """The least bid that holds from now on; weaker ones give way, all customers' alike."""
         self.sim.stock.floors[gpu, cloud] = usd
         for pod in list(self.sim.pods.all.values()):
-            same = pod.wanted.gpu is not None and (pod.wanted.gpu.id, pod.wanted.cloud) == (gpu, cloud)
+            same = (pod.wanted.gpu.id, pod.wanted.cloud) == (gpu, cloud)
             if same and pod.bid is not None and pod.bid < usd and pod.status == RUNNING:
                 self.sim.act_preempt(pod.id)
 
     def _to_be_had(self, request: Request) -> None:
         if rule := request.faults.get("no_spot"):
             raise GraphQLError(rule.get("text", NO_SPOT))
-        if request.who.id in self.refused:
-            raise GraphQLError(NO_SPOT)
 
     def _answer(self, request: Request, pod: Pod, shown: Shown) -> dict[str, Any]:
         answer = shown(pod)
         if "outbid" in request.faults:
             self.outbid(pod)
         return answer
-
-    def _cheaper(self, wanted: CreatePod, bid: float) -> Any:
-        """The cloud of an `ALL`: community, where it has such a GPU and takes the bid."""
-        assert wanted.gpu
-        stock, id = self.sim.stock, wanted.gpu.id
-        if id not in stock.gpus or (floor := stock.floor(id, COMMUNITY)) is None or bid < floor:
-            return SECURE
-        return COMMUNITY if stock.places(id, COMMUNITY, wanted.gpu.count or 1, wanted.dataCenterIds) else SECURE
 
 
 def mutation_of(body: bytes) -> str:
@@ -148,7 +133,7 @@ def mutation_of(body: bytes) -> str:
 
 def _wanted(told: dict[str, Any]) -> CreatePod:
     """What is asked for, as REST has it. GraphQLError: what can't be rented, in words that do not say what."""
-    needed = ("name", "imageName", "gpuTypeId", "gpuCount", "containerDiskInGb")
+    needed = ("name", "imageName", "gpuTypeId", "gpuCount", "cloudType", "containerDiskInGb")
     if lacking := [name for name in needed if not told.get(name)]:
         raise _wrong(f"a spot pod without {', '.join(lacking)}")
     path = told.get("volumeMountPath")
@@ -163,20 +148,17 @@ def _wanted(told: dict[str, Any]) -> CreatePod:
         "allowedCudaVersions": told.get("allowedCudaVersions") or [],
         "minCudaVersion": told.get("minCudaVersion"),
     }
-    cloud = told.get("cloudType", "ALL")
     body = {
         "name": told["name"],
         "image": told["imageName"],
         "gpu": gpu,
-        "cloud": SECURE if cloud == "ALL" else cloud,
+        "cloud": told["cloudType"],
         "dataCenterIds": [told["dataCenterId"]] if told.get("dataCenterId") else [],
         "disk": told["containerDiskInGb"],
         "mounts": mounts,
         "ports": [port for port in (told.get("ports") or "").split(",") if port],
         "env": {one["key"]: one["value"] for one in told.get("env") or []},
         "args": told.get("dockerArgs") or "",
-        "templateId": told.get("templateId"),
-        "startSsh": bool(told.get("startSsh")),
     }
     try:
         return CreatePod.model_validate(body)

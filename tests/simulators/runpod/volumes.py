@@ -47,10 +47,9 @@ class Volumes:
         self._ledger.begin(id, account=account, tag=name, kind="volume", state="kept", rate=self._rate(volume))
         return volume
 
-    def change(self, volume: Volume, *, name: str | None, size: int | None) -> None:
-        """Another name, more room."""
-        volume.name, volume.size = name or volume.name, size or volume.size
-        self._ledger.retag(volume.id, volume.name)
+    def grow(self, volume: Volume, size: int) -> None:
+        """More room."""
+        volume.size = size
         self._ledger.turn(volume.id, "kept", self._rate(volume))
 
     def delete(self, volume: Volume) -> None:

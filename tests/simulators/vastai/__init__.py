@@ -1,9 +1,5 @@
 """vast.ai on loopback: its API reference as of August 2026, for the official SDK and for our adapter, on one world.
 
-    python -m tests.simulators.vastai --port 0 --state DIR
-
-prints its URL and serves until it is ended; `--help` has the rest. In a test:
-
     sim = VastSimulator()
     account = sim.add_account("ann")
     with SimServer(sim): VastAI(api_key=account.key, server_url=sim.url, retry=1)

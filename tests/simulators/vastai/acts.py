@@ -21,19 +21,6 @@ class Acts(Gate):
 
     # Customers and settings
 
-    def act_account(self, name: str, credit: float = 100.0, host: bool = False) -> dict[str, str]:
-        """One more customer; says its id and key."""
-        account = self.add_account(name, credit=credit, host=host)
-        return {"id": account.id, "key": account.key}
-
-    def act_key(self, account: str, key: str, scopes: list[str]) -> None:
-        """One more API key of a customer, with these scopes only."""
-        self.customers[account].keys[key] = frozenset(scopes)
-
-    def act_ssh_key(self, account: str, ssh_key: str) -> None:
-        """A public key is added to the account: new instances get it."""
-        self.customers[account].ssh_keys[next(self.world.ids)] = ssh_key
-
     def act_credit(self, account: str, usd: float) -> None:
         """So much is paid in; below zero it is taken back."""
         self.customers[account].credit += usd
@@ -48,11 +35,6 @@ class Acts(Gate):
             setattr(self.world.settings, name, value)
 
     # The market
-
-    def act_machine(self, id: int, host_id: int = 1, **details: Any) -> list[int]:
-        """A host offers a machine, with fields of `Machine`; says the ids of its offers."""
-        machine = self.world.market.add(Machine(id, host_id, **details))
-        return [offer.id for offer in self.world.market.offers.values() if offer.machine is machine]
 
     def act_price(self, machine: int, **prices: float) -> None:
         """A host changes `dph`, `min_bid` or `storage_cost`: bids below the floor are paused, others resume."""
@@ -77,14 +59,6 @@ class Acts(Gate):
         """Strangers have all that is free, for so long."""
         machine.taken += self.world.free(machine, None)
         self.world.leave_at[machine.id] = self.world.now + seconds
-
-    def act_offline(self, machine: int) -> None:
-        """The host is gone, and every instance on it; nothing of it bills."""
-        self.world.host_gone(self.world.market.machines[machine])
-
-    def act_online(self, machine: int) -> None:
-        """The host is back: what ran starts again."""
-        self.world.host_back(self.world.market.machines[machine])
 
     # Instances
 
@@ -126,11 +100,6 @@ class Acts(Gate):
         """From the next starts on, sessions over SSH have the vendor's variables, too."""
         self.world.boxes.session_env = on
 
-    def act_relabel(self, id: int | str, label: str | None) -> None:
-        """Somebody writes another label on it in the console."""
-        self._instance(id).label = label
-        self.ledger.retag(str(id), label or "")
-
     def act_rent(self, account: str, offer: int, label: str | None = None, price: float | None = None) -> int:
         """Somebody rents in the console; says the id."""
         body = Create(image="ubuntu:22.04", label=label, price=price, runtype="ssh_direct", cancel_unavail=True)
@@ -156,12 +125,3 @@ class Acts(Gate):
             )
             made.append(instance.id)
         return made
-
-    def act_expire(self, id: int | str) -> None:
-        """Its contract reaches its end: stopped, and can't be started."""
-        self._instance(id).end_date = self.world.now
-        self.world.settle()
-
-    def act_increase(self, id: int | str, factor: float = 1.5) -> int:
-        """Its host asks for more from the end of the contract on; says the row's id."""
-        return self.world.ask_more(self._instance(id), factor)

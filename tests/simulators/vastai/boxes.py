@@ -34,9 +34,6 @@ class Boxes(Protocol):
     def stop(self, instance: Instance, *, grace: bool = False) -> None:
         """Its processes end at once; `grace`: a moment later. Nothing runs: nothing happens."""
 
-    def wipe(self, instance: Instance) -> None:
-        """Its container is made anew: stopped, and its disk is lost."""
-
     def authorize(self, instance: Instance) -> None:
         """`instance.keys` have changed."""
 
@@ -67,9 +64,6 @@ class NoBoxes:
         instance.port = self.closed_port
 
     def stop(self, instance: Instance, *, grace: bool = False) -> None:
-        pass
-
-    def wipe(self, instance: Instance) -> None:
         pass
 
     def authorize(self, instance: Instance) -> None:
@@ -154,12 +148,6 @@ class RealBoxes(NoBoxes):
     def _settle(self, instance: Instance) -> None:
         if (stopping := self._stopping.pop(instance.id, None)) is not None:
             stopping.join()
-
-    def wipe(self, instance: Instance) -> None:
-        self._settle(instance)
-        if (machine := self.machines.get(instance.id)) is not None:
-            machine.stop()
-            machine.wipe()
 
     def authorize(self, instance: Instance) -> None:
         if (machine := self.machines.get(instance.id)) is not None:

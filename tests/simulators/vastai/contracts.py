@@ -13,9 +13,14 @@ from tests.simulators.own_keys import OwnKeys
 from tests.simulators.vastai import replies
 from tests.simulators.vastai.boxes import Boxes, NoBoxes
 from tests.simulators.vastai.instance import Instance, Stage
-from tests.simulators.vastai.market import Machine, Market
+from tests.simulators.vastai.market import DAY, Machine, Market
 from tests.simulators.vastai.settings import Settings, VastAccount
 from tests.simulators.vastai.volumes import Volumes
+
+STOPPED = "exited"
+"""What `actual_status` is of one that was stopped."""
+BROKE_GRACE = DAY
+"""Seconds from stopped for want of credit to destroyed."""
 
 
 class Contracts:
@@ -38,7 +43,6 @@ class Contracts:
         self.instances: dict[int, Instance] = {}
         self.volumes = Volumes(self)
         self.ids = itertools.count(20_000_001, 13)
-        self.increases: dict[int, dict[str, Any]] = {}
         self.leave_at: dict[int, float] = {}  # machine → when its strangers leave
 
     # Looking
@@ -64,8 +68,6 @@ class Contracts:
 
     def free(self, machine: Machine, bid: float | None) -> int:
         """GPUs that such a renter could have: bids give way to on-demand and to higher bids."""
-        if not machine.online:
-            return 0
         firm = [i for i in self._holders(machine) if i.bid is None or (bid is not None and i.bid >= bid)]
         return machine.gpus - machine.taken - sum(i.gpus for i in firm)
 
@@ -102,7 +104,7 @@ class Contracts:
 
     def _stand_still(self, instance: Instance, *, grace: bool = False) -> None:
         instance.stages.clear()
-        instance.actual = None if instance.actual is None else self.settings.stopped_word
+        instance.actual = None if instance.actual is None else STOPPED
         instance.intended = instance.cur_state = instance.next_state = "stopped"
         instance.holds = instance.outbid = instance.queued = False
         self.boxes.stop(instance, grace=grace)
@@ -127,7 +129,7 @@ class Contracts:
         if instance.dies:
             stages[-1].status = "exited"
         else:
-            stages[-1].enter = lambda: self.boxes.start(instance, new_port=settings.new_ports)
+            stages[-1].enter = lambda: self.boxes.start(instance, new_port=True)
         instance.follow(*stages)
         instance.advance(now)
 
@@ -176,7 +178,7 @@ class Contracts:
                 self.bill(instance)
         if account.broke_since is None:
             account.broke_since = self.now
-        elif self.now - account.broke_since >= self.settings.broke_grace:
+        elif self.now - account.broke_since >= BROKE_GRACE:
             for instance in mine:
                 instance.destroyed_at, instance.forgotten = self.now, True
                 self.bill(instance)

@@ -12,7 +12,7 @@ from tests.simulators.core import Handler, IntervalQuota, Refusal, Reply, Reques
 from tests.simulators.vastai import replies
 from tests.simulators.vastai.boxes import NoBoxes, RealBoxes
 from tests.simulators.vastai.replies import Strange, refusal
-from tests.simulators.vastai.settings import SCOPES, VastAccount
+from tests.simulators.vastai.settings import VastAccount
 from tests.simulators.vastai.world import World
 
 V0, V1 = "/api/v0", "/api/v1"
@@ -32,12 +32,10 @@ FAULTS = {
     "stale_list": "GET /api/v1/instances/: as it was `seconds` (60) ago: newer ones missing, ended ones still there",
     "search_quota": "POST /bundles/: the day's quota is spent",
     "auth": "the key is not recognised; `status` (401), 404 as seen live",
-    "foreign_account": "the key counts as another account's, the next in their order",
     "lacks_credit": "PUT /asks/{id}/: the money does not suffice",
     "preempted": "GET: what was running has just been stopped, without notice",
     "vanished": "GET, DELETE: it has just been ended behind the client's back",
     "odd_status": "GET: actual_status is `word` (migrating)",
-    "forbidden": "403: the key has not the scope",
     "no_key": "PUT /asks/{id}/: the new instance's container has no key of its own in its environment",
     "stop_ignored": "PUT /instances/{id}/: a stop is answered as done, and it runs on",
 }
@@ -46,8 +44,6 @@ LIMITS = {  # seconds between two calls of one key, per route, by its API refere
     f"GET {V0}/instances/{{id}}/": 2.0,
     f"GET {V1}/instances/": 1.0,
     f"PUT {V0}/instances/{{id}}/": 1.0,
-    f"PUT {V0}/instances/reboot/{{id}}/": 1.0,
-    f"PUT {V0}/instances/recycle/{{id}}/": 1.0,
     f"DELETE {V0}/instances/{{id}}/": 3.0,
     f"PUT {V0}/instances/bid_price/{{id}}/": 5.5,
     f"PUT {V0}/volumes/": 5.5,
@@ -56,8 +52,6 @@ LIMITS = {  # seconds between two calls of one key, per route, by its API refere
     f"DELETE {V0}/volumes/": 5.5,
     f"DELETE {V0}/volumes": 5.5,
     f"POST {V0}/volumes/search/": 5.5,
-    f"GET {V0}/ssh/": 1.0,
-    f"POST {V0}/ssh/": 1.0,
     f"POST {V0}/instances/{{id}}/ssh/": 1.0,
     f"GET {V0}/charges/": 1.0,
 }
@@ -85,15 +79,14 @@ class Gate(Simulator):
         boxes = RealBoxes(state, self.outlets) if machines and state is not None else NoBoxes()
         self.customers: dict[str, VastAccount] = {}
         self.world = World(self.clock, self.ledger, self.customers, boxes, self.own_keys)
-        self.scopes: dict[str, str] = {}
         self._intervals = {call: IntervalQuota(seconds) for call, seconds in LIMITS.items()}
         self._searches = WindowQuota(SEARCHES_A_MINUTE, 60.0)
         self._wording = 0
 
-    def add_account(self, name: str, *, credit: float = 100.0, host: bool = False) -> VastAccount:
+    def add_account(self, name: str, *, credit: float = 100.0) -> VastAccount:
         """One more customer; its id is a number, its key contains its name."""
         number = str(5_000 + len(self.customers))
-        account = VastAccount(number, f"vast-key-{name}-{number}", f"{name}@example.com", credit, host=host)
+        account = VastAccount(number, f"vast-key-{name}-{number}", f"{name}@example.com", credit)
         self.customers[number] = self.accounts[number] = account
         return account
 
@@ -116,7 +109,7 @@ class Gate(Simulator):
         if not request.headers.get("user-agent"):
             self.violate(f"no User-Agent: {call}")
         self._identify(request, call)
-        if "forbidden" in request.faults or not self._allowed(request, call):
+        if request.box and not (request.params.get("id") == request.box and call in OWN):
             raise refusal(403, "insufficient_permissions", "This key has not the permission for this action.")
         if self.world.settings.limits:
             self._hold_back(request, call)
@@ -129,28 +122,14 @@ class Gate(Simulator):
         if not header.startswith("Bearer "):
             self.violate(f"Authorization without Bearer: {call}")
         key = header.removeprefix("Bearer ")
-        for account in self.customers.values():
-            if key == account.key or key in account.keys:
-                request.account = account
+        request.account = self.customer(key)
         if own := self.own_keys.holder(key):
             request.account = self.customers[own.account]
-        if "foreign_account" in request.faults and request.account is not None:
-            numbers = list(self.customers)
-            assert len(numbers) > 1, "there is no other account"
-            place = (numbers.index(request.account.id) + 1) % len(numbers)
-            request.account = self.customers[numbers[place]]
         told = request.faults.get("auth")
         if request.account is None or told is not None:
             request.account = None
-            status = self.world.settings.bad_key_status if told is None else told.get("status", 401)
+            status = 401 if told is None else told.get("status", 401)
             raise refusal(404 if call in (SEARCH, CHARGES) else status, "auth_error", "Invalid user key")
-
-    def _allowed(self, request: Request, call: str) -> bool:
-        if request.box:
-            return request.params.get("id") == request.box and call in OWN
-        key = request.headers["authorization"].removeprefix("Bearer ")
-        scopes = next((one.keys[key] for one in self.customers.values() if key in one.keys), SCOPES)
-        return self.scopes.get(call, "") in (*scopes, "")
 
     def _hold_back(self, request: Request, call: str) -> None:
         key, now = request.headers["authorization"], self.clock.now()
@@ -162,13 +141,12 @@ class Gate(Simulator):
             return
         if wait is not None:
             self._wording += 1
-            told = wait if self.world.settings.retry_after else None
             style = self._wording
             destroy = request.method == "DELETE" and style % 2 == 0
-            raise Refusal(replies.too_often(threshold, style, told, destroy=destroy))
+            raise Refusal(replies.too_often(threshold, style, None, destroy=destroy))
 
-    def serve(self, call: str, scope: str, handler: Handler) -> None:
-        """A route with its scope. What no client of this API sends is recorded and gets a 400."""
+    def serve(self, call: str, handler: Handler) -> None:
+        """A route. What no client of this API sends is recorded and gets a 400."""
 
         def strict(request: Request) -> Reply:
             self.world.settle()
@@ -181,7 +159,6 @@ class Gate(Simulator):
                 self.violate(f"{request.method} {request.path}: {strange}")
                 raise replies.invalid_args(str(strange), error="invalid_request") from None
 
-        self.scopes[call] = scope
         self.route(call, strict)
 
     def _only(self, request: Request, *known: str) -> None:

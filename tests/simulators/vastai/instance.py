@@ -80,7 +80,6 @@ class Instance:
     host: str = "127.0.0.1"
     port: int = 0
     meter: Meter = field(default_factory=Meter)
-    generation: int = 0  # of the container: recycle makes another
     own_key: str = field(default="", repr=False)  # it may show, start, stop and destroy itself with it
     keyless: bool = False  # its container's environment lacks the key
 
@@ -124,7 +123,7 @@ class Instance:
 
     def bill(self, now: float) -> None:
         """Sets the meter to what the instance's state bills."""
-        if self.destroyed_at is not None or self.actual == "offline":
+        if self.destroyed_at is not None:
             return self.meter.set(now, {})
         rates = {"disk": self.disk_rate}
         if self.actual in BILLS_GPU:
@@ -138,15 +137,15 @@ class Instance:
     def direct(self) -> bool:
         return "ssh_direc" in self.runtype and self.machine.direct_ports > 0
 
-    def row(self, *, newline: bool) -> Row:
-        """The instance as GET shows it. `newline`: public_ipaddr as some hosts report it."""
+    def row(self) -> Row:
+        """The instance as GET shows it. `public_ipaddr` ends with a newline, as some hosts report it."""
         machine, direct = self.machine, self.direct()
         ports: dict[str, Any] = {}
         if self.running and direct:
             ports["22/tcp"] = [{"HostIp": "0.0.0.0", "HostPort": str(self.port)}]
         base = self.gpu_rate
         costs = {"gpuCostPerHour": base, "diskHour": self.disk_rate, "totalHour": base + self.disk_rate}
-        address = self.host + ("\n" if newline else "")
+        address = f"{self.host}\n"
         return {
             **machine.describe(),
             "id": self.id,

@@ -48,8 +48,6 @@ class Machine:
     inet_down_cost: float = 0.002
     duration: float = 30 * DAY
     taken: int = 0  # GPUs that strangers hold
-    online: bool = True
-    keeps_ids: bool = False  # an offer that was rented keeps its id while GPUs are left (not verified)
 
     def sizes(self) -> list[int]:
         """How its GPUs are cut: halves, down to one."""
@@ -173,8 +171,6 @@ class Market:
 
     def consume(self, offer: Offer) -> None:
         """The offer was rented: its id is gone, and the machine's rest is offered under another."""
-        if offer.machine.keeps_ids:
-            return
         del self.offers[offer.id]
         self.gone.add(offer.id)
         self._offer(offer.machine, offer.gpus)
@@ -196,7 +192,7 @@ class Market:
         rows = [
             offer_row(offer, float(storage), now, self.volume_offer(offer.machine))
             for offer in self.offers.values()
-            if offer.machine.online and offer.gpus <= free.get(offer.machine.id, 0)
+            if offer.gpus <= free.get(offer.machine.id, 0)
         ]
         rows = [row for row in rows if query.matches(row, filters)]
         rows = query.ordered(rows, body.get("order", [["score", "desc"]]))
@@ -207,7 +203,7 @@ class Market:
         filters = {name: value for name, value in body.items() if name not in SEARCH_WORDS}
         rows = []
         for number, machine in self.volume_offers.items():
-            if not machine.online or machine.volume_space <= 0:
+            if machine.volume_space <= 0:
                 continue
             storage = float(body.get("allocated_storage", 1.0))
             row = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tests.simulators.core import (
@@ -16,14 +15,12 @@ from tests.simulators.vastai.gate import SEARCH, V0, V1, who
 from tests.simulators.vastai.instance import STORED, Instance
 from tests.simulators.vastai.paging import page_of
 from tests.simulators.vastai.query import Row, matches
-from tests.simulators.vastai.replies import Strange, refusal
+from tests.simulators.vastai.replies import refusal
 from tests.simulators.vastai.requests import (
-    LABEL_AT_UPDATE,
     Bid,
     Create,
     Manage,
     Nothing,
-    Template,
     check,
     read,
 )
@@ -47,19 +44,13 @@ class VastSimulator(Acts, CustomerRoutes):
 
     def _register(self) -> None:
         one = f"{V0}/instances/{{id}}/"
-        self.serve(SEARCH, "misc", self.search)
-        self.serve(f"PUT {V0}/asks/{{id}}/", "instance_write", self.create)
-        self.serve(f"GET {V0}/instances/pending-price-increases/", "instance_read", self.price_increases)
-        self.serve(f"PUT {V0}/instances/accept-price-increase/", "instance_write", self.accept_increase)
-        self.serve(f"PUT {V0}/instances/reject-price-increase/", "instance_write", self.reject_increase)
-        self.serve(f"GET {one}", "instance_read", self.show)
-        self.serve(f"GET {V1}/instances/", "instance_read", self.show_all)
-        self.serve(f"PUT {one}", "instance_write", self.manage)
-        self.serve(f"DELETE {one}", "instance_write", self.destroy)
-        for verb, word in (("reboot", "rebooting"), ("recycle", "recycling")):
-            self.serve(f"PUT {V0}/instances/{verb}/{{id}}/", "instance_write", self._restarter(word))
-        self.serve(f"PUT {V0}/instances/bid_price/{{id}}/", "instance_write", self.change_bid)
-        self.serve(f"PUT {V0}/instances/update_template/{{id}}/", "instance_write", self.update_template)
+        self.serve(SEARCH, self.search)
+        self.serve(f"PUT {V0}/asks/{{id}}/", self.create)
+        self.serve(f"GET {one}", self.show)
+        self.serve(f"GET {V1}/instances/", self.show_all)
+        self.serve(f"PUT {one}", self.manage)
+        self.serve(f"DELETE {one}", self.destroy)
+        self.serve(f"PUT {V0}/instances/bid_price/{{id}}/", self.change_bid)
         self.register_customer()
 
     def search(self, request: Request) -> Reply:
@@ -101,8 +92,7 @@ class VastSimulator(Acts, CustomerRoutes):
         found = self.world.find(who(request), number_of(request, "id"))
         self._strike(request, [found] if found else [])
         found = self.world.find(who(request), number_of(request, "id"))
-        forgets = self.world.settings.get_forgets_first
-        if found is None or "null_read" in request.faults or (forgets and found.destroyed_at is not None):
+        if found is None or "null_read" in request.faults:
             return Reply(body={"instances": None})
         return Reply(body={"instances": self._said(request, self._row(found))})
 
@@ -119,7 +109,7 @@ class VastSimulator(Acts, CustomerRoutes):
         return row if odd is None else {**row, "actual_status": odd.get("word", "migrating")}
 
     def _row(self, instance: Instance, *, listed: bool = False) -> Row:
-        row = instance.row(newline=self.world.settings.newline)
+        row = instance.row()
         if listed:  # seen live: only the list has it
             volume = self.world.volumes.all.get(instance.volume or 0)
             row["volume_info"] = (
@@ -141,7 +131,7 @@ class VastSimulator(Acts, CustomerRoutes):
         }  # before thousands of rows are made
         mine = [one for one in self._listed(request) if matches({"id": one.id, "label": one.label}, named)]
         by_id = {instance.id: instance for instance in mine}
-        rows = [instance.row(newline=self.world.settings.newline) for instance in mine]
+        rows = [instance.row() for instance in mine]
         rows = [row for row in rows if matches(row, filters)]
         page, token = page_of(
             rows,
@@ -185,63 +175,33 @@ class VastSimulator(Acts, CustomerRoutes):
     def manage(self, request: Request) -> Reply:
         instance = self.world.need(who(request), number_of(request, "id"))
         body = read(Manage, request)
-        if request.box and body.label is not None:
-            raise refusal(403, "insufficient_permissions", "This key has not the permission for this action.")
-        if body.label is not None:
-            if len(body.label) > LABEL_AT_UPDATE:
-                raise refusal(
-                    400, "label_too_long", f"Please limit label length to {LABEL_AT_UPDATE} characters or less."
-                )
-            instance.label = body.label
-            self.ledger.retag(str(instance.id), body.label)
         if body.state == "running":
             if (fault := request.faults.get("start_queued")) is not None:
                 self.take_gpus(instance.machine, fault.get("seconds", 60.0))
             self.book(request, str(instance.id), "start")
             return self.world.start(instance)
-        if body.state == "stopped":
-            ignored = "stop_ignored" in request.faults
-            self.book(request, str(instance.id), "stop", done=not ignored)
-            if ignored:
-                return Reply(body={"success": True, "msg": "stopping"})
-            return self.world.stop(instance, grace=bool(request.box))
-        if body.label is None:
-            raise Strange("neither state nor label")
-        return Reply(body={"success": True})
+        ignored = "stop_ignored" in request.faults
+        self.book(request, str(instance.id), "stop", done=not ignored)
+        if ignored:
+            return Reply(body={"success": True, "msg": "stopping"})
+        return self.world.stop(instance, grace=bool(request.box))
 
     def destroy(self, request: Request) -> Reply:
         read(Nothing, request)
-        error = self.world.settings.delete_missing
         number = number_of(request, "id")
         found = self.world.find(who(request), number)
         self._strike(request, [found] if found else [])
         found = self.world.find(who(request), number)
         if found is None:
-            raise refusal(404, error, "Instance not found" if error == "not_found" else f"Instance {number} not found.")
+            raise refusal(404, "not_found", "Instance not found")
         if "destroy_ignored" not in request.faults:
             self.book(request, str(found.id), "destroy")
             slow = request.faults.get("destroy_slow")
             self.world.destroy(found, None if slow is None else slow.get("reads", 5))
         return Reply(body={"success": True, "msg": "Instance destroyed successfully"})
 
-    def _restarter(self, word: str) -> Callable[[Request], Reply]:
-        def restart(request: Request) -> Reply:
-            read(Nothing, request)
-            self.world.restart(self.world.need(who(request), number_of(request, "id")), word)
-            return Reply(body={"success": True})
-
-        return restart
-
     def change_bid(self, request: Request) -> Reply:
         body = read(Bid, request)
         instance = self.world.need(who(request), number_of(request, "id"), replies.no_such_bid())
         self.world.change_bid(instance, body.price or 0.0)
         return Reply(body={"success": True})
-
-    def update_template(self, request: Request) -> Reply:
-        instance = self.world.need(who(request), number_of(request, "id"))
-        body = read(Template, request)
-        if body.id != instance.id:
-            raise Strange(f"id {body.id} in the body, {instance.id} in the path")
-        self.world.replace(instance, body)
-        return Reply(body={"success": True, "msg": "updated"})

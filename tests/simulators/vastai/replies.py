@@ -29,11 +29,6 @@ def ask_gone(ask: int) -> Refusal:
     return refusal(410, "no_such_ask", text, ask_id=ask)
 
 
-def not_your_own(ask: int) -> Refusal:
-    text = f"error 403/3586: Offer {ask} is not your own. Hosts can only rent their own machines."
-    return refusal(403, "invalid_args", text, ask_id=ask)
-
-
 def invalid_args(why: str, *, error: str = "invalid_args", **more: Any) -> Refusal:
     return refusal(400, error, f"error 400/3467: Invalid args: {why}", **more)
 

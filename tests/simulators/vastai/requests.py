@@ -24,7 +24,7 @@ SSH_WORDS = {  # what was asked at create → what is read back
     "jupyter_direc ssh_direc ssh_proxy": "jupyter_direc ssh_direc ssh_proxy",
     "args": "args",
 }
-LABEL_AT_CREATE, LABEL_AT_UPDATE = 256, 1024
+LABEL_AT_CREATE = 256
 COMMANDS, IMAGE, ENV_TOTAL, PORTS = 4096, 1024, 32768, 64
 LEAST_DISK = 8.0
 Number = Annotated[float, Field(ge=0)]
@@ -74,27 +74,14 @@ class Create(Body):
 
 
 class Manage(Body):
-    """PUT /instances/{id}/: one of the two."""
+    """PUT /instances/{id}/"""
 
-    state: Literal["running", "stopped"] | None = None
-    label: str | None = None
+    state: Literal["running", "stopped"]
 
 
 class Bid(Body):
     client_id: Literal["me"] = "me"
     price: float | None
-
-
-class Template(Body):
-    """PUT /instances/update_template/{id}/"""
-
-    id: int
-    template_id: int | None = None
-    template_hash_id: str | None = None
-    image: str | None = None
-    args: list[str] | None = None
-    env: dict[str, str] | str | None = None
-    onstart: str | None = None
 
 
 class Key(Body):
@@ -106,15 +93,6 @@ class RentVolume(Body):
     id: int
     size: int = 15
     name: str | None = None
-
-
-class Pending(Body):
-    pending_price_increase_id: int
-
-
-class Fetch(Body):
-    label: str | None = None
-    contract_ids: list[int] | None = None
 
 
 class Nothing(Body):

@@ -60,7 +60,7 @@ class Volumes:
         if body.name is not None and not NAME.fullmatch(body.name):
             raise refusal(422, "invalid_args", f"name must match ^{NAME.pattern}$")
         machine = self._world.market.volume_offers.get(body.id)
-        if machine is None or not machine.online:
+        if machine is None:
             raise refusal(404, "no_such_ask", f"Volume offer {body.id} is not available.")
         if not 1 <= body.size <= machine.volume_space:
             raise invalid_args(f"size {body.size}, there are {machine.volume_space:g}")

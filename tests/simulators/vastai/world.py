@@ -1,4 +1,4 @@
-"""What customers and hosts do to contracts of the simulated vast.ai: rent, start, stop, bid, replace, destroy.
+"""What customers and hosts do to contracts of the simulated vast.ai: rent, start, stop, bid, destroy.
 
 Every entry settles first: what was due by the clock has then happened.
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from tests.simulators.core import Reply
 from tests.simulators.vastai import replies
-from tests.simulators.vastai.contracts import Contracts
+from tests.simulators.vastai.contracts import STOPPED, Contracts
 from tests.simulators.vastai.instance import Instance, Stage
-from tests.simulators.vastai.market import Machine, Offer
-from tests.simulators.vastai.requests import SSH_WORDS, Create, Template
+from tests.simulators.vastai.market import Offer
+from tests.simulators.vastai.requests import SSH_WORDS, Create
 from tests.simulators.vastai.settings import VastAccount
 
 LEAST_BID, MOST_BID, MOST_BID_PER_GPU = 0.001, 128.0, 32.0
@@ -33,8 +33,6 @@ class World(Contracts):
         offer = self.market.offers.get(ask)
         if offer is None:
             raise replies.ask_gone(ask) if ask in self.market.gone else replies.no_such_ask(ask)
-        if account.host:
-            raise replies.not_your_own(ask)
         if self.ledger.balance(account) <= 0:
             raise replies.lacks_credit()
         if body.price is not None and not LEAST_BID <= body.price <= MOST_BID:
@@ -42,8 +40,6 @@ class World(Contracts):
         machine = offer.machine
         if body.disk > machine.disk_space:
             raise replies.invalid_args(f"disk {body.disk:g} > {machine.disk_space:g}", ask_id=ask)
-        if not machine.online:
-            raise replies.ask_gone(ask)
         volume = self.volumes.for_instance(account, machine, body.volume_info, ask)
         wanted = body.target_state != "stopped"
         outbid = body.price is not None and body.price < machine.min_bid * offer.gpus
@@ -94,7 +90,6 @@ class World(Contracts):
             started=now,
             end_date=now + machine.duration,
             dph=machine.dph * offer.gpus,
-            keys=list(account.ssh_keys.values()),
             host=self.boxes.host,
             port=self.boxes.closed_port,
         )
@@ -139,7 +134,7 @@ class World(Contracts):
         instance.intended = instance.next_state = "stopped"
         instance.queued = instance.outbid = False
         if instance.holds:
-            stage = Stage(self.settings.stopped_word, self.settings.stop_reads, by=self.now + self.settings.by_itself)
+            stage = Stage(STOPPED, self.settings.stop_reads, by=self.now + self.settings.by_itself)
             stage.enter = lambda: self._stand_still(instance, grace=grace)
             instance.follow(stage)
             instance.advance(self.now)
@@ -147,28 +142,6 @@ class World(Contracts):
             instance.cur_state = "stopped"
         self.bill(instance)
         return Reply(body={"success": True, "msg": "stopping"})
-
-    def restart(self, instance: Instance, word: str) -> None:
-        """reboot: the same container again; recycle: a new one, its disk is lost."""
-        self.settle()
-        if not instance.running:
-            raise replies.invalid_args(f"instance is {instance.actual}", error="invalid_id")
-        if word == "recycling":
-            self.renew(instance)
-        self.boxes.stop(instance)
-        instance.actual = word
-        reads, by = self.settings.boot_reads, self.now + self.settings.by_itself
-        last = Stage("running", reads, by=by)
-        last.enter = lambda: self.boxes.start(instance, new_port=self.settings.new_ports)
-        between = [Stage("created", reads, by=by), Stage("loading", reads, by=by)] if word == "recycling" else []
-        instance.follow(*between, last)
-        instance.advance(self.now)
-        self.bill(instance)
-
-    def renew(self, instance: Instance) -> None:
-        """Another container in place of this one: what was on its disk is lost."""
-        instance.generation += 1
-        self.boxes.wipe(instance)
 
     def destroy(self, instance: Instance, reads: int | None = None) -> None:
         """Ends it and its bill now; views may show it for a while. `reads`: how many, where not as set."""
@@ -189,18 +162,6 @@ class World(Contracts):
         instance.stuck = ""
         instance.advance(self.now)
 
-    def replace(self, instance: Instance, body: Template) -> None:
-        """update_template: what is told changes, in a new container."""
-        instance.image = body.image or instance.image
-        instance.onstart = instance.onstart if body.onstart is None else body.onstart
-        instance.args = instance.args if body.args is None else body.args
-        if isinstance(body.env, dict):
-            instance.env = dict(body.env)
-        if instance.running:
-            self.restart(instance, "recycling")
-        else:
-            self.renew(instance)
-
     def change_bid(self, instance: Instance, price: float) -> None:
         self.settle()
         if instance.bid is None or not LEAST_BID <= price <= MOST_BID_PER_GPU * instance.gpus:
@@ -208,48 +169,3 @@ class World(Contracts):
         instance.bid = price
         self.settle()
         self.bill(instance)
-
-    # Hosts
-
-    def host_gone(self, machine: Machine) -> None:
-        """The host does not answer: all on it is offline, and bills nothing."""
-        machine.online = False
-        for instance in self._on(machine):
-            instance.stages.clear()
-            instance.actual = "offline"
-            self.boxes.stop(instance)
-            self.bill(instance)
-
-    def host_back(self, machine: Machine) -> None:
-        """It answers again: what ran starts, what stood stands."""
-        machine.online = True
-        for instance in self._on(machine):
-            instance.actual = self.settings.stopped_word
-            if instance.holds:
-                self._boot(instance, "loading")
-        self.settle()
-
-    def _on(self, machine: Machine) -> list[Instance]:
-        return [i for i in self.instances.values() if i.machine is machine and i.destroyed_at is None]
-
-    def ask_more(self, instance: Instance, factor: float) -> int:
-        """A row of pending-price-increases, for the time after the contract's end."""
-        number, second = next(self.ids), instance.dph / 3600
-        self.increases[number] = {
-            "pending_price_increase_id": number,
-            "contract_id": instance.id,
-            "host_id": instance.machine.host_id,
-            "old_gpu_costpersec": second,
-            "new_gpu_costpersec": second * factor,
-            **{
-                f"{age}_{what}": None
-                for age in ("old", "new")
-                for what in ("disk_ram_costpersec", "bwu_cost", "bwd_cost")
-            },
-            "old_platform_fee": None,
-            "new_platform_fee": None,
-            "contract_end_date": instance.end_date,
-            "ask_end_date": instance.end_date + instance.machine.duration,
-            "created_at": self.now,
-        }
-        return number

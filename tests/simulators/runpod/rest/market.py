@@ -1,4 +1,4 @@
-"""REST v2: the catalogue, the account's limits and money, and what pods have cost."""
+"""REST v2: the catalogue, the account and its money, and what pods have cost."""
 
 from __future__ import annotations
 
@@ -7,41 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulators.clock import rfc3339
 from tests.simulators.ledger import Rental
-from tests.simulators.runpod.catalog import COMMUNITY, SECURE, DataCenter, GpuType
+from tests.simulators.runpod.catalog import COMMUNITY, SECURE, GpuType
 from tests.simulators.simulator import Refusal, Reply, Request
 
 if TYPE_CHECKING:
     from tests.simulators.runpod.platform import RunPodSim
 
 BUCKETS = {"hour": 3600, "day": 86400, "week": 7 * 86400, "month": 30 * 86400, "year": 365 * 86400}
-NEEDS_INCLUDE = ("count", "cloud", "countryCodes", "cudaVersions", "minCudaVersion")
+NEEDS_INCLUDE = ("count", "cloud", "cudaVersions", "minCudaVersion")
 PRODUCTS = ("POD", "CLUSTER", "SERVERLESS")
 
 
 class MarketRoutes:
-    """Handlers of catalogue and money. Paths of limits and balance are not documented, only their pages' names."""
+    """Handlers of catalogue and money. The path of the balance is not documented, only its page's name."""
 
     def __init__(self, sim: RunPodSim) -> None:
         self.sim = sim
         sim.route("GET /v2/catalog/gpus", self.gpus)
-        sim.route("GET /v2/catalog/gpus/{id}", self.gpu)
         sim.route("GET /v2/catalog/datacenters", self.centers)
-        sim.route("GET /v2/catalog/datacenters/{id}", self.center)
         sim.route("GET /v2/account", self.account)
-        sim.route("GET /v2/account/limits", self.limits)
         sim.route("GET /v2/billing/balance", self.balance)
         sim.route("GET /v2/billing/pods", self.spent)
 
     def gpus(self, request: Request) -> Reply:
         """Every type; availability only together with a product."""
         return Reply(body={"gpus": [self._gpu(request, gpu) for gpu in self.sim.stock.gpus.values()]})
-
-    def gpu(self, request: Request) -> Reply:
-        """One type."""
-        gpu = self.sim.stock.gpus.get(request.params["id"])
-        if gpu is None:
-            raise Refusal(self.sim.problem(404, "gpu not found"))
-        return Reply(body=self._gpu(request, gpu))
 
     def _gpu(self, request: Request, gpu: GpuType) -> dict[str, Any]:
         sim, query = self.sim, request.query
@@ -75,50 +65,21 @@ class MarketRoutes:
         if cloud not in (SECURE, COMMUNITY):
             raise Refusal(self.sim.problem(400, "cloud must be SECURE or COMMUNITY"))
         count = self.sim.number(request, "count", 1)
-        high = "always_high" in request.faults
         places = [
-            {"id": center.id, "name": center.name, "availability": "HIGH" if high else level}
+            {"id": center.id, "name": center.name, "availability": level}
             for center in stock.centers.values()
             if (level := stock.level(gpu.id, cloud, count, center.id)) != "NONE"
         ]
-        shown: dict[str, Any] = {"availability": "HIGH" if high else stock.level(gpu.id, cloud, count)}
+        shown: dict[str, Any] = {"availability": stock.level(gpu.id, cloud, count)}
         if places:
             shown["dataCenters"] = places
         shown["cudaVersions"] = [{"version": version, "available": True} for version in gpu.cuda]
         return shown
 
     def centers(self, request: Request) -> Reply:
-        """Every data center, filtered."""
-        query = request.query
-        self.sim.known_query(request, "include", "regions", "networkVolumeTypes", "compliance", "globalNetwork")
-        regions = set(",".join(query.get("regions", [])).split(",")) - {""}
-        kinds = set(",".join(query.get("networkVolumeTypes", [])).split(",")) - {""}
-        found = [
-            self._center(request, center)
-            for center in self.sim.stock.centers.values()
-            if (not regions or center.region in regions) and (not kinds or kinds & set(center.volumes))
-        ]
-        return Reply(body={"dataCenters": found})
-
-    def center(self, request: Request) -> Reply:
-        """One data center, by its id as it is written."""
-        self.sim.known_query(request, "include")
-        center = self.sim.stock.centers.get(request.params["id"])
-        if center is None:
-            raise Refusal(self.sim.problem(404, "data center not found"))
-        return Reply(body=self._center(request, center))
-
-    def _center(self, request: Request, center: DataCenter) -> dict[str, Any]:
-        include = set(",".join(request.query.get("include", [])).split(",")) - {""}
-        if include - {"GPU_AVAILABILITY", "CPU_AVAILABILITY"}:
-            raise Refusal(self.sim.problem(400, "include must be GPU_AVAILABILITY or CPU_AVAILABILITY"))
-        shown = center.outline()
-        if "GPU_AVAILABILITY" in include:
-            shown["gpuAvailability"] = [
-                {"id": gpu.id, "name": gpu.name, "availability": self.sim.stock.level(gpu.id, SECURE, 1, center.id)}
-                for gpu in self.sim.stock.gpus.values()
-            ]
-        return shown
+        """Every data center."""
+        self.sim.known_query(request)
+        return Reply(body={"dataCenters": [center.outline() for center in self.sim.stock.centers.values()]})
 
     def account(self, request: Request) -> Reply:
         """Whose key it is (since 2026-11-13; the address is that of its page's group)."""
@@ -127,18 +88,11 @@ class MarketRoutes:
             raise Refusal(self.sim.problem(404, "resource not found"))
         return Reply(body={"id": request.who.id, "email": request.who.email or None})
 
-    def limits(self, request: Request) -> Reply:
-        """What the account may spend an hour. Names inside `spendRate` are ours."""
-        self.sim.known_query(request)
-        now = self.sim.ledger.rate(request.who.id, "pod")
-        spend = {"limit": self.sim.spend_limit, "current": round(now, 6)}
-        return Reply(body={"spendRate": spend, "serverlessWorkers": {"limit": 5, "current": 0}})
-
     def balance(self, request: Request) -> Reply:
         """What is left."""
         self.sim.known_query(request)
         left = round(self.sim.ledger.balance(request.who), 6)
-        return Reply(body={"balanceAmount": left, "billingMode": self.sim.billing_mode})
+        return Reply(body={"balanceAmount": left, "billingMode": "PREPAID"})
 
     def spent(self, request: Request) -> Reply:
         """What each pod has cost, by bucket of time; a bucket holds its begin and not its end."""
@@ -179,8 +133,8 @@ class MarketRoutes:
                         "endTime": rfc3339(first + size),
                         "podId": rental.id,
                         "totalAmount": amount,
-                        "gpuAmount": compute if pod.wanted.gpu else 0.0,
-                        "cpuAmount": compute if pod.wanted.cpu else 0.0,
+                        "gpuAmount": compute,
+                        "cpuAmount": 0.0,
                         "diskAmount": amount - compute,
                     }
                 )
