@@ -65,7 +65,7 @@ class Harness(RentalHarness):
         "low_balance": ("bad_standing", {}),
         "never_ready": ("stuck", {}),
         "dies_while_starting": ("start_fails", {}),
-        "odd_status": ("odd_state", {"state": "migrating", "reads": 3}),
+        "odd_status": ("odd_status", {"status": "migrating", "reads": 3}),
         "delete_lingers": ("delete_lingers", {"seconds": 0.5}),
         "delete_stays": ("ignored", {}),
         "no_room": ("start_fails", {}),
@@ -103,10 +103,10 @@ class Harness(RentalHarness):
         self.sim.machines.times = Times(0, 0, seconds, 0, 0, reads=1)  # it can be stopped meanwhile
 
     def make_unreadable(self, native_id: str) -> None:
-        self.sim.faults.add("odd_state", READS, times=None, state="transcended", reads=10**9)
+        self.sim.faults.add("odd_status", READS, times=None, status="transcended", reads=10**9)
         self.outlive()
 
     def mend(self) -> None:
         self.sim.machines.times = AT_ONCE
         for one in self.sim.machines.all.values():
-            one.odd_state, one.stuck = None, ""
+            one.odd_status, one.stuck = None, ""

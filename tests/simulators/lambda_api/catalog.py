@@ -6,8 +6,10 @@ Names have the vendor's form. `architecture` of a type is in the vendor's answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from tests.simulators.vendor import Stock
 
 REGIONS = {
     "us-west-1": "California, USA",
@@ -61,35 +63,7 @@ TYPES = (
 )
 
 
-def _full() -> dict[tuple[str, str], int]:
+def stock() -> Stock[InstanceType]:
     """Plenty of everything, but for a type that is nowhere: 15 of 23 were on one day."""
-    return {(one.name, place): 0 if one.gpus == 8 else 100 for one in TYPES for place in REGIONS}
-
-
-@dataclass
-class Stock:
-    """What is free now: (type, region) → instances. Tests change it as they like."""
-
-    types: dict[str, InstanceType] = field(default_factory=lambda: {one.name: one for one in TYPES})
-    free: dict[tuple[str, str], int] = field(default_factory=_full)
-
-    def regions(self, name: str) -> list[str]:
-        """Where a type is to be had."""
-        return [place for place in REGIONS if self.free.get((name, place), 0) > 0]
-
-    def take(self, name: str, place: str) -> bool:
-        """One fewer, if there is one."""
-        if self.free.get((name, place), 0) < 1:
-            return False
-        self.free[name, place] -= 1
-        return True
-
-    def give(self, name: str, place: str) -> None:
-        """One more."""
-        self.free[name, place] = self.free.get((name, place), 0) + 1
-
-    def empty(self, name: str | None = None, place: str | None = None) -> None:
-        """Nothing is left: of one type or all, in one region or everywhere."""
-        for kind, where in self.free:
-            if name in (None, kind) and place in (None, where):
-                self.free[kind, where] = 0
+    free = {(one.name, place): 0 if one.gpus == 8 else 100 for one in TYPES for place in REGIONS}
+    return Stock({one.name: one for one in TYPES}, free)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import random
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.simulators.vendor import Machines
+
 if TYPE_CHECKING:
     from tests.simulators.lambda_api.instances import Instance
-    from tests.simulators.machines import Machine
 
 LOGIN = "ubuntu"
 """The only login of the vendor's images."""
@@ -48,7 +48,7 @@ class NoHosts:
         """Ends all of them."""
 
 
-class RealHosts(NoHosts):
+class RealHosts(NoHosts, Machines):
     """Each instance a machine of `tests.simulators.machines`. `root`: where their disks lie; `keys`: the public keys
     that an instance lets in; `complain`: hears of a machine that did not start; `outlets`: the ports of loopback that
     they reach, asked at each boot."""
@@ -60,17 +60,11 @@ class RealHosts(NoHosts):
         complain: Callable[[str], None],
         outlets: Callable[[], Sequence[int]],
     ) -> None:
-        super().__init__()
+        NoHosts.__init__(self)
+        Machines.__init__(self)
         self._root, self._keys = root, keys
         self._complain, self._outlets = complain, outlets
-        self._machines: dict[str, Machine] = {}
         self._addresses: dict[str, str] = {}
-        self._busy: dict[str, threading.Thread] = {}
-
-    def machine(self, id: str) -> Machine:
-        """The machine of an instance. KeyError: none yet, or no more."""
-        self._settle(id)
-        return self._machines[id]
 
     def address(self, one: Instance) -> str:
         if one.id not in self._addresses:
@@ -78,16 +72,14 @@ class RealHosts(NoHosts):
         return self._addresses[one.id]
 
     def boot(self, one: Instance) -> None:
-        self._settle(one.id)
         self.address(one)
-        self._busy[one.id] = threading.Thread(target=self._boot, args=(one,), daemon=True)
-        self._busy[one.id].start()
+        self.begin(one.id, lambda: self._boot(one))
 
     def _boot(self, one: Instance) -> None:
         from tests.simulators.machines import Machine
 
         try:
-            self._machines[one.id] = Machine.start(
+            self.there[one.id] = Machine.start(
                 f"lambda-{one.number}",
                 keep=self._root / one.id,
                 authorized_keys=self._keys(one),
@@ -100,28 +92,17 @@ class RealHosts(NoHosts):
             self._complain(f"the machine of instance {one.id} did not start: {error}")
 
     def ready(self, one: Instance) -> bool:
-        busy, machine = self._busy.get(one.id), self._machines.get(one.id)
-        return machine is not None and machine.alive and (busy is None or not busy.is_alive())
+        return self.up(one.id)
 
     def cut(self, one: Instance) -> None:
-        self._settle(one.id)
-        if machine := self._machines.get(one.id):
+        if machine := self.settled(one.id):
             machine.stop()
 
     def kill(self, one: Instance) -> None:
-        self._settle(one.id)
-        if machine := self._machines.pop(one.id, None):
-            machine.kill()
+        self.end(one.id)
 
     def close(self) -> None:
-        for id in [*self._busy, *self._machines]:
-            self._settle(id)
-            if machine := self._machines.pop(id, None):
-                machine.kill()
-
-    def _settle(self, id: str) -> None:
-        if busy := self._busy.pop(id, None):
-            busy.join()
+        Machines.close(self)
 
 
 def free_address() -> str:

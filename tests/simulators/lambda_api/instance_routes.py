@@ -56,7 +56,7 @@ class InstanceRoutes:
             {
                 kind.name: {
                     "instance_type": kind.outline(),
-                    "regions_with_capacity_available": [catalog.region(place) for place in stock.regions(kind.name)],
+                    "regions_with_capacity_available": [catalog.region(place) for place in stock.places(kind.name)],
                 }
                 for kind in stock.types.values()
             }

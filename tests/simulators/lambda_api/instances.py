@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulators.lambda_api import catalog
-from tests.simulators.lambda_api.catalog import InstanceType, Stock
+from tests.simulators.lambda_api.catalog import InstanceType
 from tests.simulators.lambda_api.hosts import NoHosts
 from tests.simulators.lambda_api.requests import Launch
 from tests.simulators.ledger import RentalLedger
 from tests.simulators.timeline import Timeline
+from tests.simulators.vendor import Stock
 
 BOOTING, ACTIVE, UNHEALTHY = "booting", "active", "unhealthy"
 TERMINATING, TERMINATED, PREEMPTED = "terminating", "terminated", "preempted"
@@ -75,7 +76,12 @@ class Instances:
     """All instances of all accounts."""
 
     def __init__(
-        self, ledger: RentalLedger, timeline: Timeline, stock: Stock, times: Times, hosts: NoHosts | None = None
+        self,
+        ledger: RentalLedger,
+        timeline: Timeline,
+        stock: Stock[InstanceType],
+        times: Times,
+        hosts: NoHosts | None = None,
     ) -> None:
         self._ledger, self._timeline, self._stock = ledger, timeline, stock
         self._hosts = hosts or NoHosts()

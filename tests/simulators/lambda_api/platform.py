@@ -20,16 +20,15 @@ from pydantic import BaseModel
 
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Choice
-from tests.simulators.lambda_api import errors
-from tests.simulators.lambda_api.catalog import Stock
+from tests.simulators.lambda_api import catalog, errors
 from tests.simulators.lambda_api.hosts import NoHosts, RealHosts
 from tests.simulators.lambda_api.instance_routes import API, LAUNCH, LIST, TERMINATE, InstanceRoutes, Key
 from tests.simulators.lambda_api.instances import ACTIVE, Instance, Instances, Times
-from tests.simulators.ledger import Account, RentalLedger
+from tests.simulators.ledger import Account
 from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import IntervalQuota
-from tests.simulators.simulator import Refusal, Reply, Request, Simulator
-from tests.simulators.timeline import Timeline
+from tests.simulators.simulator import Refusal, Reply, Request
+from tests.simulators.vendor import Vendor, usual
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "secret_simulated_of_ann.0001", "secret_simulated_of_bob.0002"
@@ -56,21 +55,10 @@ KINDS = {
     "alert": "any call: the account's oldest active instance was shut down from inside first",
     "vanished": "any call: the account's oldest instance is terminated first",
 }
-READS, ALL = "GET *", "*"
+READS = "GET *"
 MENU = (
-    *(Choice("too_many", ALL, {"retry_after": [None]}) for _ in range(2)),
-    Choice("error_before", ALL, {"status": [500, 502, 503]}),
-    Choice("error_after", LAUNCH, {"status": [500, 502, 504]}),
-    Choice("error_after", TERMINATE, {"status": [500, 502]}),
-    Choice("lost_answer", LAUNCH, {"reset": [False, True]}),
-    Choice("lost_answer", TERMINATE, {"reset": [False, True]}),
-    Choice("lost_request", ALL, {"reset": [False, True]}),
-    Choice("truncated", ALL),
-    Choice("html_before", ALL, {"status": [502, 403, 524]}),
-    Choice("html_after", LAUNCH, {"status": [502, 524]}),
-    Choice("html_ok", READS),
-    Choice("not_json", ALL),
-    Choice("provider_down", ALL, {"status": [503, 500]}),
+    *usual(LAUNCH, TERMINATE, READS, retry_after=[None]),
+    Choice("provider_down", "*", {"status": [503, 500]}),
     Choice("stale_list", LIST, {"writes": [1, 2]}),
     Choice("list_terminated", LIST),
     Choice("out_of_capacity", LAUNCH),
@@ -86,15 +74,15 @@ MENU = (
     Choice("alert", READS),
     Choice("vanished", READS),
 )
-"""What a seed draws from. Hangs are left out: they cost real time, and are tested one by one."""
 
 
-class LambdaSim(Simulator):
+class LambdaSim(Vendor):
     """See the package. `machines`: instances are real machines, which needs `state`, root and sshd. `limits`: the
     vendor's rate limits hold. Two accounts exist, `ann` (key `KEY`) and `bob`
     (`OTHER_KEY`), each with an SSH key named after it; `add_account` makes more."""
 
-    name = "lambda_api"
+    name, box, up, odd = "lambda_api", "instance", ACTIVE, "migrating"
+    befalls: Mapping[str, str] = MappingProxyType({"preempted": "preempt", "alert": "shut_down"})
     base = API
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
@@ -109,9 +97,7 @@ class LambdaSim(Simulator):
         limits: bool = False,
     ) -> None:
         super().__init__(clock=clock, latency=latency, state=state, machines=machines)
-        self.timeline = Timeline(self.clock, self.lock)
-        self.ledger = RentalLedger(self.timeline)
-        self.stock = Stock()
+        self.stock = catalog.stock()
         self.keys: dict[str, Key] = {}
         self.hosts = NoHosts()
         if machines and state is not None:
@@ -125,9 +111,8 @@ class LambdaSim(Simulator):
         InstanceRoutes(self)
 
     def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
-        """One more customer; its id is `user_<name>`, and it has one SSH key."""
-        account = Account(f"user_{name}", key, f"{name}@example.com", credit)
-        self.accounts[account.id] = account
+        """One more customer, who has one SSH key."""
+        account = super().add_account(name, key, credit)
         self.add_key(account.id, f"{name}-key", f"ssh-ed25519 AAAA {name}")
         return account
 
@@ -155,26 +140,13 @@ class LambdaSim(Simulator):
                 raise errors.refusal(code)
         if rule := request.faults.get("provider_down"):
             raise errors.refusal(errors.UNAVAILABLE, status=rule.get("status", 503))
-        self._befall(request)
+        self.befall(request)
 
     def _limit(self, request: Request) -> None:
         now = self.clock.now()
         for quota, applies in ((self._pace, True), (self._launches, f"{request.method} {request.route}" == LAUNCH)):
             if quota and applies and quota.take(request.who.id, now) is not None:
                 raise Refusal(self.too_many(None))
-
-    def _befall(self, request: Request) -> None:
-        """What happens to an instance of the account just before this call."""
-        mine = self.instances.of(request.who.id)
-        active = [one for one in mine if one.status == ACTIVE]
-        if mine and (rule := request.faults.get("odd_status")):
-            mine[-1].odd_status = (rule.get("status", "migrating"), rule.get("reads", 1))
-        if active and "preempted" in request.faults:
-            self.act_preempt(active[0].id)
-        if active and "alert" in request.faults:
-            self.act_shut_down(active[0].id)
-        if mine and "vanished" in request.faults:
-            self.act_vanish(mine[0].id)
 
     def problem(self, status: int, detail: str) -> Reply:
         return errors.of_status(status, detail)
@@ -205,8 +177,14 @@ class LambdaSim(Simulator):
 
     # Behind the client's back
 
-    def settle(self) -> None:
-        self.timeline.now()
+    def boxes(self) -> Mapping[str, Instance]:
+        return self.instances.all
+
+    def oldest_first(self, account: str) -> list[Instance]:
+        return self.instances.of(account)
+
+    def finish(self, one: Instance) -> None:
+        self.instances.end(one)
 
     def outline(self) -> dict[str, Any]:
         self.settle()
@@ -218,29 +196,14 @@ class LambdaSim(Simulator):
 
     def act_shut_down(self, id: str) -> None:
         """Its system is powered off from inside: the console's state Alert, and it bills on."""
-        self.instances.shut_down(self._instance(id))
+        self.instances.shut_down(self.found(id))
 
     def act_preempt(self, id: str) -> None:
         """The vendor takes it back."""
+        one = self.found(id)
         self.ledger.note(id, "preempt", PLATFORM)
-        self.remember(self._instance(id).account)
-        self.instances.preempt(self._instance(id))
-
-    def act_vanish(self, id: str) -> None:
-        """It is terminated in the console, all at once."""
-        one = self._instance(id)
-        self.ledger.note(id, "terminate", PLATFORM)
         self.remember(one.account)
-        self.instances.end(one)
-
-    def act_set(self, id: str, **fields: Any) -> None:
-        """Something about it changes: `name`, `trouble`, `no_address`, `hidden`, `lingers`…"""
-        one = self._instance(id)
-        for name, value in fields.items():
-            if not hasattr(one, name):
-                raise KeyError(f"an instance has no {name!r}")
-            setattr(one, name, value)
-        self.ledger.retag(id, one.name or "")
+        self.instances.preempt(one)
 
     def act_empty(self, name: str | None = None, place: str | None = None) -> None:
         """No more stock: of a type or all, in a region or everywhere."""
@@ -265,12 +228,6 @@ class LambdaSim(Simulator):
         request.path = path
         if not _named(request):
             super().log(request, status)
-
-    def _instance(self, id: str) -> Instance:
-        self.settle()
-        if id not in self.instances.all:
-            raise KeyError(f"there is no instance {id!r}")
-        return self.instances.all[id]
 
 
 def _named(request: Request) -> list[str]:

@@ -7,10 +7,11 @@ vendor says. Here both are USD an hour. The largest disk costs what the vendor's
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulators.ledger import HOUR, MONTH
+from tests.simulators.vendor import Stock
 
 REGIONS = {"ny2": "East Coast (NY2)", "ca1": "West Coast (CA1)", "ams1": "Europe (AMS1)"}
 """As they are asked for → as machines show them."""
@@ -92,36 +93,12 @@ TEMPLATES = (
 """Not every template runs on every machine type, as on the vendor's H100."""
 
 
-def _full() -> dict[tuple[str, str], int]:
-    """Plenty of everything, but for a type that is nowhere; H100 is in one region alone."""
-    return {
+def stock() -> Stock[MachineType]:
+    """Plenty of everything, but for a type that is nowhere; H100 is in one region alone. A machine that is off holds
+    nothing of it."""
+    free = {
         (one.label, place): 0 if one.gpus == 8 or (one.label == "H100" and place != "ny2") else 100
         for one in TYPES
         for place in REGIONS
     }
-
-
-@dataclass
-class Stock:
-    """What can be started now: (type, region) → machines. Tests change it as they like. A machine that is off holds
-    nothing of it."""
-
-    types: dict[str, MachineType] = field(default_factory=lambda: {one.label: one for one in TYPES})
-    free: dict[tuple[str, str], int] = field(default_factory=_full)
-
-    def take(self, label: str, place: str) -> bool:
-        """One fewer, if there is one."""
-        if self.free.get((label, place), 0) < 1:
-            return False
-        self.free[label, place] -= 1
-        return True
-
-    def give(self, label: str, place: str) -> None:
-        """One more."""
-        self.free[label, place] = self.free.get((label, place), 0) + 1
-
-    def empty(self, label: str | None = None, place: str | None = None) -> None:
-        """Nothing is left: of one type or all, in one region or everywhere."""
-        for kind, where in self.free:
-            if label in (None, kind) and place in (None, where):
-                self.free[kind, where] = 0
+    return Stock({one.label: one for one in TYPES}, free)

@@ -161,9 +161,9 @@ class MachineRoutes:
     def _steady(self, request: Request, *states: str) -> Machine:
         self._sim.no_body(request)
         found = self.find(request, request.params["id"])
-        busy = found.acting is not None and found.state != SERVICE
-        if found.state not in states or found.state not in STEADY or busy or found.deleting:
-            what = "is being deleted" if found.deleting else f"is {found.state}"
+        busy = found.acting is not None and found.status != SERVICE
+        if found.status not in states or found.status not in STEADY or busy or found.deleting:
+            what = "is being deleted" if found.deleting else f"is {found.status}"
             raise errors.refusal(errors.CONFLICT, f"Machine {found.id} {what}: it has to be {' or '.join(states)}.")
         return found
 

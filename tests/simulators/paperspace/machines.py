@@ -13,10 +13,11 @@ from typing import Any
 from tests.simulators.clock import rfc3339
 from tests.simulators.ledger import HOUR, RentalLedger
 from tests.simulators.paperspace import catalog, events
-from tests.simulators.paperspace.catalog import MachineType, Stock, Template
+from tests.simulators.paperspace.catalog import MachineType, Template
 from tests.simulators.paperspace.events import Event, Events
 from tests.simulators.paperspace.requests import NewMachine
 from tests.simulators.timeline import Timeline
+from tests.simulators.vendor import Stock
 
 PROVISIONING, STARTING, SERVICE, READY = "provisioning", "starting", "serviceready", "ready"
 STOPPING, OFF = "stopping", "off"
@@ -62,7 +63,7 @@ class Machine:
     created: float
     modified: float
     name: str
-    state: str = PROVISIONING
+    status: str = PROVISIONING
     public_ip: str | None = None
     shutdown_after: int | None = None
     """Hours after which it shuts down by itself; None: never."""
@@ -83,7 +84,7 @@ class Machine:
     lingers: float | None = 0.0
     """So much longer its end takes; None: for ever."""
     undeletable: bool = False
-    odd_state: tuple[str, int] | None = None
+    odd_status: tuple[str, int] | None = None
     history: list[str] = field(default_factory=list)
 
     @property
@@ -94,7 +95,9 @@ class Machine:
 class Machines:
     """All machines of all accounts."""
 
-    def __init__(self, ledger: RentalLedger, timeline: Timeline, stock: Stock, times: Times, said: Events) -> None:
+    def __init__(
+        self, ledger: RentalLedger, timeline: Timeline, stock: Stock[MachineType], times: Times, said: Events
+    ) -> None:
         self._ledger, self._timeline, self._stock, self.events = ledger, timeline, stock, said
         self.times = times
         self.all: dict[str, Machine] = {}
@@ -157,7 +160,7 @@ class Machines:
 
     def _shut_down_by_itself(self, one: Machine, number: int) -> None:
         """By the clock and not by idleness, as on Linux: a run in it ends."""
-        if one.armed == number and one.state in (SERVICE, READY):
+        if one.armed == number and one.status in (SERVICE, READY):
             self.stop(one)
 
     def stop(self, one: Machine) -> Event:
@@ -208,12 +211,12 @@ class Machines:
 
     def end(self, one: Machine) -> None:
         """It is gone, with its disk. Again: nothing."""
-        if one.state == GONE:
+        if one.status == GONE:
             return
         if one.on_since is not None:
             self._halt(one)
         self._done(one)
-        one.state, one.deleted, one.deleting = GONE, self._timeline.now(), False
+        one.status, one.deleted, one.deleting = GONE, self._timeline.now(), False
         self._ledger.end(one.id, GONE)
         self.gone[one.id] = self.all.pop(one.id)
         one.history.append(GONE)
@@ -233,7 +236,7 @@ class Machines:
 
     def _later(self, one: Machine, seconds: float, step: Callable[[], None]) -> None:
         def come() -> None:
-            if one.acting is not acting or one.stuck == one.state:
+            if one.acting is not acting or one.stuck == one.status:
                 return
             if self.times.reads:
                 one.due, one.looks = step, 0
@@ -249,7 +252,7 @@ class Machines:
         one.acting = None
 
     def _turn(self, one: Machine, state: str) -> None:
-        one.state, one.modified = state, self._timeline.now()
+        one.status, one.modified = state, self._timeline.now()
         if not one.history or one.history[-1] != state:
             one.history.append(state)
         compute = one.kind.usd if one.on_since is not None else 0.0
@@ -282,10 +285,10 @@ class Machines:
             step()
             self._timeline.now()
         shown = self.row(one)
-        if one.odd_state:
-            state, left = one.odd_state
+        if one.odd_status:
+            state, left = one.odd_status
             shown["state"] = state
-            one.odd_state = (state, left - 1) if left > 1 else None
+            one.odd_status = (state, left - 1) if left > 1 else None
         return shown
 
     def row(self, one: Machine) -> dict[str, Any]:
@@ -294,7 +297,7 @@ class Machines:
         return {
             "id": one.id,
             "name": one.name,
-            "state": one.state if one.state != GONE else OFF,
+            "state": one.status if one.status != GONE else OFF,
             "os": one.template.os,
             "machineType": one.kind.label,
             "agentType": "LinuxHeadless",

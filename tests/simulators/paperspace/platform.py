@@ -17,18 +17,16 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from tests.simulators.clock import VirtualClock
-from tests.simulators.ledger import Account, RentalLedger
 from tests.simulators.own_keys import PLATFORM
-from tests.simulators.paperspace import errors
+from tests.simulators.paperspace import catalog, errors
 from tests.simulators.paperspace.account_routes import SESSION, AccountRoutes, Script
-from tests.simulators.paperspace.catalog import Stock
 from tests.simulators.paperspace.events import Events
 from tests.simulators.paperspace.machine_routes import API, MachineRoutes
 from tests.simulators.paperspace.machines import READY, Machine, Machines, Times
 from tests.simulators.paperspace.requests import NoFields
 from tests.simulators.quotas import WindowQuota
-from tests.simulators.simulator import Refusal, Reply, Request, Simulator
-from tests.simulators.timeline import Timeline
+from tests.simulators.simulator import Refusal, Reply, Request
+from tests.simulators.vendor import Vendor
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "simulated0of0ann00000001", "simulated0of0bob00000002"
@@ -46,19 +44,21 @@ KINDS = {
     "ignored": "start, stop, delete: answered as begun, and nothing happens; the event stays new",
     "list_deleted": "list: those that are gone, too, off and with a dtDeleted",
     "stale_list": "list: as it was before the last `writes` (1)",
-    "odd_state": "any call: the account's newest machine shows `state` (upgrading) for `reads` (1)",
+    "odd_status": "any call: the account's newest machine shows `status` (upgrading) for `reads` (1)",
     "preempted": "any call: the account's oldest machine that is ready is turned off first",
     "vanished": "any call: the account's oldest machine is gone first",
 }
 
 
-class PaperspaceSim(Simulator):
+class PaperspaceSim(Vendor):
     """See the package. Two accounts exist, `ann` (key `KEY`) and `bob` (`OTHER_KEY`); `add_account` makes more.
 
     `limits`: there is a limit of requests in a minute.
     """
 
-    name = "paperspace"
+    name, account, box, ends = "paperspace", "{}", "machine", "delete"
+    up, odd = READY, "upgrading"
+    befalls: Mapping[str, str] = MappingProxyType({"preempted": "power_off"})
     base = API
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
@@ -72,9 +72,7 @@ class PaperspaceSim(Simulator):
         limits: bool = False,
     ) -> None:
         super().__init__(clock=clock, latency=latency, state=state)
-        self.timeline = Timeline(self.clock, self.lock)
-        self.ledger = RentalLedger(self.timeline)
-        self.stock = Stock()
+        self.stock = catalog.stock()
         self.machines = Machines(self.ledger, self.timeline, self.stock, times or Times(), Events(self.timeline))
         self.scripts: dict[str, Script] = {}
         self._pace = WindowQuota(PER_MINUTE) if limits else None
@@ -83,18 +81,11 @@ class PaperspaceSim(Simulator):
         MachineRoutes(self)
         AccountRoutes(self)
 
-    def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
-        """One more customer; its id is its name."""
-        account = Account(name, key, f"{name}@example.com", credit)
-        self.accounts[account.id] = account
-        return account
-
     # Admission and envelopes
 
     def admit(self, request: Request) -> None:
         self.settle()
-        scheme = request.headers.get("authorization", "").partition(" ")[0]
-        account = self.customer(self.key_of(request)) if scheme == "Bearer" else None
+        account = self.customer(self.key_of(request))
         if account is None or "auth" in request.faults:
             if f"{request.method} {request.route}" == SESSION:
                 return
@@ -102,18 +93,7 @@ class PaperspaceSim(Simulator):
         request.account = account
         if self._pace and self._pace.take(account.id, self.clock.now()) is not None:
             raise Refusal(self.too_many(None))
-        self._befall(request)
-
-    def _befall(self, request: Request) -> None:
-        """What happens to a machine of the account just before this call."""
-        mine = self.machines.of(request.who.id)
-        ready = [one for one in mine if one.state == READY]
-        if mine and (rule := request.faults.get("odd_state")):
-            mine[-1].odd_state = (rule.get("state", "upgrading"), rule.get("reads", 1))
-        if ready and "preempted" in request.faults:
-            self.act_power_off(ready[0].id)
-        if mine and "vanished" in request.faults:
-            self.act_vanish(mine[0].id)
+        self.befall(request)
 
     def problem(self, status: int, detail: str) -> Reply:
         return errors.of_status(status, detail)
@@ -145,37 +125,30 @@ class PaperspaceSim(Simulator):
 
     # Behind the client's back
 
-    def settle(self) -> None:
-        self.timeline.now()
+    def boxes(self) -> Mapping[str, Machine]:
+        return self.machines.all
+
+    def oldest_first(self, account: str) -> list[Machine]:
+        return self.machines.of(account)
+
+    def finish(self, one: Machine) -> None:
+        self.machines.end(one)
 
     def outline(self) -> dict[str, Any]:
         self.settle()
         machines = {
-            one.id: {"account": one.account, "name": one.name, "state": one.state, "history": one.history}
+            one.id: {"account": one.account, "name": one.name, "state": one.status, "history": one.history}
             for one in [*self.machines.all.values(), *self.machines.gone.values()]
         }
         return {"machines": machines}
 
     def act_power_off(self, id: str) -> None:
         """The platform turns it off all at once."""
-        one = self._machine(id)
+        one = self.found(id)
         self.ledger.note(id, "stop", PLATFORM)
         self.remember(one.account)
         self.machines.power_off(one)
 
-    def act_vanish(self, id: str) -> None:
-        """It is deleted in the console, all at once."""
-        one = self._machine(id)
-        self.ledger.note(id, "delete", PLATFORM)
-        self.remember(one.account)
-        self.machines.end(one)
-
     def act_empty(self, label: str | None = None, place: str | None = None) -> None:
         """No more stock: of a type or all, in a region or everywhere."""
         self.stock.empty(label, place)
-
-    def _machine(self, id: str) -> Machine:
-        self.settle()
-        if id not in self.machines.all:
-            raise KeyError(f"there is no machine {id!r}")
-        return self.machines.all[id]

@@ -7,14 +7,13 @@ import os
 import shlex
 import signal
 import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulators.own_keys import OwnKeys
 from tests.simulators.runpod.pods import Pod
+from tests.simulators.vendor import Machines
 
 if TYPE_CHECKING:
     from tests.simulators.machines import Machine
@@ -68,7 +67,7 @@ class NoHosts:
         self._held.clear()
 
 
-class RealHosts:
+class RealHosts(Machines):
     """Each pod a machine of `tests.simulators.machines`, whose first process is the pod's start command, if it has one.
 
     `root`: where their disks lie. `complain`: hears of a machine that did not start. Machines boot in the background.
@@ -80,23 +79,14 @@ class RealHosts:
     def __init__(
         self, root: Path, complain: Callable[[str], None], outlets: Callable[[], Sequence[int]], own_keys: OwnKeys
     ) -> None:
+        super().__init__()
         self._root, self._complain, self._outlets, self._own_keys = root, complain, outlets, own_keys
         self.session_env = False
-        self._machines: dict[str, Machine] = {}
-        self._busy: dict[str, threading.Thread] = {}
-
-    def machine(self, pod_id: str) -> Machine:
-        """The machine behind a pod. KeyError: none yet, or no more."""
-        self._settle(pod_id)
-        return self._machines[pod_id]
 
     def boot(self, pod: Pod) -> None:
         """Starts it, or starts it again at another port."""
-        self._settle(pod.id)
         gpus = pod.gpus_now
-        thread = threading.Thread(target=self._boot, args=(pod, gpus), daemon=True)
-        self._busy[pod.id] = thread
-        thread.start()
+        self.begin(pod.id, lambda: self._boot(pod, gpus))
 
     def _boot(self, pod: Pod, gpus: int) -> None:
         from tests.simulators.machines import Machine
@@ -104,10 +94,10 @@ class RealHosts:
         try:
             if self.session_env:
                 self._write_down(pod)
-            if pod.id in self._machines:
-                self._machines[pod.id].restart(new_port=True, env=self._env(pod), gpus=gpus)
+            if pod.id in self.there:
+                self.there[pod.id].restart(new_port=True, env=self._env(pod), gpus=gpus)
                 return
-            self._machines[pod.id] = Machine.start(
+            self.there[pod.id] = Machine.start(
                 f"pod-{pod.id}",
                 keep=self._root / pod.id,
                 authorized_keys=pod.env.get("PUBLIC_KEY", "").splitlines(),
@@ -122,47 +112,34 @@ class RealHosts:
 
     def ready(self, pod: Pod) -> bool:
         """Whether its sshd answers."""
-        thread, machine = self._busy.get(pod.id), self._machines.get(pod.id)
-        return machine is not None and machine.alive and (thread is None or not thread.is_alive())
+        return self.up(pod.id)
 
     def port(self, pod: Pod) -> int:
         """The port of loopback at which its sshd answers."""
-        return int(self._machines[pod.id].port)
+        return int(self.there[pod.id].port)
 
     def halt(self, pod: Pod, *, wipe: bool, grace: bool = False, notice: bool = False) -> None:
         """A power cut, and then an empty container disk; the volume disk is bound from elsewhere. `grace`: a moment
         later. `notice`: SIGTERM to what runs beside the start command, and the power cut `NOTICE_SECONDS` later."""
-        self._settle(pod.id)
-        machine = self._machines.get(pod.id)
+        machine = self.settled(pod.id)
         if machine is None:
             return
 
         def cut() -> None:
-            if notice:
-                _terminate(machine)
-            time.sleep(NOTICE_SECONDS if notice else GRACE_SECONDS if grace else 0.0)
             machine.stop()
             if wipe:
                 machine.wipe()
 
-        if grace or notice:
-            self._busy[pod.id] = threading.Thread(target=cut, daemon=True)
-            self._busy[pod.id].start()
+        if notice:
+            self.begin(pod.id, lambda: _terminate(machine))
+        if notice or grace:
+            self.begin(pod.id, cut, NOTICE_SECONDS if notice else GRACE_SECONDS)
         else:
             cut()
 
     def kill(self, pod: Pod) -> None:
         """Ends it, disk and all."""
-        self._settle(pod.id)
-        if machine := self._machines.pop(pod.id, None):
-            machine.kill()
-
-    def close(self) -> None:
-        """Ends all of them."""
-        for pod_id in [*self._busy, *self._machines]:
-            self._settle(pod_id)
-            if machine := self._machines.pop(pod_id, None):
-                machine.kill()
+        self.end(pod.id)
 
     def _env(self, pod: Pod) -> dict[str, str]:
         """Of its first process. The vendor's variables are those of its documentation that are known before a boot."""
@@ -201,10 +178,6 @@ class RealHosts:
             kept.mkdir(parents=True, exist_ok=True)
             found[mounts.persistent.path] = kept
         return found
-
-    def _settle(self, pod_id: str) -> None:
-        if thread := self._busy.pop(pod_id, None):
-            thread.join()
 
 
 def _terminate(machine: Machine) -> None:

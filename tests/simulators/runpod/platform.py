@@ -12,19 +12,19 @@ from pydantic import BaseModel
 
 from tests.simulators.clock import VirtualClock
 from tests.simulators.faults import Choice
-from tests.simulators.ledger import Account
 from tests.simulators.own_keys import PLATFORM
 from tests.simulators.quotas import WindowQuota
 from tests.simulators.runpod.catalog import Stock
 from tests.simulators.runpod.graphql import GraphQL
 from tests.simulators.runpod.hosts import NoHosts, RealHosts
-from tests.simulators.runpod.pods import EXITED, Boot, Pod, Pods
+from tests.simulators.runpod.pods import EXITED, RUNNING, Boot, Pod, Pods
 from tests.simulators.runpod.rest.market import MarketRoutes
 from tests.simulators.runpod.rest.pods import PodRoutes
 from tests.simulators.runpod.rest.volumes import VolumeRoutes
 from tests.simulators.runpod.spot import SPOT_KINDS, Spot, mutation_of
 from tests.simulators.runpod.volumes import Volumes
-from tests.simulators.simulator import Handler, Refusal, Reply, Request, Simulator
+from tests.simulators.simulator import Handler, Refusal, Reply, Request
+from tests.simulators.vendor import Vendor, usual
 
 M = TypeVar("M", bound=BaseModel)
 KEY, OTHER_KEY = "rpa_simulated_key_of_ann_0001", "rpa_simulated_key_of_bob_0002"
@@ -55,20 +55,9 @@ KINDS = {
 }
 GRAPHQL = "POST /graphql*"
 LIST, GET, CREATE, DELETE = "GET /v2/pods", "GET /v2/pods/{id}", "POST /v2/pods", "DELETE /v2/pods/{id}"
-READS, ALL = "GET /v2/*", "*"
+READS = "GET /v2/*"
 MENU = (
-    *(Choice("too_many", ALL, {"retry_after": [None, 1]}) for _ in range(2)),
-    Choice("error_before", ALL, {"status": [500, 502, 503]}),
-    Choice("error_after", CREATE, {"status": [500, 502, 503, 504]}),
-    Choice("error_after", DELETE, {"status": [500, 502]}),
-    Choice("lost_answer", CREATE, {"reset": [False, True]}),
-    Choice("lost_answer", DELETE, {"reset": [False, True]}),
-    Choice("lost_request", ALL, {"reset": [False, True]}),
-    Choice("truncated", ALL),
-    Choice("html_before", ALL, {"status": [502, 403, 524]}),
-    Choice("html_after", CREATE, {"status": [502, 524]}),
-    Choice("html_ok", READS),
-    Choice("not_json", ALL),
+    *usual(CREATE, DELETE, READS, late=[500, 502, 503, 504]),
     Choice("stale_list", LIST, {"writes": [1, 2]}),
     Choice("short_page", LIST),
     Choice("out_of_capacity", CREATE),
@@ -84,14 +73,14 @@ MENU = (
     Choice("vanished", READS),
     Choice("graphql_error", "POST /graphql"),
 )
-"""What a seed draws from. Hangs are left out: they cost real time, and are tested one by one."""
 
 
-class RunPodSim(Simulator):
+class RunPodSim(Vendor):
     """See the package. `machines`: pods are real machines, which needs `state`, root and sshd. `boot`: how pods become
     ready. Two accounts exist, `ann` (key `KEY`) and `bob` (`OTHER_KEY`); `add_account` makes more."""
 
-    name = "runpod"
+    name, box, up, odd = "runpod", "pod", RUNNING, "MIGRATING"
+    befalls: Mapping[str, str] = MappingProxyType({"preempted": "preempt"})
     kinds: Mapping[str, str] = MappingProxyType(KINDS)
 
     def __init__(
@@ -124,12 +113,6 @@ class RunPodSim(Simulator):
         GraphQL(self)
         self.route("* /v1{rest*}", self._retired)
 
-    def add_account(self, name: str, key: str, credit: float = 1000.0) -> Account:
-        """One more customer; its id is `user_<name>`."""
-        account = Account(f"user_{name}", key, f"{name}@example.com", credit)
-        self.accounts[account.id] = account
-        return account
-
     def find(self, request: Request) -> Handler | None:
         """As ever; the writes of spot pods have routes of their own for faults and the log: all are one address."""
         handler = super().find(request)
@@ -161,7 +144,7 @@ class RunPodSim(Simulator):
             raise Refusal(self.too_many(after))
         if request.box:
             self._narrow(request)
-        self._befall(request)
+        self.befall(request)
 
     def _narrow(self, request: Request) -> None:
         """What a pod may do by its own key: stop and terminate itself, by what the vendor's own tool in it sends, and
@@ -174,17 +157,6 @@ class RunPodSim(Simulator):
         call = f"{request.method} {request.route}"
         if not itself or call not in ("POST /v2/pods/{id}/action", DELETE):
             raise Refusal(self.problem(403, "access denied"))
-
-    def _befall(self, request: Request) -> None:
-        """What happens to a pod of the account just before this call."""
-        pods = self.pods.of(request.who.id)
-        if rule := request.faults.get("odd_status"):
-            for pod in pods[:1]:
-                pod.odd_status = (rule.get("status", "MIGRATING"), rule.get("reads", 1))
-        if "preempted" in request.faults and (running := [p for p in pods if p.status == "RUNNING"]):
-            self.act_preempt(running[-1].id)
-        if "vanished" in request.faults and pods:
-            self.act_vanish(pods[-1].id)
 
     def decorate(self, request: Request, reply: Reply) -> None:
         """The two headers of the vendor, on REST."""
@@ -247,6 +219,15 @@ class RunPodSim(Simulator):
 
     # Behind the client's back
 
+    def boxes(self) -> Mapping[str, Pod]:
+        return self.pods.all
+
+    def oldest_first(self, account: str) -> list[Pod]:
+        return self.pods.of(account)[::-1]
+
+    def finish(self, one: Pod) -> None:
+        self.pods.end(one)
+
     def outline(self) -> dict[str, Any]:
         pods = {
             pod.id: {"account": pod.account, "name": pod.name, "status": pod.status, "history": pod.history}
@@ -257,42 +238,26 @@ class RunPodSim(Simulator):
 
     def act_preempt(self, id: str) -> None:
         """Another customer pays more, or the host fails: it is stopped. A spot pod gets SIGTERM first."""
+        pod = self.found(id)
         self.ledger.note(id, "stop", PLATFORM)
-        self.pods.stop(self._pod(id), EXITED, "Exited by Runpod", notice=self._pod(id).bid is not None)
+        self.pods.stop(pod, EXITED, "Exited by Runpod", notice=pod.bid is not None)
 
     def act_outbid(self, id: str) -> None:
         """Another customer bids more: the least bid for its GPUs rises above its own."""
-        self.spot.outbid(self._pod(id))
+        self.spot.outbid(self.found(id))
 
     def act_floor(self, gpu: str, cloud: str, usd: float) -> None:
         """The least bid for a type's GPUs becomes this, USD an hour for a single one: weaker ones give way."""
         self.spot.floor(gpu, cloud, usd)
 
-    def act_vanish(self, id: str) -> None:
-        """It is terminated: by hand in the console, or because the money ran out."""
-        self._pod(id)
-        self.ledger.note(id, "terminate", PLATFORM)
-        self.remember(self._pod(id).account)
-        self.pods.end(self._pod(id))
-
     def act_duplicate(self, id: str) -> str:
         """A second pod of the same name and env appears, as after a blind retry. Returns its id."""
-        pod = self._pod(id)
+        pod = self.found(id)
         self.remember(pod.account)
         self.stock.take(pod.wanted.gpu.id, pod.wanted.cloud, pod.place, pod.gpu_count)
         return self.pods.create(
             pod.account, pod.wanted, dict(pod.env), pod.place, pod.volume, pod.price, bid=pod.bid
         ).id
-
-    def act_set(self, id: str, **fields: Any) -> None:
-        """Something about it changes: `name`; `never_ready`, `gpus_now`, `lingering`…"""
-        pod = self._pod(id)
-        for name, value in fields.items():
-            target: Any = pod.wanted if name in type(pod.wanted).model_fields else pod
-            if not hasattr(target, name):
-                raise KeyError(f"a pod has no {name!r}")
-            setattr(target, name, value)
-        self.ledger.retag(id, pod.name)
 
     def act_credit(self, account: str, usd: float) -> None:
         """What an account has left becomes this much."""
@@ -300,7 +265,7 @@ class RunPodSim(Simulator):
 
     def act_isolate(self, id: str, isolated: bool = True) -> None:
         """The network of its machine is gone, both ways; or there again."""
-        self._pod(id)
+        self.found(id)
         if not isinstance(self.hosts, RealHosts):
             raise ValueError("these pods are no machines")
         self.hosts.machine(id).isolate(isolated)
@@ -315,11 +280,6 @@ class RunPodSim(Simulator):
 
     def close(self) -> None:
         self.hosts.close()
-
-    def _pod(self, id: str) -> Pod:
-        if id not in self.pods.all:
-            raise KeyError(f"there is no pod {id!r}")
-        return self.pods.all[id]
 
 
 def _page(status: int) -> Reply:

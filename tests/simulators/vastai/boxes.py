@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tests.simulators.vendor import Machines
+
 if TYPE_CHECKING:
-    from tests.simulators.machines import Machine
     from tests.simulators.vastai.instance import Instance
 
 
@@ -92,8 +92,7 @@ class RealBoxes(NoBoxes):
     def __init__(self, folder: Path, outlets: Callable[[], Sequence[int]]) -> None:
         super().__init__()
         self.folder, self._outlets = folder, outlets
-        self._stopping: dict[int, threading.Thread] = {}
-        self.machines: dict[int, Machine] = {}
+        self.behind = Machines()
 
     def volume(self, number: int) -> Path:
         """Where a volume lies on this host."""
@@ -102,8 +101,7 @@ class RealBoxes(NoBoxes):
     def start(self, instance: Instance, *, new_port: bool) -> None:
         from tests.simulators.machines import Machine
 
-        self._settle(instance)
-        machine = self.machines.get(instance.id)
+        machine = self.behind.settled(str(instance.id))
         env = {name: value for name, value in instance.env.items() if not name.startswith("-")} | _vendors(instance)
         if machine is not None:
             machine.session_env = self.session_env
@@ -123,7 +121,7 @@ class RealBoxes(NoBoxes):
                 session_env=self.session_env,
                 outlets=self._outlets(),
             )
-            self.machines[instance.id] = machine
+            self.behind.there[str(instance.id)] = machine
         instance.port = machine.port
         if instance.onstart:
             script = machine.disk / "root" / "onstart.sh"
@@ -133,41 +131,29 @@ class RealBoxes(NoBoxes):
             machine.run("env", *variables, "bash", "-c", begin)
 
     def stop(self, instance: Instance, *, grace: bool = False) -> None:
-        self._settle(instance)
-        machine = self.machines.get(instance.id)
+        machine = self.behind.settled(str(instance.id))
         if machine is not None and grace:
-            self._stopping[instance.id] = threading.Timer(GRACE_SECONDS, machine.stop)
-            self._stopping[instance.id].daemon = True
-            self._stopping[instance.id].start()
+            self.behind.begin(str(instance.id), machine.stop, GRACE_SECONDS)
         elif machine is not None:
             machine.stop()
 
     def isolate(self, instance: Instance, isolated: bool) -> None:
-        self.machines[instance.id].isolate(isolated)
-
-    def _settle(self, instance: Instance) -> None:
-        if (stopping := self._stopping.pop(instance.id, None)) is not None:
-            stopping.join()
+        self.behind.there[str(instance.id)].isolate(isolated)
 
     def authorize(self, instance: Instance) -> None:
-        if (machine := self.machines.get(instance.id)) is not None:
+        if (machine := self.behind.there.get(str(instance.id))) is not None:
             machine.authorized_keys = list(instance.keys)
             if machine.alive:
                 machine.authorize()
 
     def end(self, instance: Instance) -> None:
-        self._settle(instance)
-        if (machine := self.machines.pop(instance.id, None)) is not None:
-            machine.kill()
+        self.behind.end(str(instance.id))
 
     def drop(self, number: int) -> None:
         shutil.rmtree(self.volume(number), ignore_errors=True)
 
     def close(self) -> None:
-        for stopping in self._stopping.values():
-            stopping.join()
-        for machine in self.machines.values():
-            machine.kill()
+        self.behind.close()
         super().close()
 
 

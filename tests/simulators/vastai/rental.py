@@ -9,6 +9,7 @@ from tests.simulators.faults import Choice
 from tests.simulators.rental import USUAL, Customers, Options
 from tests.simulators.vastai import Machine, VastSimulator
 from tests.simulators.vastai.instance import BILLS_GPU
+from tests.simulators.vendor import usual
 
 CREATE, DELETE, SEARCH = "PUT /api/v0/asks/{id}/", "DELETE /api/v0/instances/{id}/", "POST /api/v0/bundles/"
 LIST, ONE, READS = "GET /api/v1/instances/", "GET /api/v0/instances/{id}/", "GET /api/v[01]/*"
@@ -18,18 +19,7 @@ CREDIT = 1000.0
 CHEAPEST, SPREAD = 0.30, 0.20
 """USD an hour of the first machine, and how much more the last of them is, about."""
 MENU = (
-    *(Choice("too_many", "*", {"retry_after": [None, 1]}) for _ in range(2)),
-    Choice("error_before", "*", {"status": [500, 502, 503]}),
-    Choice("error_after", CREATE, {"status": [500, 502, 504]}),
-    Choice("error_after", DELETE, {"status": [500, 502]}),
-    Choice("lost_answer", CREATE, {"reset": [False, True]}),
-    Choice("lost_answer", DELETE, {"reset": [False, True]}),
-    Choice("lost_request", "*", {"reset": [False, True]}),
-    Choice("truncated", "*"),
-    Choice("html_before", "*", {"status": [502, 403, 524]}),
-    Choice("html_after", CREATE, {"status": [502, 524]}),
-    Choice("html_ok", READS),
-    Choice("not_json", "*"),
+    *usual(CREATE, DELETE, READS),
     Choice("success_false", READS),
     Choice("stale_list", LIST, {"seconds": [30.0, 60.0]}),
     Choice("null_read", ONE),
@@ -48,7 +38,6 @@ MENU = (
     Choice("search_quota", SEARCH),
     Choice("auth", READS, {"status": [401, 404]}),
 )
-"""Hangs are left out: they cost real time, and the suite has them one by one."""
 
 
 class Rental:
