@@ -44,6 +44,7 @@ class InstanceRoutes:
         sim.route(GET, self.one)
         sim.route(LAUNCH, self.launch)
         sim.route(TERMINATE, self.terminate)
+        sim.route(f"GET {API}/file-systems", lambda request: data([]))  # none can be made here
         sim.route(f"GET {API}/ssh-keys", self.keys)
         sim.route(f"POST {API}/ssh-keys", self.add_key)
 
