@@ -255,7 +255,7 @@ class Boxes:
 
 
 def own_queues(drawn: Draw) -> Outcome:
-    """One `up`, then a round of `tend` every minute: the rule of `cli.commands.tend.move_cells_to_idle`."""
+    """One `up`, then a round of `tend` every minute: the rule of `operations.tend.move_cells_to_idle`."""
     world = Boxes(drawn)
     world.split(0.0)
     at, tried = 0.0, ((), ())  # type: ignore[var-annotated]

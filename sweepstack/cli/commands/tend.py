@@ -4,19 +4,13 @@
 
 A round pulls and verifies the cells that were sealed since the last one; moves waiting cells to idle boxes; stops boxes
 with a drained queue (`when_done: stop`) or beyond the budget (`budget.stop`), if no unsaved data is lost by that;
-notices boxes that are gone; and with `--replace` lets `pulumi up` rent these again. A runner can't do this itself: it
-has no key for its own platform.
+notices boxes that are gone; and with `--replace` lets `pulumi up` rent these again. What a round does to
+the boxes is in `operations.tend`.
 
-Moves waiting cells from another box's queue to an idle box, for `sweepctl tend`.
-
-The engine does it, under the stack's lock: `pulumi up` with the queues as targets rents nothing and ends nothing. A
-preview comes first. If it shows any change other than the cells of a queue, such as code that was edited since the last
-`up`, nothing is done, and a person is told.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -24,19 +18,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from sweepstack.billing.budget import to_stop
-from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
@@ -47,21 +37,26 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target, parse_duration
-from sweepstack.core.own_stop import asked_to_stop
-from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import SETTLED
-from sweepstack.evidence import box_logs, unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.units import spell_rate
-from sweepstack.onbox.host.platform import Phase, Wait
-from sweepstack.operations.power import drained, judge_stop, stop_box
-from sweepstack.operations.tend_claim import AlreadyTended, Tending, claim, let_go
-from sweepstack.status.compose import SweepView, compose
+from sweepstack.operations.tend import (
+    AlreadyTended,
+    Round,
+    Seals,
+    Tending,
+    Tried,
+    begin,
+    claim,
+    let_go,
+    move_cells_to_idle,
+    seals,
+    stop_finished_boxes,
+    to_bring_in,
+)
+from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import find_engine
-from sweepstack.status.engine.state import STOP, BoxEntry
-from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.teardown.ownership import renew
+from sweepstack.status.snapshot import Snapshot
 
 
 def command(
@@ -87,13 +82,6 @@ REPLACEMENTS = 3
 
 
 @dataclass
-class Moves:
-    """The memory of one run of `tend`. `tried`: the idle boxes and waiting cells at the last call of the engine."""
-
-    tried: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
-
-
-@dataclass
 class Memory:
     """The memory of one run of `tend` between its rounds."""
 
@@ -102,7 +90,7 @@ class Memory:
     verified: set[tuple[str, str]] = field(default_factory=set)
     """(cell, manifest) of the seals that this run has pulled and verified."""
     replaced: dict[str, int] = field(default_factory=dict)
-    moves: Moves = field(default_factory=Moves)
+    tried: Tried = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
     engine: subprocess.Popen[bytes] | None = None
 
@@ -154,16 +142,18 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
     try:
         sources = open_sources(target)
         store = usable(sources, "tend")
-        round_, snapshot, view = look_at_boxes(sources, store, memory.verified)
+        snapshot = take_snapshot(sources)
+        view = compose(snapshot)
+        round_ = begin(snapshot, view, memory.verified)
         events.look(sources, snapshot, view)
         if not memory.stop.is_set():
             bring_in(sources, store, snapshot, round_, memory.verified)
         if not memory.stop.is_set():
             move_cells_to_idle(
-                target.root, snapshot, round_, memory.moves, lambda words: _engine(memory, target, words)
+                target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
             )
         if not memory.stop.is_set() and not round_.moved:  # no stop for a box that has just been given cells
-            stop_finished_boxes(sources, store, snapshot, round_, memory.verified)
+            stop_finished_boxes(store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)
         conclude(sources, round_, memory.verified, events)
@@ -263,77 +253,10 @@ def print_round(round_: Round, number: int, out: Out, again: str) -> None:
     out.line(f"{now:%H:%M:%S}  {text}" + (f"; again in {again}" if again else ""), wrap=False)
 
 
-STOP_SECONDS = 300.0
-HOLD_SECONDS = 20.0
-Seals = set[tuple[str, str]]
-
-
-@dataclass
-class Round:
-    """What a round found and did. `kept`: boxes that should stop and do not, with why; `answer`: the exit code if
-    nothing is left to do (`over`)."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    pulled: int = 0
-    bytes: int = 0
-    receipt: str | None = None
-    stopped: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
-    moved: dict[str, int] = field(default_factory=dict)
-    """Box → the number of waiting cells that were moved to it."""
-    alarms: list[str] = field(default_factory=list)
-    """What a person must do about an account, as `status` shows it; it changes no exit code."""
-    problems: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    next: list[str] = field(default_factory=list)
-    over: bool = False
-    answer: int = YES
-
-    def as_json(self) -> dict[str, Any]:
-        """The documented shape of a line of `--json`."""
-        return vars(self).copy()
-
-
-def look_at_boxes(sources: Sources, store: EvidenceStore, verified: Seals) -> tuple[Round, Snapshot, SweepView]:
-    """The snapshot at the start of the round. Adds the cells of the latest receipt to `verified`."""
-    snapshot = take_snapshot(sources)
-    view = compose(snapshot)
-    if snapshot.receipt is not None:
-        verified |= {(cell.name, cell.manifest) for cell in snapshot.receipt.cells if cell.manifest is not None}
-    round_ = Round(
-        counts=view.counts(),
-        gone=[box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.gone],
-    )
-    round_.unknown += [
-        f"box {box_snapshot.box.name}: {box_snapshot.seen.account_problem or box_snapshot.seen.note}"
-        for box_snapshot in snapshot.box_snapshots
-        if not box_snapshot.gone and not box_snapshot.reachable
-    ]
-    _hold(snapshot)
-    return round_, snapshot, view
-
-
-def _hold(snapshot: Snapshot) -> None:
-    """Renews the owner's hold of the boxes. Waits only shortly: the next round does it again."""
-
-    def renewed(box: BoxEntry) -> None:
-        with contextlib.suppress(SweepstackError, OSError):
-            renew(box.context().channel())
-
-    held = [
-        box_snapshot.box
-        for box_snapshot in snapshot.box_snapshots
-        if box_snapshot.reachable and box_snapshot.phase == Phase.RUNNING
-    ]
-    in_parallel({box.native_id: partial(renewed, box) for box in held}, HOLD_SECONDS)
-
-
 def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals) -> None:
     """Pulls and verifies, if a sealed cell is in no receipt."""
-    fresh = bool(_seals(snapshot.box_snapshots) - verified)
-    if not fresh and not _logs_to_copy(store, snapshot):
+    pulls, fresh = to_bring_in(store, snapshot, verified)
+    if not pulls:
         return
     with Progress("pull", unit="bytes") as progress:
         summary = fetch(sources, store, progress)
@@ -353,88 +276,7 @@ def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_:
     round_.receipt = outcome.digest
     if not summary.problems and not summary.bad:
         # Damaged ones too: reading them again would find the same, until they are sealed anew.
-        verified |= _seals(snapshot.box_snapshots)
-
-
-def _logs_to_copy(store: EvidenceStore, snapshot: Snapshot) -> bool:
-    """Whether a box that answers has logs without a copy: of an attempt without a seal, or, once its runner has ended,
-    its own logs."""
-    for box_snapshot in snapshot.box_snapshots:
-        box, journal = box_snapshot.box, box_snapshot.seen.journal
-        dead = box_snapshot.seen.runner_alive is False
-        if journal is None:
-            continue
-        if unsealed.missing(store, box.name, box.generation, journal, dead=dead):
-            return True
-        if dead and box_logs.due(store, box.name, box.generation, journal):
-            return True
-    return False
-
-
-def _seals(box_snapshots: Iterable[BoxSnapshot]) -> Seals:
-    return {
-        (name, progress.manifest)
-        for box_snapshot in box_snapshots
-        if box_snapshot.journal is not None
-        for name, progress in box_snapshot.journal.cells.items()
-        if progress.state == "sealed" and progress.manifest is not None
-    }
-
-
-def stop_finished_boxes(
-    sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals
-) -> None:
-    """Stops boxes with a drained queue, beyond the budget, or on which nothing was launched long after their lease, if
-    no unsaved data is lost by that."""
-    broke = set(to_stop(snapshot.budget, spent(store, snapshot.now) if snapshot.spent is None else snapshot.spent))
-    bare = {one.birth.native_id for one in snapshot.billing_unheld if one.long_over}
-    for box_snapshot in snapshot.box_snapshots:
-        if box_snapshot.phase != Phase.RUNNING or not box_snapshot.reachable:
-            continue
-        due = box_snapshot.box.when_done == STOP or asked_to_stop(box_snapshot.journal)
-        done = due and not box_snapshot.seen.runner_alive and _drained(store, box_snapshot)
-        left = box_snapshot.box.native_id in bare and not box_snapshot.seen.runner_alive
-        if done or left or box_snapshot.box.native_id in broke:
-            why = "its queue is drained" if done else "the budget is used up"
-            why = "nothing was launched on it, and its lease is long over" if left else why
-            _stop_finished_box(store, box_snapshot, why, round_, verified)
-
-
-def _drained(store: EvidenceStore, box_snapshot: BoxSnapshot) -> bool:
-    return drained(store, box_snapshot.box.name, box_snapshot.box.generation, box_snapshot.seen)
-
-
-def _stop_finished_box(
-    store: EvidenceStore, box_snapshot: BoxSnapshot, why: str, round_: Round, verified: Seals
-) -> None:
-    box = box_snapshot.box
-    if box.teardown.stop is None:
-        round_.kept[box.name] = f"{why}, and {box.adapter} has no stop"
-        return
-    left = sorted(name for name, _ in _seals([box_snapshot]) - verified)
-    if left:
-        round_.kept[box.name] = f"{why}, and {', '.join(left[:3])} could not be pulled and verified yet"
-        return
-    pause = judge_stop(box.context(STOP), box.teardown.paths, None, full=False)
-    if not pause.verdict.allowed:
-        round_.kept[box.name] = f"{why}, and a stop would lose {pause.risk.words(pause.facts.kills)}"
-        return
-    profile = box.teardown.stop.price_per_hour
-    try:
-        record = stop_box(
-            pause,
-            dict(box.teardown.paths),
-            price_after=profile,
-            wait=Wait(deadline=STOP_SECONDS),
-            say=lambda _line: None,
-            issued=box.teardown.stop.issue,
-        )
-    except SweepstackError as error:
-        round_.problems.append(f"box {box.name} could not be stopped: {error}")
-        return
-    price = record.bills_at_rest(profile)
-    after = "at a price that is not known" if price is None else f"${spell_rate(price)}/h"
-    round_.stopped[box.name] = f"{why}; {after} from now"
+        verified |= seals(snapshot.box_snapshots)
 
 
 def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:
@@ -451,7 +293,7 @@ def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -
     waits = any(
         box_snapshot.seen.runner_alive is None and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
     )
-    fresh = _seals(snapshot.box_snapshots) - verified
+    fresh = seals(snapshot.box_snapshots) - verified
     round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced or round_.moved)
     if not round_.over:
         return
@@ -459,94 +301,3 @@ def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -
     round_.answer = YES if settled and not round_.kept and not round_.problems else NO
     if view.bills == "unknown":
         round_.answer = UNSURE
-
-
-PREVIEW_SECONDS = 300.0
-CELLS = frozenset({"cells", "elsewhere"})
-"""The inputs of a queue with its cells."""
-
-Run = Callable[[Sequence[str]], int]
-"""Runs the engine with these arguments to its end, and returns its exit code."""
-
-
-def move_cells_to_idle(root: Path, snapshot: Snapshot, round_: Round, moves: Moves, run: Run) -> None:
-    """Moves waiting cells to idle boxes. Calls the engine only once for the same boxes and cells."""
-    idle = tuple(box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if box_snapshot.idles)
-    waits = tuple(sorted(name for box_snapshot in snapshot.box_snapshots for name in box_snapshot.waiting))
-    if not idle or not waits or (idle, waits) == moves.tried:
-        return
-    moves.tried = (idle, waits)
-    queues = [
-        box_snapshot.queue.urn
-        for box_snapshot in snapshot.box_snapshots
-        if box_snapshot.queue is not None and not box_snapshot.gone
-    ]
-    targets = [word for urn in queues for word in ("--target", urn)]
-    stack = snapshot.state.stack
-    names = f"box {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} nothing to do"
-    try:
-        steps = _preview(root, stack, targets)
-    except SweepstackError as error:
-        round_.problems.append(f"{names}, and the preview of moving cells failed: {error}")
-        return
-    more, other = _moved_and_other(steps, idle)
-    if other:
-        round_.problems.append(
-            f"{names} and {len(waits)} cells wait elsewhere, but `pulumi up` would also change {', '.join(other)}: "
-            f"type it yourself (pulumi up --stack {stack})"
-        )
-        return
-    if not any(more.values()):
-        return
-    command = ["up", "--stack", stack, "--yes", "--non-interactive", "--skip-preview", *targets]
-    note(f"$ pulumi {' '.join(command[:6])} --target {len(queues)} queues: {names}, and cells wait elsewhere")
-    code = run(command)
-    if code == 0:
-        round_.moved = {box: count for box, count in more.items() if count}
-    else:
-        round_.problems.append(f"`pulumi up` of the queues ended with {code}: cells stay where they wait")
-
-
-def _preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str, Any]]:
-    command = [find_engine(), "preview", "--json", "--stack", stack, "--non-interactive", *targets]
-    try:
-        found = subprocess.run(
-            command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PREVIEW_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SweepstackError(str(error)) from error
-    try:
-        document = json.loads(found.stdout)
-    except ValueError:
-        document = None
-    if found.returncode or not isinstance(document, dict):
-        print(found.stderr, end="", file=sys.stderr)
-        raise SweepstackError(f"`pulumi preview` ended with {found.returncode}")
-    return [step for step in document.get("steps", []) if isinstance(step, dict)]
-
-
-def _moved_and_other(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """From a preview: idle box → how many more cells it would have; and all other changes, as text."""
-    more = dict.fromkeys(idle, 0)
-    other: list[str] = []
-    for step in steps:
-        op, urn = str(step.get("op")), str(step.get("urn"))
-        if op in ("same", "refresh", "read"):
-            continue
-        kind, name = urn.split("::")[2].rpartition("$")[2].rpartition(":")[2], urn.rpartition("::")[2]
-        reasons = set(step.get("diffReasons") or step.get("detailedDiff") or ())
-        if op != "update" or kind != "Queue" or not {reason.partition("[")[0] for reason in reasons} <= CELLS:
-            if kind != "Stack":
-                what = ", ".join(sorted(reasons - CELLS)) or op
-                other.append(f"{kind.lower()} {name} ({what})")
-            continue
-        before, after = (_cells_of_queue(step.get(key)) for key in ("oldState", "newState"))
-        if name in more:
-            more[name] = len(after - before)
-    return more, other
-
-
-def _cells_of_queue(state: Any) -> set[str]:
-    inputs = state.get("inputs") if isinstance(state, dict) else None
-    cells = inputs.get("cells") if isinstance(inputs, dict) else None
-    return {str(cell) for cell in cells} if isinstance(cells, list) else set()

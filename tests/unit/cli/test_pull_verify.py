@@ -17,7 +17,6 @@ import pytest
 
 from sweepstack.cli.artifact_specs import _by_file
 from sweepstack.cli.commands.pull import fetch as fetching
-from sweepstack.cli.commands.pull.fetch import PullSummary, _sources
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import open_sources
@@ -26,6 +25,8 @@ from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.operations import pull as pulling
+from sweepstack.operations.pull import PullSummary, _sources
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
 
 
@@ -56,9 +57,9 @@ def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -
     first, second = sources.state.boxes
     bare = second.model_copy(update={"teardown": second.teardown.model_copy(update={"kills": (*KILLS, *KEEPS)})})
     state = replace(sources.state, boxes=(first, bare))
-    live, _ = _sources(replace(sources, state=state), world.store, PullSummary())
+    live, _ = _sources(state, world.store, PullSummary())
     assert [source.box for source in live] == ["box-1", "box-0"]
-    live, _ = _sources(sources, world.store, PullSummary())
+    live, _ = _sources(sources.state, world.store, PullSummary())
     assert [source.box for source in live] == ["box-0", "box-1"], "else in their order"
 
 
@@ -79,8 +80,8 @@ def test_a_pull_renews_the_leases_of_boxes_whose_turn_has_not_come(
         said("lr0.1", 1, 2)
         return []
 
-    monkeypatch.setattr(fetching, "pull_all", pulls_long)
-    monkeypatch.setattr(fetching, "KEEP_ON_SECONDS", -1.0)
+    monkeypatch.setattr(pulling, "pull_all", pulls_long)
+    monkeypatch.setattr(pulling, "KEEP_ON_SECONDS", -1.0)
     fetching.fetch(replace(sources, state=replace(sources.state, boxes=boxes)), world.store, Progress("pull"))
     assert all(path.stat().st_mtime > 1 for path in looked)
 

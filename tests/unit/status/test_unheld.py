@@ -8,10 +8,10 @@ from typing import Any
 from unittest import mock
 
 from sweepstack.billing.unheld import Unheld
-from sweepstack.cli.commands import tend
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth
+from sweepstack.operations import tend
 from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import Orphan, Snapshot
 from tests.unit.status.test_following import NOW, snapshot
@@ -58,6 +58,6 @@ def test_tend_stops_it_once_no_up_can_be_at_it_any_more() -> None:
         (left(4.1, journal=ran), False),
     ):
         with mock.patch.object(tend, "_stop_finished_box") as rests, mock.patch.object(tend, "spent"):
-            tend.stop_finished_boxes(mock.Mock(), mock.Mock(), snap, tend.Round(), set())
+            tend.stop_finished_boxes(mock.Mock(), snap, tend.Round(), set())
         whys = [call.args[2] for call in rests.call_args_list]
         assert whys == ["nothing was launched on it, and its lease is long over"] * stops
